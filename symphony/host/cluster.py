@@ -47,29 +47,30 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
 
-# How long a supervisor has, after its last process exits, to stop processes that were left behind.
+# How many seconds a launch waits for the supervisor of a finished experiment to exit. Before its
+# exit, the supervisor stops processes that were left behind.
 FINISH_TIMEOUT_SECONDS = 60.0
 _STATUS_CHECK_SECONDS = 1.0
 PORT_HOLD_MODES = ("started", "bound")
 
 
 class HostCluster(Cluster):
-    """Runs processes on this machine, each experiment under a detached supervisor.
+    """A cluster that runs processes on this machine. Each experiment has a detached supervisor.
 
     A backend sets ``children`` to the ``"module:Class"`` that starts its processes. The supervisor
     imports this class; see `symphony.host.supervisor.children.Children`.
 
     Options:
 
-    * ``state_dir`` is the directory that contains the run directories. The default is
-      SYMPHONY_STATE_DIR, or the XDG state directory.
-    * ``gpus`` are the identifiers of the devices to lease. The default is CUDA_VISIBLE_DEVICES, or
-      all devices on the machine.
-    * ``backoff`` sets the delays of restarts.
+    * ``state_dir`` is the directory that contains the run directories. The default is a
+      subdirectory of SYMPHONY_STATE_DIR, or else of the XDG state directory.
+    * ``gpus`` contains the identifiers of the GPUs that launches may lease. The default is the GPUs
+      in CUDA_VISIBLE_DEVICES, or else all NVIDIA GPUs on the machine.
+    * ``backoff`` sets the delays before restarts.
     * ``hold_ports`` sets how long a port is held for its server. With ``"started"``, the port is
-      held until the server starts. With ``"bound"``, the port is held until the experiment ends, so
-      that the port is never free before the server has bound it. This value requires servers that
-      set SO_REUSEADDR.
+      held until the server starts. With ``"bound"``, the port is held until the experiment
+      finishes, so that the port is never free before the server has bound it. ``"bound"`` requires
+      servers that set SO_REUSEADDR.
     """
 
     children: ClassVar[str]
@@ -120,8 +121,8 @@ class HostCluster(Cluster):
     ) -> HostManifest:
         """Return the manifest of an experiment.
 
-        ``reserve_port`` returns None for a port that can be used, and otherwise the reason why the
-        port cannot be used.
+        ``reserve_port`` returns None if a port can be used, and otherwise the reason why it cannot
+        be used.
         """
         import shutil
 
@@ -176,14 +177,18 @@ class HostCluster(Cluster):
                 manifest = replace(manifest, processes=processes)
                 self._hand_over(run, lock, channel, manifest, ports, gpu_leases)
         except BaseException:
-            # The caller was interrupted, or the supervisor died. Processes may have started.
+            # Processes may already have started, for example if the caller was interrupted.
             if manifest is not None:
                 self._roll_back(manifest)
             raise
         return manifest
 
     def _free_name(self, name: str) -> None:
-        """Remove an ended experiment of this name. Raises AlreadyExists if it has not ended."""
+        """Remove a finished experiment of this name, if there is one.
+
+        Raises AlreadyExists if the experiment has not finished, or if its supervisor does not exit
+        in time.
+        """
         from symphony.host.processes.control import wait_for_exit
         from symphony.host.stop import has_finished
 
@@ -193,8 +198,8 @@ class HostCluster(Cluster):
                 if found is None:
                     return
                 other_host = found.other_host()
-                # The processes on another host cannot be observed, so the record of the experiment
-                # must be complete.
+                # Processes on another host cannot be observed, so the experiment's record must show
+                # that it has finished.
                 if other_host is not None and not has_finished(found):
                     raise AlreadyExists(found.other_host_message(other_host))
                 try:
@@ -220,9 +225,9 @@ class HostCluster(Cluster):
         ports: PortLeases,
         gpu_leases: dict[str, list[int]],
     ) -> None:
-        """Write the run directory and let the supervisor start the processes.
+        """Write the files in the run directory, and make the supervisor start the processes.
 
-        Raises AlreadyExists if another launch has taken the name, and LaunchFailed if a process
+        Raises AlreadyExists if another launch now uses the name, and LaunchFailed if a process
         cannot be started.
         """
         from symphony.host import preflight
@@ -255,7 +260,7 @@ class HostCluster(Cluster):
         return {}
 
     def _roll_back(self, manifest: HostManifest) -> None:
-        """Delete the experiment if its current run is the run of this manifest."""
+        """Delete the experiment if its current run is the one that ``manifest`` describes."""
         found = directory.find(self._root, manifest.experiment)
         # The directory may belong to another launch, and another program may delete it at the same
         # moment.
@@ -294,7 +299,7 @@ class HostCluster(Cluster):
     # --- observing ---
 
     def list_experiments(self) -> list[str]:
-        """Return the sorted names of the experiments that symphony launched on this machine."""
+        """Return the sorted names of the experiments that have a run directory."""
         return [run.name for run in directory.find_all(self._root)]
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
@@ -337,7 +342,7 @@ class HostCluster(Cluster):
         on_change: OnChange = None,
         until: Until = "ended",
     ) -> ExperimentStatus:
-        """Wait until every process has reached ``until`` or has ended; see `Cluster.wait`."""
+        """Wait until every process has reached ``until`` or has exited; see `Cluster.wait`."""
         from symphony.host.logs import growing
 
         run = self._find(experiment)
@@ -380,7 +385,7 @@ class HostCluster(Cluster):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """Yield the lines of processes in chronological order; see `Cluster.iter_logs`."""
+        """Yield the log lines of processes in chronological order; see `Cluster.iter_logs`."""
         run = self._find(experiment)
         if processes:
             names = [self.find_process(experiment, name).name for name in processes]
@@ -410,8 +415,9 @@ class HostCluster(Cluster):
     def _read_written(
         self, run: RunDirectory, names: Sequence[str], since: float | None, tail: int | None
     ) -> tuple[list[LogLine], dict[str, LogTail]]:
-        """Return the lines that are already in the logs, and the position in each log. A backend
-        can filter lines.
+        """Return the lines that are already in the logs, and readers for later lines.
+
+        A backend can override this method to filter the lines.
         """
         from symphony.host.logs import read_merged
 
@@ -430,9 +436,9 @@ class HostCluster(Cluster):
     ) -> ExecResult:
         """Run a command in the environment and the working directory of a running process.
 
-        The preamble of the process runs again before the command, with its output on standard
-        error. Raises NotFound if the process is not running on this host, and SpecError if the
-        command cannot be run.
+        The process's preamble runs again before the command, with its output on standard error.
+        Raises NotFound if the process is not running on this host, and SpecError if the command
+        cannot be run.
         """
         from symphony.host import exec
         from symphony.host.processes.spec import ProcessSpec
@@ -492,7 +498,7 @@ class HostCluster(Cluster):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Copy to or from the working directory of a process; see `symphony.host.copy`.
+        """Copy a file or directory to or from a process; see `symphony.host.copy`.
 
         The process may have exited. Both paths are on this machine, so ``progress`` is never
         called.
@@ -531,7 +537,7 @@ class HostCluster(Cluster):
 
 
 def _run_id(run: RunDirectory) -> str | None:
-    """Return the identifier of the run in a directory, or None if the manifest is unreadable."""
+    """Return the run's identifier, or None if its manifest is missing or damaged."""
     try:
         run_id: str = run.load_manifest()["run_id"]
     except (BackendError, FileNotFoundError):

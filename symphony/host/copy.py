@@ -1,10 +1,10 @@
 """Copying files and directories to and from the working directories of processes, like ``cp -r``.
 
-A copy is first made in a temporary directory next to its destination, and is moved to its final
-path when it is complete. Readers see either the old content or the new content, and an error leaves
-the old content in place. If the source itself is a symbolic link, the link is followed; links
-inside a directory are copied as links. Modes and modification times are preserved, and sockets are
-skipped.
+A copy is first made in a temporary directory in or next to its destination, and is moved to its
+final path when it is complete. Readers of a file see either its old or its new contents. If an
+error occurs while the copy is being made, the old contents remain in place. If the source itself is
+a symbolic link, the link is followed. Links inside a directory are copied as links. Permission bits
+and modification times are preserved, and sockets are skipped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from symphony.cluster.remote_path import RemotePath
 from symphony.errors import NotFound, SpecError
 from symphony.status import ExperimentStatus
 
-# The permission bits of a mode. A copy has the same permission bits. Set-user-id and similar
-# bits are not copied.
+# The permission bits of a mode. A copy has the same permission bits as its source. Set-user-id and
+# similar bits are not copied.
 _PERMISSION_BITS = 0o777
 
-# If the last part of a path is one of these, the path stands for the content of a directory.
+# If the last part of a path is one of these, the path stands for the contents of its directory.
 _CONTENT_NAMES = ("", ".", "..")
 
 _NAME_IN_STAGING = "copy"
@@ -37,8 +37,9 @@ _NAME_IN_STAGING = "copy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPath:
-    """The source or the destination of a copy: ``text`` is the argument of the user, and
-    ``path`` is the resolved path.
+    """The source or the destination of a copy.
+
+    ``text`` is the user's argument, and ``path`` is the resolved path.
     """
 
     text: str
@@ -46,18 +47,18 @@ class CopyPath:
 
     @property
     def name(self) -> str:
-        """Return the last part of the path, or ``""`` if the path ends with ``/.`` or ``/..``."""
+        """The last part of the path, or ``""`` if that part is ``.``, ``..`` or empty."""
         name = posixpath.basename(self.path.rstrip("/"))
         return "" if name in _CONTENT_NAMES else name
 
     @property
     def must_be_directory(self) -> bool:
-        """Return whether the path can only be a directory, because it ends with ``/`` or ``/.``."""
+        """True if the path can only be a directory, because it ends with ``/`` or has no `name`."""
         return self.path.endswith("/") or not self.name
 
     @property
     def without_slash(self) -> str:
-        """Return the path without trailing slashes.
+        """The path without trailing slashes.
 
         The operating system accepts a trailing slash only after a directory.
         """
@@ -70,7 +71,7 @@ def resolve_path(
     """Return the path to which ``text`` refers.
 
     ``remote`` is the parsed text if the text names a process, and None for a path on this machine.
-    A relative remote path starts in the working directory of the process. Raises NotFound if the
+    A relative remote path is relative to the process's working directory. Raises NotFound if the
     experiment has no such process.
     """
     if remote is None:
@@ -84,11 +85,12 @@ def copy(source: CopyPath, target: CopyPath, *, dry_run: bool = False) -> None:
     """Copy a file or a directory.
 
     If the target is an existing directory, the copy is made inside it. A source that ends with
-    ``/.`` stands for the content of a directory. Existing directories are extended and existing
-    files are replaced. ``dry_run`` checks everything and copies nothing.
+    ``/.`` stands for the contents of the directory. A directory is merged into an existing
+    directory, and existing files are replaced. If ``dry_run`` is true, the paths are checked, but
+    nothing is copied.
 
-    Raises NotFound if the source or the directory of the target does not exist, and SpecError for
-    anything else that prevents the copy.
+    Raises NotFound if the source or the target's directory does not exist, and SpecError if
+    anything else prevents the copy.
     """
     with _wrap_os_errors(source, target):
         is_directory = _is_directory(source)
@@ -115,12 +117,14 @@ def copy(source: CopyPath, target: CopyPath, *, dry_run: bool = False) -> None:
 
 
 def _is_directory(source: CopyPath) -> bool:
-    """Return whether the source is a directory. Raises an error if it is neither a directory nor
-    a file.
+    """Return whether the source is a directory.
+
+    Raises NotFound if the source does not exist, and SpecError if it is neither a directory nor a
+    file.
     """
     problem = f"cannot copy {source.text!r}"
     try:
-        # Path would remove a trailing "/.", which is valid only after a directory.
+        # ``Path`` would remove a trailing "/.", which is valid only after a directory.
         mode = os.stat(source.without_slash).st_mode  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"{problem}: no such file or directory: {source.path}") from None
@@ -134,8 +138,9 @@ def _is_directory(source: CopyPath) -> bool:
 
 
 def _final_path(source: CopyPath, target: CopyPath) -> Path:
-    """Return the path that the copy will have. Raises NotFound if the parent directory does not
-    exist.
+    """Return the path that the copy will have.
+
+    Raises NotFound if the directory that would contain the copy does not exist.
     """
     path = Path(target.path)
     if path.is_dir():
@@ -175,7 +180,7 @@ def _check_writable(directory: Path, target: CopyPath) -> None:
 
 @contextlib.contextmanager
 def _wrap_os_errors(source: CopyPath, target: CopyPath) -> Iterator[None]:
-    """Raise errors of the operating system as SpecError with a one-line message."""
+    """Convert operating-system errors to SpecError with a one-line message."""
     try:
         yield
     except shutil.Error as exc:
@@ -196,8 +201,9 @@ def _wrap_os_errors(source: CopyPath, target: CopyPath) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _staging_path(directory: Path) -> Iterator[Path]:
-    """Yield a path in a temporary directory inside ``directory``. The temporary directory is
-    removed at the end.
+    """Yield a path in a temporary directory inside ``directory``.
+
+    The temporary directory is removed at the end of the block.
     """
     staging = Path(tempfile.mkdtemp(prefix=".symphony-", dir=directory))
     try:
@@ -223,10 +229,10 @@ def _list_sockets(directory: str, names: Iterable[str]) -> list[str]:
 
 
 def _make_directories_writable(top: Path) -> dict[Path, int]:
-    """Make a directory tree writable, so that its content can be moved or removed.
+    """Make a directory tree writable, so that its contents can be moved or removed.
 
-    Return a mapping from paths to their previous modes. A directory that does not exist is not an
-    error.
+    Return a mapping from the directories to their previous modes. A directory that does not exist
+    is not an error.
     """
     modes: dict[Path, int] = {}
 
@@ -248,7 +254,7 @@ def _make_directories_writable(top: Path) -> dict[Path, int]:
 
 
 def _move_directory(staging: Path, final: Path, target: CopyPath) -> None:
-    """Move a directory to its final path, or move its content into an existing directory."""
+    """Move a directory to its final path, or move its contents into an existing directory."""
     modes = _make_directories_writable(staging)
     moves = list(_plan_moves(staging, final, target)) if final.is_dir() else [(staging, final)]
     for path, destination in moves:
@@ -261,7 +267,7 @@ def _plan_moves(staging: Path, final: Path, target: CopyPath) -> Iterator[tuple[
     """Yield the smallest set of moves that merges one directory into another.
 
     Raises SpecError if a directory would replace a file, or a file would replace a directory. The
-    caller collects all moves before it makes the first one, so that an error changes nothing.
+    caller collects all moves before it makes the first move, so that such an error changes nothing.
     """
     for path in sorted(staging.iterdir()):
         destination = final / path.name
@@ -278,10 +284,12 @@ def _plan_moves(staging: Path, final: Path, target: CopyPath) -> Iterator[tuple[
 
 
 def _restore_modes(moved: Path, destination: Path, modes: Mapping[Path, int]) -> None:
-    """Restore the modes of moved directories. ``modes`` maps the paths before the move to the
-    modes.
+    """Restore the modes of moved directories.
 
-    The innermost directories come first, because a restored mode can forbid access to the content.
+    ``modes`` maps the path of each directory before the move to its mode.
+
+    The modes of the innermost directories are restored first, because a restored mode can forbid
+    access to a directory's contents.
     """
     for directory, _, _ in os.walk(destination, topdown=False):
         mode = modes.get(moved / Path(directory).relative_to(destination))

@@ -1,4 +1,4 @@
-"""The details of a process and the topology of an experiment, from its manifest and its events.
+"""A process's details and an experiment's topology, from the manifest, the status and the events.
 
 All functions are pure.
 """
@@ -57,10 +57,10 @@ _EVENT_TEXTS: dict[str, Callable[[Event], str]] = {
 
 
 def topology(manifest: Mapping[str, Any], status: ExperimentStatus) -> Topology:
-    """Return the connections between the processes of a launched experiment.
+    """Return the topology of a launched experiment.
 
-    The server of a port is the process that releases the hold on the port. If several processes
-    release it, the server is their group.
+    The owner of a service is the process whose start releases the hold on the service's port. If
+    there are several such processes, the owner is their group.
     """
     specs = manifest["processes"]
     services = [_service(name, address, manifest) for name, address in manifest["services"].items()]

@@ -1,6 +1,4 @@
-"""Running a command in the environment of a process: its directory, its variables and its
-preamble.
-"""
+"""Running a command in a process's environment: its directory, variables and preamble."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 CompletedProcess = subprocess.CompletedProcess[str]
 
-# Shells exit with these codes if they cannot run a command. A command can use the same codes.
+# Shells exit with these codes if they cannot run a command. A command can also use these codes.
 _SHELL_ERROR_CODES = (126, 127)
 
 
@@ -39,12 +37,12 @@ def run(
     start: Callable[..., CompletedProcess] = _run_subprocess,
     **options: Any,
 ) -> CompletedProcess:
-    """Run ``argv`` in the same way as the process of ``spec``, and wait until it exits.
+    """Run ``argv`` in the environment of the process ``spec``, and wait until ``argv`` exits.
 
-    ``env`` is the complete initial environment of the process, before its preamble. The preamble
-    runs again, in the same shell as ``argv``, without input and with its output on standard error.
-    ``start`` is called with the arguments, ``cwd``, ``env`` and the other options, which are those
-    of `subprocess.run`.
+    ``argv`` runs in the process's directory, after its preamble. ``env`` is the complete
+    environment of the process before its preamble. The preamble runs again, in the same shell as
+    ``argv``, without input and with its output on standard error. ``start`` is called with the
+    command's arguments, ``cwd``, ``env`` and ``options``, which are options of `subprocess.run`.
 
     Raises CommandNotRunError if ``argv`` was not run.
     """
@@ -76,12 +74,12 @@ def run(
 def initial_environment(
     run: RunDirectory, manifest: Mapping[str, Any], spec: ProcessSpec, pid: int
 ) -> dict[str, str] | None:
-    """Return the environment of a running process before its preamble, or None if it has exited.
+    """Return a process's environment before its preamble, or None if it cannot be read.
 
-    If a preamble ran twice in one environment, it would, for example, extend PATH twice. The parent
-    of the process, which is a supervisor or the shell of a tmux window, has the environment of the
-    launcher. The initial environment is composed from that environment. If the parent is another
-    process, return the environment after the preamble.
+    The caller runs the preamble again. If the preamble ran in an environment that it has already
+    changed, it would, for example, extend PATH twice. If the process's parent is a supervisor or
+    the shell of a tmux window, it has the launcher's environment, and the initial environment is
+    derived from that environment. Otherwise, return the environment after the preamble.
     """
     from symphony.host.processes.identity import RUN_ID_VARIABLE
     from symphony.host.processes.tree import parent_pid, read_environment
@@ -101,11 +99,11 @@ def initial_environment(
 
 
 def _preamble_script(preamble: Sequence[str], report: str) -> str:
-    """Return the shell script that runs a preamble and then executes the arguments of the script.
+    """Return a shell script that runs a preamble, and then the command in the script's arguments.
 
-    The preamble runs as in `symphony.plan.resolve.argv`. Before the command starts, the shell
-    writes its directory and its PATH to the file ``report``. These values explain why a command is
-    not found.
+    The preamble runs as in `symphony.plan.shell.argv`. Before the command starts, the shell writes
+    its directory and its PATH to the file ``report``. These values can explain why a command is not
+    found.
     """
     lines = [f"{{ {line}\n}} </dev/null >&2 || exit" for line in preamble]
     # Appending with >> also works if the preamble has set noclobber (set -C).
@@ -123,9 +121,9 @@ def _preamble_error_message(completed: CompletedProcess) -> str:
 
 
 def explain_not_executable(program: str, directory: str, search_path: str) -> str | None:
-    """Return why a program cannot be run, or None if there is no apparent reason.
+    """Return the reason why ``program`` cannot be run, or None if no reason is apparent.
 
-    The program is run in ``directory``, with ``search_path`` as PATH.
+    ``directory`` is the program's working directory, and ``search_path`` is its PATH.
     """
     if "/" not in program:
         # PATH can contain relative entries, which refer to the directory of the process.

@@ -1,4 +1,4 @@
-"""Waiting for files to change with the inotify interface of the Linux kernel.
+"""Waiting for file changes with inotify, an interface of the Linux kernel.
 
 The standard library has no binding for this interface. A watch with IN_ONESHOT reports one change
 and is then removed, which limits the cost of a file that changes all the time; see inotify(7).
@@ -26,7 +26,7 @@ if not hasattr(_libc, "inotify_init1"):
 
 
 class FileWatcher:
-    """Watches files for changes. After a file has changed, it must be added again."""
+    """A watcher for changes to files. After a file has changed, the caller must add it again."""
 
     def __init__(self) -> None:
         self._descriptor = _check_result(_libc.inotify_init1(_FLAGS))
@@ -41,7 +41,7 @@ class FileWatcher:
     def add(self, key: str, path: Path) -> None:
         """Watch ``path`` until its next change. `changed` reports the change as ``key``.
 
-        Raises OSError if the file does not exist or if the user's limit of watches is reached.
+        Raises OSError if the file does not exist or if the user's limit on watches is reached.
         """
         watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(path), IN_MODIFY | IN_ONESHOT)
         self._keys[_check_result(watch)] = key
@@ -69,8 +69,9 @@ class FileWatcher:
 
 
 def _check_result(result: int) -> int:
-    """Return the result of a call to the C library. Raises OSError if the result reports an
-    error.
+    """Return the result of a call to the C library.
+
+    Raises OSError if the result indicates an error.
     """
     if result < 0:
         number = ctypes.get_errno()

@@ -1,9 +1,10 @@
-"""Reading the logs of processes: completely, from the end, from a given time, and while they grow.
+"""Reading process logs: in full, from the end, from a given time, and while they grow.
 
-A process writes directly to its log file, so the file contains no times. While a log grows, the
-supervisor records its length at most once a second; see `symphony.host.supervisor.log_times`.
-Output before a recorded length was written before the recorded time. ``since`` and the order of
-lines from different processes are therefore accurate to about a second.
+A process writes directly to its log file, so the file contains no timestamps. While a log grows,
+the supervisor records the time and the length of the log at most once a second; see
+`symphony.host.supervisor.log_times`. All output up to a recorded length was written before the
+recorded time. ``since`` and the order of lines from different processes are therefore accurate to
+about one second.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ POLL_SECONDS = 0.02
 STATUS_CHECK_SECONDS = 0.5
 _BLOCK_BYTES = 1 << 18
 
-# The key under which `follow` watches the event log. The key is not a valid process name.
+# The key under which `follow` watches the event log. It cannot clash with a process name, because a
+# process name is never empty.
 _EVENTS_KEY = ""
 
 TimedLength = tuple[float, int]
 
 
 def log_times(run: RunDirectory, process: str) -> list[TimedLength]:
-    """Return the recorded ``(time, length)`` pairs of a log in chronological order.
+    """Return the ``(time, length)`` pairs recorded for a process's log, in chronological order.
 
     Times are in seconds since the epoch, and lengths are in bytes.
     """
@@ -46,10 +48,10 @@ def log_times(run: RunDirectory, process: str) -> list[TimedLength]:
 
 
 def start_offset(run: RunDirectory, process: str, since: float | None, tail: int | None) -> int:
-    """Return the offset, in bytes, at which reading a log must start.
+    """Return the byte offset at which to start reading a process's log.
 
     ``since`` is in seconds since the epoch, and ``tail`` is a number of lines. If both are given,
-    the later offset applies.
+    return the larger of the two offsets.
     """
     log = run.log(process)
     offset = 0
@@ -62,9 +64,9 @@ def start_offset(run: RunDirectory, process: str, since: float | None, tail: int
 
 
 def line_start(path: Path, offset: int) -> int:
-    """Return the offset at which the line that contains ``offset`` starts.
+    """Return the byte offset at which the line that contains the byte at ``offset`` starts.
 
-    A recorded length can be in the middle of a line.
+    This function is needed because a recorded length can fall in the middle of a line.
     """
     try:
         file = path.open("rb")
@@ -82,7 +84,7 @@ def line_start(path: Path, offset: int) -> int:
 
 
 def tail_start(path: Path, lines: int) -> int:
-    """Return the offset at which the last ``lines`` lines of a file start.
+    """Return the byte offset at which the last ``lines`` lines of a file start.
 
     An incomplete last line counts as a line.
     """
@@ -102,7 +104,7 @@ def tail_start(path: Path, lines: int) -> int:
             block = file.read(size)
             is_last_block = position + size == end
             if is_last_block and block.endswith(b"\n"):
-                # This newline ends the last line and does not separate two lines.
+                # This newline terminates the last line and does not separate two lines.
                 wanted += 1
             newlines = block.count(b"\n")
             if newlines >= wanted:
@@ -121,9 +123,11 @@ def _nth_last_newline(block: bytes, count: int) -> int:
 def read(
     run: RunDirectory, process: str, *, since: float | None = None, tail: int | None = None
 ) -> str:
-    """Return the output of a process as text. Bytes that are not valid UTF-8 are replaced.
+    """Return a process's output as a string. Bytes that are not valid UTF-8 are replaced with
+    U+FFFD.
 
-    A process that has written nothing has no log. For such a process, the text is empty.
+    ``since`` and ``tail`` have the same meaning as in `start_offset`. If the process has no log
+    yet, return an empty string.
     """
     try:
         file = run.log(process).open("rb")
@@ -135,7 +139,7 @@ def read(
 
 
 class LogTail:
-    """Reads the lines of one log incrementally, starting at an offset in bytes."""
+    """An incremental reader for the lines of one log, starting at a byte offset."""
 
     def __init__(self, path: Path, start: int = 0) -> None:
         self.path = path
@@ -143,8 +147,8 @@ class LogTail:
         self._incomplete_line = b""
 
     def read_new(self, end: int | None = None) -> list[str]:
-        """Return the complete lines that were added since the previous call, up to the offset
-        ``end``.
+        """Return the complete lines that were added since the previous call. If ``end`` is given,
+        read only up to this byte offset.
         """
         try:
             file = self.path.open("rb")
@@ -163,10 +167,9 @@ class LogTail:
         return text.split("\n")
 
     def read_incomplete_line(self) -> list[str]:
-        """Return the text after the last newline as a list of one line, or an empty list if there
-        is none.
+        """Return a list that contains the incomplete last line, or an empty list if there is none.
 
-        Call this method when the process will write no more output.
+        Call this method only when the process will write no more output.
         """
         line, self._incomplete_line = self._incomplete_line, b""
         return [line.decode(errors="replace")] if line else []
@@ -179,7 +182,10 @@ def read_merged(
     since: float | None = None,
     tail: int | None = None,
 ) -> tuple[list[LogLine], dict[str, LogTail]]:
-    """Return the lines of several logs in chronological order, and the position in each log."""
+    """Return the lines of several logs in chronological order, and readers for later lines.
+
+    The readers are returned as a mapping from process names to `LogTail` objects.
+    """
     tails = {
         name: LogTail(run.log(name), start_offset(run, name, since, tail)) for name in processes
     }
@@ -202,10 +208,10 @@ def follow(
     *,
     check_every: float = STATUS_CHECK_SECONDS,
 ) -> Iterator[LogLine]:
-    """Yield lines while they are being written, until all processes have ended.
+    """Yield log lines as they are written, until all processes have exited.
 
-    ``have_ended`` is called when the event log grows. While no log grows, it is called at least
-    every ``check_every`` seconds.
+    ``have_ended`` returns whether they have exited. It is called when the event log grows and,
+    while no log grows, at least every ``check_every`` seconds.
     """
     is_over = have_ended()
     grown: Collection[str] = tails.keys()
@@ -218,11 +224,12 @@ def follow(
             if is_over:
                 break
             grown = wait(check_every)
-            # The check reads the status of every process, which is too slow to do for each line.
+            # The check reads the status of every process and is therefore too slow to run for each
+            # line.
             if _EVENTS_KEY in grown or not grown:
                 is_over = have_ended()
                 if is_over:
-                    # Processes may have written output between the last read and their end.
+                    # Processes may have written output between the last read and their exit.
                     grown = tails.keys()
     for name, log in tails.items():
         yield from _log_lines(name, log.read_incomplete_line())
@@ -234,17 +241,18 @@ def _log_lines(process: str, texts: list[str]) -> Iterator[LogLine]:
 
 @contextlib.contextmanager
 def growing(paths: Mapping[str, Path]) -> Iterator[Callable[[float], set[str]]]:
-    """Yield a function that waits until files have grown, and returns their keys.
+    """Yield a function that waits until at least one file has grown, and returns the keys of the
+    files that have grown.
 
-    The argument of the function is a timeout in seconds. After the timeout, the function returns an
-    empty set.
+    The function's argument is a timeout in seconds. If no file grows within this time, the function
+    returns an empty set.
     """
     try:
         from symphony.host.inotify import FileWatcher
 
         watcher = FileWatcher()
     except OSError:
-        # This system has no inotify, or the user's limit of inotify instances is reached.
+        # This system has no inotify, or the user's limit on inotify instances has been reached.
         yield _make_polling_wait(paths)
         return
     try:
@@ -266,11 +274,11 @@ def _make_watching_wait(
                 watcher.add(key, path)
                 del unwatched[key]
             except OSError:
-                # The file does not exist yet, or the user's limit of watches is reached. The file
-                # is polled instead.
+                # The file does not exist yet, or the user's limit on watches has been reached. The
+                # file is polled instead.
                 timeout = min(timeout, POLL_SECONDS)
-            # A watch does not report output that was written between the last read and the creation
-            # of the watch.
+            # A watch does not report output that was written after the last read but before the
+            # watch was created.
             size = _file_size(path)
             if size != sizes.get(key):
                 sizes[key] = size

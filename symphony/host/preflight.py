@@ -1,4 +1,4 @@
-"""The checks before a launch, and the files that are written for the supervisor."""
+"""Checking a manifest before a launch, and writing the files that the supervisor needs."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from symphony.plan.process_settings import secret_text
 
 
 def check(manifest: HostManifest) -> None:
-    """Check that the directories, secrets and commands of a manifest exist and can be used.
+    """Check that the directories, secrets and commands in a manifest exist and can be used.
 
-    Raises SpecError if one of these does not exist or cannot be used.
+    Raises SpecError if one of them does not exist or cannot be used, and PluginError if the keys of
+    encrypted services cannot be generated.
     """
     for name, source in manifest.secrets.items():
         if not Path(source).is_file():
             raise SpecError(f"secret {name!r}: there is no file {source}")
         if not os.access(source, os.R_OK):
             raise SpecError(f"secret {name!r}: {source} cannot be read by this user")
-    # This call raises an error if keys cannot be generated on this machine.
+    # This call checks that this machine can generate the keys. The generated keys are discarded.
     generate(manifest.keys)
     _check_env_secrets(manifest)
     checked: set[tuple[str, str, str | None]] = set()
     for spec in manifest.processes:
         search_path = spec.env.get("PATH", manifest.env.get("PATH", os.environ.get("PATH")))
         command = (spec.argv[0], spec.cwd, search_path)
-        # Many processes run the same program, and each check reads the file system. Each program is
-        # therefore checked only once.
+        # Many processes can run the same program, and each check accesses the file system. Each
+        # combination of program, directory and search path is therefore checked only once.
         if command not in checked:
             checked.add(command)
             _check_command(spec, search_path)
 
 
 def _check_env_secrets(manifest: HostManifest) -> None:
-    """Check that the secrets that become environment variables have valid values."""
+    """Check that every secret used as an environment variable has a valid value."""
     used = {name for spec in manifest.processes for name in spec.env_secrets.values()}
     for name in used.difference(manifest.keys):
         secret_text(name, Path(manifest.secrets[name]).read_bytes())
@@ -72,9 +73,12 @@ def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
 
 
 def write(run: RunDirectory, manifest: HostManifest) -> None:
-    """Write the manifest and the secrets for the supervisor. Only this user can read the files."""
+    """Write the manifest and secrets to the run directory. Only this user can read these files.
+
+    The secrets include keys that are generated for encrypted services.
+    """
     with _open_private(run.manifest) as file:
-        # json.dumps is implemented in C, but json.dump is not.
+        # json.dumps is faster than json.dump, because json.dump does not use the encoder in C.
         file.write(json.dumps(manifest.to_dict()).encode())
     if manifest.secrets or manifest.keys:
         copy_secrets(manifest.secrets, run.secrets)

@@ -1,5 +1,6 @@
-"""Rendering a plan as a manifest for this machine. The functions are pure and do not access
-files.
+"""Rendering a plan as a manifest for this machine.
+
+All functions in this module are pure and do not access files.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
 
 DEFAULT_READY_TIMEOUT_SECONDS = 60.0
 
-# The settings that the backends for one machine implement. These backends ignore all other
-# settings.
+# The settings that the single-machine backends implement. These backends ignore all other settings.
 HONOURED = frozenset(
     {
         "env",
@@ -45,15 +45,15 @@ HONOURED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostManifest(Manifest):
-    """The processes of an experiment in the form in which this machine would run them.
+    """The processes of an experiment, as this machine would run them.
 
     * ``directory`` is the run directory.
-    * ``env`` overrides the environment of the launcher. The ``env`` of each process overrides this
-      ``env``.
-    * ``services`` maps each service to its ``host:port``, and ``exposed`` contains the names of
-      the exposed services.
-    * ``secrets`` maps the name of each secret to the file that is copied.
-    * ``ignored`` contains the settings that this backend does not implement.
+    * ``env`` overrides variables in the launcher's environment. Each process's own ``env``
+      overrides the manifest's ``env``.
+    * ``services`` maps each service to its ``host:port`` address, and ``exposed`` contains the
+      names of the exposed services.
+    * ``secrets`` maps the name of each secret to the path of the file to copy.
+    * ``ignored`` contains the experiment's settings that the backend does not implement.
     * ``keys`` contains the names of the secrets that the launch generates.
     """
 
@@ -69,7 +69,7 @@ class HostManifest(Manifest):
     keys: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the content of the manifest file as values that JSON can represent."""
+        """Return the contents of the manifest file as a dictionary of JSON-serializable values."""
         return {
             "experiment": self.experiment,
             "backend": self.env["SYMPHONY_BACKEND"],
@@ -96,7 +96,7 @@ class HostManifest(Manifest):
             "directory": self.directory,
             "services": self.services,
             "secrets": secrets,
-            # Every launch has a new run identifier, so the preview does not contain it.
+            # Every launch creates a new run identifier, so the preview does not contain one.
             "env": {key: value for key, value in self.env.items() if key != RUN_ID_VARIABLE},
             "processes": {process.path: _preview(process) for process in self.processes},
             "ignored": {item.setting: list(item.processes) for item in self.ignored},
@@ -105,7 +105,9 @@ class HostManifest(Manifest):
 
 
 def _preview(spec: ProcessSpec) -> dict[str, Any]:
-    """Return the settings of a process that a dry run shows. Default values are omitted."""
+    """Return the settings that a dry run shows for a process. Optional settings are omitted if they
+    have their default values.
+    """
     ready = {**spec.ready, "timeout": spec.ready_timeout} if spec.ready else None
     has_default_grace = spec.grace == DEFAULT_GRACE_SECONDS
     optional = {
@@ -129,9 +131,9 @@ def render(
 ) -> HostManifest:
     """Return the manifest for a plan.
 
-    ``directory`` is the path that the run directory will have. Relative paths start in the
-    directory of the plan, or in ``working_directory`` if the plan has no directory. ``shell`` runs
-    shell lines.
+    ``directory`` is the path that the run directory will have. Relative paths are resolved against
+    the plan's directory, or against ``working_directory`` if the plan has no directory. ``shell``
+    is the program that runs shell lines.
 
     Raises SpecError if a process has no command.
     """
@@ -182,10 +184,10 @@ def _process_spec(
 def _own_variables(
     plan: Plan, process: PlannedProcess, shared_env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables of a process, except for those that the whole experiment shares.
+    """Return a process's environment variables, except for those that the whole experiment shares.
 
-    The manifest contains the shared variables in its ``env``. A variable of the process must not
-    replace a shared one, because the shared variables contain the addresses of the services.
+    The manifest contains the shared variables in its ``env``. A process's own variable must not
+    replace a shared one, because the shared variables contain the service addresses.
     """
     variables = plan.environment(process)
     return {key: value for key, value in variables.items() if key not in shared_env}
@@ -208,7 +210,7 @@ def _argv(process: PlannedProcess, shell: str) -> list[str]:
 
 
 def _with_addresses(test: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """Return a readiness test in which services are replaced by their addresses."""
+    """Return the readiness test with each service replaced by its address."""
     if "tcp" in test:
         return {"tcp": [HOST, plan.addresses[test["tcp"]].port]}
     if "http" in test:

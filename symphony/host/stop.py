@@ -11,17 +11,19 @@ from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader, fold
 
-# A supervisor kills every process that outlives its grace period. This is the additional time for
-# reaping and for the final search on a busy machine or with a tmux server that does not respond.
+# The supervisor kills every process that outlives its grace period. The margin is the additional
+# time that the supervisor may need, on a busy machine or with an unresponsive tmux server, to reap
+# the processes and to search for remaining ones.
 MARGIN_SECONDS = 30.0
 
 
 def stop(run: RunDirectory, *, at_once: bool = False) -> None:
-    """Stop all processes of an experiment, and return when none of them is running. Keep the
-    directory.
+    """Stop all of an experiment's processes, and return when none of them is running.
 
-    ``at_once`` skips the grace period. Raises BackendError if the experiment runs on another host,
-    or if its supervisor does not exit.
+    The run directory is kept.
+
+    If ``at_once`` is true, the grace period is skipped. Raises BackendError if the experiment runs
+    on another host, or if its supervisor does not exit in time.
     """
     from symphony.host.processes.tree import find_run_processes, send_signal, stop_processes
 
@@ -34,8 +36,8 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     supervisor = run.supervisor()
     if supervisor is not None:
         send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
-        # The processes of the experiment have one grace period, and processes that have left their
-        # groups have a second one.
+        # The supervisor gives its child processes one grace period, and can then give a second one
+        # to processes that have left their process groups.
         if not wait_for_exit(supervisor, 2 * grace + MARGIN_SECONDS):
             raise BackendError(
                 f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
@@ -46,7 +48,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
 
 
 def _load_manifest(run: RunDirectory) -> dict[str, Any]:
-    """Return the manifest, or an empty mapping if the manifest is damaged.
+    """Return the manifest, or an empty one if the file is missing or damaged.
 
     A running supervisor can stop the experiment without the manifest.
     """
@@ -57,5 +59,5 @@ def _load_manifest(run: RunDirectory) -> dict[str, Any]:
 
 
 def has_finished(run: RunDirectory) -> bool:
-    """Return whether the supervisor has recorded the end of the whole experiment."""
+    """Return whether the supervisor has recorded that the whole experiment has finished."""
     return fold([], EventReader(run.events).read_new()).finished

@@ -1,7 +1,7 @@
-"""Rules that find problems in an experiment on a backend without launching it.
+"""Rules that find an experiment's problems on a backend without launching the experiment.
 
-Each rule is a function of an experiment and a target that yields findings. All findings are
-reported at once, each with its position and a hint. The rules change nothing, and query a cluster
+Each rule is a function that takes an experiment and yields findings. All findings are reported at
+once, each with its position and, if possible, a hint. The rules change nothing, and query a cluster
 only for its GPUs.
 """
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.model.document_path import DocumentPath
 
-# If one of these settings could not be loaded, services or processes may be missing.
+# If one of these settings could not be loaded, services or processes may be missing from
+# the experiment.
 _STRUCTURAL_KEYS = frozenset({"binds", "connects", "count", "exposes", "processes", "parameters"})
 # The rules whose findings refer to another part of the experiment. If that part could not be
 # loaded, these rules would report problems that the experiment does not have.
@@ -38,12 +39,12 @@ def lint(
     offline: bool = False,
     load_errors: Collection[SpecError] = (),
 ) -> list[Finding]:
-    """Return the problems in an experiment on the given backends, in the order of the file.
+    """Return an experiment's problems on the given backends, sorted by their position in the file.
 
     ``machine`` describes this machine, whose paths may not exist on other machines. If ``offline``
-    is true, no cluster is queried. ``load_errors`` are the errors in the parts of the file that
-    ``experiment`` does not contain; problems that could be consequences of these errors are left
-    out.
+    is true, no cluster is queried. ``load_errors`` contains the errors in the parts of the file
+    that could not be loaded into ``experiment``. Problems that could be consequences of these
+    errors are omitted.
     """
     error_paths = [error.path for error in load_errors]
     structural_errors = [path for path in error_paths if _is_structural(path)]
@@ -70,9 +71,9 @@ def lint(
 
 
 def _is_structural(path: DocumentPath) -> bool:
-    """Return whether an error at a path can hide services or processes.
+    """Return whether an error at ``path`` can hide services or processes.
 
-    The path of an unknown key ends with that key, which can be a misspelled structural key.
+    An error about an unknown key also counts, because the key can be a misspelled structural key.
     """
     from symphony.model.settings import SETTINGS
 
@@ -82,9 +83,9 @@ def _is_structural(path: DocumentPath) -> bool:
 
 
 def _component_of(path: DocumentPath) -> DocumentPath:
-    """Return the path of the process or group that contains a path.
+    """Return the path of the process or group that contains ``path``.
 
-    The result is empty if the path is not in a process or group.
+    The result is empty if ``path`` is not in a process or group.
     """
     is_in_member = path[2:3] == ("processes",) and len(path) > 3
     if path[:1] != ("processes",) or len(path) < 2:

@@ -1,4 +1,4 @@
-"""The rule on GPUs: no process or group may request more GPUs than a machine has."""
+"""The GPU rule: no process or group may request more GPUs than a machine has."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ Member = Process | ProcessGroup
 
 
 def rules(experiment: Experiment, target: Target, *, offline: bool) -> Iterator[Finding]:
-    """Yield the processes and groups that request more GPUs than are available.
+    """Yield a finding for each process or group that requests more GPUs than are available.
 
-    A group is placed on one node, so the requests of its members are added. On this machine, the
-    requests of all processes are added, because all processes run at the same time.
+    If the GPUs of a cluster cannot be checked, yield a note instead.
+
+    A group is placed on one node, so its members' requests are added together. On a local backend,
+    the requests of all processes are added together, because all processes run on this machine at
+    the same time.
     """
     requests: dict[Member, int] = {}
     for member in experiment.list_members():
@@ -46,7 +49,9 @@ def rules(experiment: Experiment, target: Target, *, offline: bool) -> Iterator[
 
 
 def requested_gpus(member: Member) -> int:
-    """Return the number of GPUs that a process, or all members of a group, request."""
+    """Return the number of GPUs that a process requests, or that a group's members request
+    together.
+    """
     group_limit = member.settings.resource_limit.get("gpu", 0)
     if isinstance(member, Process):
         return int(group_limit)

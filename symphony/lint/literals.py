@@ -1,4 +1,4 @@
-"""Rules on texts that have a different meaning on other machines: local addresses and paths."""
+"""Rules about strings that mean something else on other machines: local addresses and paths."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _LOCAL_ADDRESS = re.compile(
     re.IGNORECASE,
 )
 ANY_ADDRESS = "0.0.0.0"
-# How a program uses an address.
+# The ways in which a program can use an address.
 Purpose = Literal["connect", "listen", "either"]
-# Names of options and variables that contain only addresses to connect to, or only addresses to
-# listen on.
+# The first pattern matches the names of options and variables that hold an address to connect to.
+# The second pattern matches the names of those that hold an address to listen on.
 _CONNECT_OPTION = re.compile(
     r"connect|master|coordinator|upstream|target|remote|peer|broker", re.IGNORECASE
 )
 _LISTEN_OPTION = re.compile(r"bind|listen", re.IGNORECASE)
-# The scheme and the user of a URL, in front of its host.
+# The scheme and the user information of a URL, which precede its host.
 _URL_SCHEME = re.compile(r"([a-z][-+.a-z0-9]*)://(?:[^\s/@]*@)?$", re.IGNORECASE)
 _MAX_SCHEME_LENGTH = 80
-# ZeroMQ also listens on URLs with these schemes. URLs with other schemes are always for clients.
+# A ZeroMQ server can listen on URLs with these schemes. Only clients use URLs with other schemes.
 _SOCKET_SCHEMES = ("tcp", "udp")
-# An absolute path at the beginning of a word, a value or a list element. Two slashes are part of a
-# URL.
+# An absolute path at the beginning of a word, a value or a list element. A path that begins with
+# two slashes is not matched, because it is part of a URL.
 _ABSOLUTE_PATH = re.compile(r"(?:^|(?<=[\s=:,;'\"(<>]))(/(?!/)[^\s=:,;'\"()<>|&]*)")
-# Directories that exist on every machine and in most images.
+# Directories that exist on most machines and in most images.
 _SYSTEM_DIRECTORIES = (
     "/bin",
     "/dev",
@@ -64,8 +64,8 @@ _PERSONAL_DIRECTORIES = ("/home", "/Users", "/mnt", "/media", "/Volumes")
 class Machine:
     """The properties of this machine that the rules use.
 
-    ``home`` is the home directory of the user, ``base`` is the directory of the experiment file,
-    and ``exists`` returns whether a path exists.
+    ``home`` is the user's home directory, ``base`` is the directory of the experiment file, and
+    ``exists`` returns whether a path exists.
     """
 
     home: str
@@ -75,7 +75,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """A local address in a text. ``scheme`` and ``port`` are empty if the text omits them."""
+    """A local address in a string. ``scheme`` and ``port`` are empty if the string omits them."""
 
     scheme: str
     host: str
@@ -86,7 +86,7 @@ class _Address:
 
 
 def rules(experiment: Experiment, machine: Machine) -> Iterator[Finding]:
-    """Yield the addresses and paths of this machine in the texts that apply to each process."""
+    """Yield a finding for each local address or path in the strings that apply to each process."""
     owners = _owners_of_fixed_ports(experiment)
     bound = {
         name for component in experiment.list_components() for name in component.settings.binds
@@ -103,7 +103,9 @@ def rules(experiment: Experiment, machine: Machine) -> Iterator[Finding]:
 
 
 def _owners_of_fixed_ports(experiment: Experiment) -> dict[int, tuple[str, str]]:
-    """Map each fixed port to its service and the name of the component that serves the service."""
+    """Return a mapping from each fixed port to the names of its service and of the component that
+    serves it.
+    """
     owners: dict[int, tuple[str, str]] = {}
     for component in experiment.list_components():
         for ports in (component.settings.exposes, component.settings.binds):
@@ -130,11 +132,12 @@ def _local_addresses(
     for address in _addresses_in(text.content):
         is_server_address = address.host == ANY_ADDRESS and bool(served)
         if is_server_address and not _CONNECT_OPTION.search(text.option):
-            # A server can listen on this address on every machine.
+            # A server can listen on this address on any machine.
             continue
         service, owner = owners.get(int(address.port or 0), ("", ""))
         is_own = bool(service) and owner in own_names
-        # If none of the services of the process has this port, the port belongs to another process.
+        # If the process serves only services with fixed ports, and none of them has this port, the
+        # port belongs to another process.
         has_other_port = bool(address.port) and not is_own and all(served.values())
         purpose = _purpose(text.option, address.scheme, has_other_port=has_other_port)
         is_foreign_service = bool(service) and not is_own
@@ -151,8 +154,8 @@ def _local_addresses(
 def _addresses_in(content: str) -> list[_Address]:
     addresses: dict[_Address, None] = {}
     for match in _LOCAL_ADDRESS.finditer(content):
-        # The search for the scheme covers a limited number of characters, so that it takes linear
-        # time in long texts.
+        # Search for the scheme only in a limited number of characters, so that the total time is
+        # linear in the length of the string.
         before = content[max(0, match.start() - _MAX_SCHEME_LENGTH) : match.start()]
         scheme = _URL_SCHEME.search(before)
         address = _Address(
@@ -165,7 +168,7 @@ def _addresses_in(content: str) -> list[_Address]:
 
 
 def _served_ports(components: Sequence[Process | ProcessGroup]) -> dict[str, int | None]:
-    """Return the services that the components serve, with their fixed ports."""
+    """Return a mapping from each service that the components serve to its fixed port or None."""
     served: dict[str, int | None] = {}
     for component in components:
         settings = component.settings
@@ -197,9 +200,10 @@ def _purpose(option: str, scheme: str, *, has_other_port: bool) -> Purpose:
 def _address_hint(
     service: str, is_own: bool, purpose: Purpose, served: Sequence[str], connected: Sequence[str]
 ) -> str:
-    """Return a hint on how to write an address that is valid on every machine.
+    """Return a hint that explains how to write an address that is valid on every machine.
 
-    If the purpose of the address is not clear, the hint covers both purposes.
+    If the address belongs to no known service and its purpose is unclear, the hint can cover both
+    listening and connecting.
     """
     if service:
         variable = _variable_prefix(service)
@@ -251,9 +255,12 @@ def _local_paths(
 
 
 def _is_local(path: str, machine: Machine) -> bool:
-    """Return whether a path belongs to the user, or exists here but may not exist elsewhere."""
+    """Return whether a path is in one of the user's directories, or exists on this machine but may
+    not exist on other machines.
+    """
     own_directories = (machine.home, machine.base, *_PERSONAL_DIRECTORIES)
-    # A home directory of `/`, which some containers have, contains every path.
+    # Some containers have the home directory `/`, which contains every path and is therefore
+    # skipped.
     if any(_is_below(path, own) for own in own_directories if own.strip("/")):
         return True
     if any(_is_below(path, system) for system in _SYSTEM_DIRECTORIES):
@@ -267,7 +274,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def _describe(text: Text) -> str:
-    """Describe a text as ``start_dir``, ``variable DATA``, ``--data`` or ``a shell line``."""
+    """Describe a string's origin, for example as ``variable DATA`` or ``a shell line``."""
     if text.key == "env":
         return f"variable {text.option}"
     if text.option:

@@ -1,4 +1,4 @@
-"""Merge equal findings about several processes and targets, and sort them by their position."""
+"""Merge equal findings about several processes and targets, and sort findings by position."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, with equal findings merged.
+    """Merge equal findings, and return the resulting list.
 
-    Findings that differ only in their targets are merged first, and then findings that differ only
-    in their processes and paths. A merged finding has the path of the first finding that it
+    Findings that differ only in their targets are merged first. Then findings that differ only in
+    their processes and paths are merged. A merged finding has the path of the first finding that it
     replaces.
     """
     by_target: dict[Finding, Finding] = {}
@@ -38,7 +38,10 @@ def _without_duplicates(*items: str) -> tuple[str, ...]:
 
 
 def in_document_order(findings: Iterable[Finding], data: Mapping[str, Any]) -> list[Finding]:
-    """Return the findings in the order of their paths in ``data``, the dump of the experiment."""
+    """Return the findings in the order of their paths in ``data``.
+
+    ``data`` is the result of `Experiment.dump_dict`.
+    """
     positions: dict[DocumentPath, int] = {}
     _number_values(data, (), positions)
 

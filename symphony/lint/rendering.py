@@ -1,7 +1,7 @@
 """Rules that a backend enforces itself when it renders an experiment.
 
-A backend reports only the first error in an experiment. To find all errors, each part of the
-experiment is rendered separately.
+A backend reports only the first error in an experiment. To find all errors, this module renders
+each part of the experiment separately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
-    """Yield the errors that a backend reports, except for errors that every backend reports."""
+    """Yield the errors that the target's backend reports, except for those that all backends
+    report.
+    """
     yield from _missing_images(experiment, target)
     yield from _rendering_errors(experiment, target)
 
@@ -61,7 +63,8 @@ def _rendering_errors(experiment: Experiment, target: Target) -> Iterator[Findin
     if message is None:
         return
     name_findings = list(_invalid_names(experiment, target, image))
-    # A name that is not valid causes an error in every part, which would hide other errors.
+    # If a name is invalid, the check of each option can fail because of the name. Options are
+    # therefore checked only if all names are valid.
     option_findings = [] if name_findings else list(_invalid_options(whole, target, image))
     if option_findings:
         whole = without_experiment_options(whole)
@@ -75,7 +78,7 @@ def _rendering_errors(experiment: Experiment, target: Target) -> Iterator[Findin
 
 
 def _invalid_names(experiment: Experiment, target: Target, image: str | None) -> Iterator[Finding]:
-    """Yield the names of processes, groups and services that the backend does not accept."""
+    """Yield a finding for each process, group or service name that the backend does not accept."""
     for component in experiment.list_components():
         copy = minimal_experiment(experiment, component.name, image=image)
         message = _error_message(copy, target)
@@ -100,7 +103,9 @@ def _invalid_options(
 
 
 def _errors_of_member(part: Experiment, target: Target) -> Iterator[Finding]:
-    """Yield the errors of the members of a group, or else the error of the group or process."""
+    """Yield the errors in the members of the group in ``part``. If there are none, yield the error
+    in the group itself, or in the process if ``part`` contains no group.
+    """
     message = _error_message(part, target)
     if message is None:
         return
@@ -115,7 +120,9 @@ def _errors_of_member(part: Experiment, target: Target) -> Iterator[Finding]:
 
 
 def _error_message(experiment: Experiment, target: Target) -> str | None:
-    """Return why the backend cannot launch an experiment, or None if it finds no error."""
+    """Return the backend's error message for an experiment, or None if the backend finds no
+    error.
+    """
     try:
         manifest = target.cluster.manifest(experiment)
         if not target.is_remote:
@@ -136,11 +143,11 @@ def _finding_from(
     *,
     path: DocumentPath | None = None,
 ) -> Finding:
-    """Return the finding for an error message, in which the hint follows the semicolon."""
+    """Return the finding for an error message. The hint is the text after the first semicolon."""
     problem, _, hint = message.partition("; ")
     if component is None:
         return Finding(rule=rule, level=ERROR, problem=problem, hint=hint, path=path or ())
-    # The finding already contains the name of the component.
+    # The finding already contains the component's name.
     subject = re.escape(repr(component.path))
     problem = re.sub(rf"^(process|group) {subject}:? ", "", problem)
     return finding_of(component, rule, problem, hint, path=path)

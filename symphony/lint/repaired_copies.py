@@ -1,4 +1,4 @@
-"""Copies of an experiment without the errors that other rules report."""
+"""Copies of an experiment from which the errors that other rules report have been removed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from symphony.model import Process
     from symphony.model.document_path import DocumentPath
 
-# Settings that refer to other parts of the experiment, which a copy may not contain.
+# Settings that refer to other parts of the experiment. A copy can lack these parts.
 _CONNECTING_SETTINGS = ("connects", "starts_after", "binds", "exposes", "encrypted", "ready")
-# Options of an experiment that a backend can refuse. Each secret is also treated as an option.
+# Experiment options that a backend can refuse. Each secret is also treated as an option.
 _EXPERIMENT_OPTIONS = ("start_dir", "preamble_cmds", "env", "port_range", "images")
 
 
 def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:
-    """Return a copy without connections and without the errors that every backend reports.
+    """Return a copy of an experiment from which all connections, and the errors that every backend
+    reports, have been removed.
 
     Each service is bound once, without a fixed port. No process connects to a service or waits for
-    another process. Processes without an image get ``image``. Groups without processes are left
-    out.
+    another process. Processes without an image get ``image``. Groups without processes are omitted.
     """
     data = _without_reported_errors(experiment).dump_dict()
     bound: set[str] = set()
@@ -42,7 +42,7 @@ def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:
 
 
 def _without_reported_errors(experiment: Experiment) -> Experiment:
-    """Return a copy without the values at the paths of the errors in the experiment."""
+    """Return a copy of an experiment from which the values that cause errors have been removed."""
     copy = _loaded(experiment, experiment.dump_dict())
     while True:
         paths = [finding.path for finding in check_experiment(copy) if finding.level == ERROR]
@@ -50,7 +50,7 @@ def _without_reported_errors(experiment: Experiment) -> Experiment:
         if not removable:
             return copy
         data = copy.dump_dict()
-        # Remove the last elements of a list first, because a removal changes the indexes of later
+        # Remove a list's last elements first, because a removal changes the indexes of later
         # elements.
         for path in sorted(removable, key=_by_index, reverse=True):
             _remove(data, path)
@@ -75,14 +75,16 @@ def _remove(data: Any, path: DocumentPath) -> None:
 
 
 def each_member(experiment: Experiment) -> Iterator[tuple[str, Experiment]]:
-    """Yield each group and each process without a group as a separate experiment."""
+    """Yield a pair for each group and for each process outside a group: its name, and a copy of the
+    experiment that contains only this group or process.
+    """
     data = experiment.dump_dict()
     for name, description in data["processes"].items():
         yield name, _loaded(experiment, {**data, "processes": {name: description}})
 
 
 def only_member(part: Experiment, process: Process) -> Experiment:
-    """Return a copy of an experiment with one group, which keeps only one process in the group."""
+    """Return a copy of a one-group experiment in which ``process`` is the group's only process."""
     data = part.dump_dict()
     (group,) = data["processes"].values()
     group["processes"] = {process.name: group["processes"][process.name]}
@@ -92,7 +94,9 @@ def only_member(part: Experiment, process: Process) -> Experiment:
 def minimal_experiment(
     experiment: Experiment, name: str, *, image: str | None, service: str | None = None
 ) -> Experiment:
-    """Return an experiment with the same name, one process, and the service if one is given."""
+    """Return an experiment with the same name as ``experiment`` and one process called ``name``.
+    The process binds ``service`` if it is given.
+    """
     description = _minimal_process(image)
     if service is not None:
         description["binds"] = service
@@ -102,7 +106,9 @@ def minimal_experiment(
 def each_experiment_option(
     experiment: Experiment, *, image: str | None
 ) -> Iterator[tuple[DocumentPath, Experiment]]:
-    """Yield the path of each option, and an experiment with that option and a minimal process."""
+    """Yield a pair for each experiment option that is set: the option's path, and an experiment
+    that contains only this option and a minimal process.
+    """
     data = experiment.dump_dict()
     first_process = experiment.list_all_processes()[0].name
     minimal = {"name": experiment.name, "processes": {first_process: _minimal_process(image)}}
@@ -114,7 +120,7 @@ def each_experiment_option(
 
 
 def without_experiment_options(experiment: Experiment) -> Experiment:
-    """Return a copy without the options of the experiment and without variables from secrets."""
+    """Return a copy of an experiment with no experiment options and no variables from secrets."""
     data = experiment.dump_dict()
     data = {key: data[key] for key in ("name", "processes")}
     for description in _descriptions(data):

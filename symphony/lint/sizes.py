@@ -1,14 +1,14 @@
-"""Rules on the sizes of arguments and environments.
+"""Rules about the sizes of arguments and environments.
 
-* On Linux, the size of an argument or a variable (``NAME=value`` with a NUL at its end) is limited
-  to 32 pages, which are 128 KiB. The total size of all arguments and variables is limited to a
-  quarter of the stack limit, which is 2 MiB for the usual stack limit of 8 MiB. See execve(2),
+* On Linux, the size of an argument or an environment variable (``NAME=value`` with a terminating
+  NUL) is limited to 32 pages, or 128 KiB. The total size of all arguments and variables is limited
+  to a quarter of the stack limit, or 2 MiB for the usual stack limit of 8 MiB. See execve(2),
   "Limits on size of arguments and environment".
-* Kubernetes stores an object in etcd, which limits requests to 1.5 MiB by default. See
+* Kubernetes stores objects in etcd, which limits requests to 1.5 MiB by default. See
   ``--max-request-bytes`` in https://etcd.io/docs/latest/dev-guide/limit/.
 
-Warnings begin at 80 % of a limit, because the launcher adds variables of its own, and Kubernetes
-adds fields to an object.
+Warnings begin at 80% of a limit, because the launcher adds variables of its own, and Kubernetes
+adds fields to each object.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ MAX_OBJECT_BYTES = 3 * 512 * 1024
 WARNING_FRACTION = 0.8
 POINTER_BYTES = 8
 SHELL = "/bin/sh"
-# The number of characters that JSON adds to the name and the value of a variable:
-# {"name":"","value":""}
+# The number of characters that JSON adds to a variable's name and value, including a comma:
+# {"name":"","value":""},
 _JSON_BYTES_PER_VARIABLE = 23
 
 
 def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
-    """Yield the arguments and variables whose sizes are near a limit.
+    """Yield a finding for each argument, variable or total size that is near or above a limit.
 
-    The limits are those of a process and, on a remote backend, those of the object that contains
-    the process.
+    The limits apply to each process and, on a remote backend, to the object that contains the
+    process.
     """
     scheme = AddressScheme(backend=target.name, host=lambda name: name, bind_host="0.0.0.0")
     try:
@@ -132,7 +132,10 @@ def _argument_bytes(words: Iterable[str]) -> int:
 
 
 def _env_bytes(env: Mapping[str, str]) -> int:
-    """Return the size of variables in memory, each with an equals sign, a NUL and a pointer."""
+    """Return the number of bytes that environment variables occupy in memory.
+
+    Each variable needs an equals sign, a NUL and a pointer in addition to its name and value.
+    """
     return sum(
         len(name.encode()) + len(value.encode()) + 2 + POINTER_BYTES for name, value in env.items()
     )

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def rules(experiment: Experiment) -> Iterator[Finding]:
-    """Yield the errors in an experiment, and a warning for each service that no process uses."""
+    """Yield the errors in an experiment, and a warning for each bound service that is unused.
+
+    A service is unused if no process connects to it and it is not exposed.
+    """
     yield from check_experiment(experiment)
     yield from _unused_services(experiment)
 

@@ -10,16 +10,17 @@ if TYPE_CHECKING:
 
     from symphony.cluster import Cluster
 
-# The image for processes without an image while the rules look for other errors.
+# The image that is used for processes without an image, so that the rules can find other errors.
 PLACEHOLDER_IMAGE = "probe"
 
 
 @runtime_checkable
 class NodeGpus(Protocol):
-    """A cluster that reports the GPUs of its nodes."""
+    """A cluster that can report the number of GPUs on each of its nodes."""
 
     def node_gpus(self) -> Mapping[str, int]:
-        """Return a mapping of nodes to the number of GPUs that one process or group can use there.
+        """Return a mapping from each node to the number of GPUs that one process or group can use
+        there.
 
         Raises `BackendError` if the cluster cannot be queried.
         """
@@ -34,10 +35,10 @@ class Target:
 
     @property
     def is_remote(self) -> bool:
-        """Whether processes run on other machines, which have other files and addresses."""
+        """True if processes run on other machines, which have their own files and addresses."""
         return not self.cluster.commands_run_here
 
     @property
     def requires_image(self) -> bool:
-        """Whether every process needs a container image."""
+        """True if every process needs a container image."""
         return self.cluster.requires_image

@@ -1,4 +1,4 @@
-"""The texts of an experiment that programs read, such as arguments and variables."""
+"""The strings that an experiment passes to programs, such as arguments and shell lines."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ START_DIR = "start_dir"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A text that applies to a process, and its path in the file form.
+    """A string that applies to a process.
 
+    ``path`` leads to the string in the experiment document; see `symphony.model.document_path`.
     ``key`` is ``command``, ``args``, ``cmds``, ``preamble_cmds``, ``start_dir`` or ``env``.
-    ``option`` is the option before an argument, or the name of a variable.
+    ``option`` is the command-line option before an argument, the name of an environment variable,
+    or empty.
     """
 
     content: str
@@ -28,7 +30,9 @@ class Text:
 
 
 def texts(experiment: Experiment, process: Process) -> Iterator[Text]:
-    """Yield all texts that apply to a process: from the experiment, the group and the process."""
+    """Yield all strings that apply to a process: those of the experiment, the group and the
+    process.
+    """
     levels: list[tuple[DocumentPath, str | None, list[str]]] = [
         ((), experiment.start_dir, experiment.preamble_cmds)
     ]
@@ -58,7 +62,7 @@ def _program(process: Process) -> Iterator[Text]:
 
 
 def _variables(experiment: Experiment, process: Process) -> Iterator[Text]:
-    """Yield the variables of a process, each with the value that takes precedence."""
+    """Yield a process's environment variables, each with the value that takes precedence."""
     levels: list[tuple[DocumentPath, dict[str, str]]] = [((), experiment.env)]
     if process.group is not None:
         levels.append((process.group.document_path, process.group.settings.env))

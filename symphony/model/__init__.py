@@ -1,4 +1,4 @@
-"""The description of an experiment: mutable, and checked on every change."""
+"""The mutable classes that describe an experiment. Their methods check each change."""
 
 from symphony.model.experiment import Experiment
 from symphony.model.group import ProcessGroup

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 class Component:
-    """A named part of an experiment.
+    """A named part of an experiment: a process or a group.
 
-    The methods that change a setting return the component, so that calls can be chained. They raise
-    `SpecError` for values that no backend can use. Settings that a backend does not support are
-    kept, and a dry run on that backend lists them as ignored.
+    The methods that change a setting return the component, so that calls can be chained. These
+    methods raise `SpecError` for values that no backend can use. Settings that a backend does not
+    support are kept, and a dry run on that backend lists them as ignored.
     """
 
     kind: ClassVar[str] = "component"
@@ -48,22 +48,24 @@ class Component:
 
     @property
     def name(self) -> str:
-        """The name, a DNS-1035 label."""
+        """The component's name, which is a DNS-1035 label."""
         return self._name
 
     @property
     def path(self) -> str:
-        """The name, preceded by the name of the group if there is one: ``group/process``."""
+        """The component's name, preceded by its group's name if it is in a group:
+        ``group/process``.
+        """
         return self._name
 
     @property
     def document_path(self) -> DocumentPath:
-        """The path of the component in the file form of its experiment."""
+        """The keys that lead to the component in an experiment file."""
         return ("processes", self._name)
 
     @property
     def settings(self) -> Settings:
-        """The settings, in the form in which they are dumped."""
+        """The component's settings, with their values as in an experiment file."""
         return self._settings
 
     def __repr__(self) -> str:
@@ -74,9 +76,9 @@ class Component:
     def binds(self, services: ServiceSpec, *, encrypted: bool = False) -> Self:
         """Declare services that the process listens on.
 
-        ``services`` is a name, a list of names, or ``{name: port}``. If a port is None, symphony
-        chooses one. If ``encrypted`` is true, the services are encrypted in the same way as by
-        `encrypts`.
+        ``services`` is a name, a list of names, or ``{name: port}``. If a port is omitted or None,
+        symphony chooses one. If ``encrypted`` is true, the services are encrypted in the same way
+        as with `encrypts`.
         """
         ports = validators.services(services, "binds")
         is_encrypted = validators.flag(encrypted, "encrypted")
@@ -86,24 +88,29 @@ class Component:
         return self
 
     def encrypts(self, services: ServiceSpec) -> Self:
-        """Encrypt services that the process binds, given as a name or a list of names.
+        """Encrypt services that the process binds.
+
+        ``services`` is a name or a list of names.
 
         Every launch creates new keys. Only processes that bind or connect to an encrypted service
-        receive the keys. The classes of `symphony.addons.zmq` use the keys; a program with its own
-        sockets reads the keys from its environment.
+        receive the keys. The classes in `symphony.addons.zmq` use these keys automatically. A
+        program that creates its own sockets must read the keys from its environment.
         """
         _add_new(self._settings.encrypted, SERVICE_NAMES.parse(services, "encrypts"))
         return self
 
     def connects(self, services: ServiceSpec) -> Self:
-        """Declare services that the process uses, given as a name or a list of names."""
+        """Declare services that the process connects to.
+
+        ``services`` is a name or a list of names.
+        """
         _add_new(self._settings.connects, SERVICE_NAMES.parse(services, "connects"))
         return self
 
     def exposes(self, services: ServiceSpec) -> Self:
         """Make services reachable from outside the experiment.
 
-        ``services`` can have the same forms as in `binds`.
+        ``services`` has the same forms as in `binds`.
         """
         self._settings.exposes.update(validators.services(services, "exposes"))
         return self
@@ -111,21 +118,23 @@ class Component:
     # --- environment ---
 
     def set_env(self, key: str, value: object) -> Self:
-        """Set one environment variable. The value is converted to text."""
+        """Set one environment variable. A boolean value is refused. Other scalar values are
+        converted to strings.
+        """
         name, content = validators.env_pair(key, value)
         self._settings.env[name] = content
         return self
 
     def set_envs(self, envs: Mapping[str, object]) -> Self:
-        """Set several environment variables."""
+        """Set several environment variables, in the same way as `set_env`."""
         self._settings.env.update(ENV.parse(envs, "env"))
         return self
 
     def set_env_secret(self, key: str, secret: str) -> Self:
-        """Set an environment variable to the content of a secret of the experiment.
+        """Set an environment variable to the contents of one of the experiment's secrets.
 
-        ``secret`` is the file name of the secret. The content has to be UTF-8 text, and is used
-        without changes, including a newline at its end.
+        ``secret`` is the secret's name in the experiment's ``secrets``. The contents must be UTF-8
+        text. They are used without changes, so a trailing newline is part of the value.
         """
         name = validators.env_name(key)
         self._settings.env_secrets[name] = validators.nonempty_text(
@@ -144,8 +153,9 @@ class Component:
     ) -> Self:
         """Set the resources that must be available for the process to start.
 
-        ``cpu`` is an amount in cores. ``memory`` is an amount in bytes, or text with a unit such as
-        ``"4Gi"``. Resources from earlier calls are kept.
+        ``cpu`` is a number of cores, or a string such as ``"500m"``. ``memory`` is a number of
+        bytes, or a string such as ``"4Gi"``; ``mem`` is a synonym. Resources that are not given
+        keep their values from earlier calls.
         """
         self._settings.resource_request.update(_resources(cpu=cpu, memory=memory, mem=mem))
         return self
@@ -158,10 +168,10 @@ class Component:
         mem: int | str | None = None,
         gpu: int | None = None,
     ) -> Self:
-        """Set the maximum resources that the process can use.
+        """Set the maximum amounts of resources that the process can use.
 
-        ``gpu`` is a number of whole devices. The other arguments are as in `resource_request`.
-        Resources from earlier calls are kept.
+        ``gpu`` is a number of whole devices. The other arguments are the same as in
+        `resource_request`. Resources that are not given keep their values from earlier calls.
         """
         self._settings.resource_limit.update(_resources(cpu=cpu, memory=memory, mem=mem, gpu=gpu))
         return self
@@ -220,13 +230,13 @@ class Component:
     ) -> Self:
         """Set the test that determines when the process is ready.
 
-        Give exactly one test. ``tcp`` is a service of the process; the test succeeds if the service
-        accepts a connection. ``http`` is ``(service, path)``; the test succeeds if the service
-        answers a GET request for the path with status 200. ``command`` runs in the environment and
-        the directory of the process; the test succeeds if the command exits with status 0. ``log``
-        is a regular expression; the test succeeds if the expression matches part of a line of the
-        output. If the test has not succeeded after ``timeout`` seconds, the process fails to become
-        ready.
+        Give exactly one test. ``tcp`` is one of the process's services; the test succeeds if the
+        service accepts a connection. ``http`` is ``(service, path)``; the test succeeds if the
+        service answers a GET request for the path with status 200 (on Kubernetes, 200 to 399).
+        ``command`` runs in the process's environment and directory; the test succeeds if the
+        command exits with status 0. ``log`` is a regular expression; the test succeeds if the
+        expression matches part of an output line. If the test has not succeeded within ``timeout``
+        seconds, the process has failed to become ready.
         """
         given = {"tcp": tcp, "http": http, "command": command, "log": log}
         tests = {name: value for name, value in given.items() if value is not None}
@@ -264,7 +274,9 @@ class Component:
         read_only: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Mount a path of the node. ``type`` is the check of the path that Kubernetes performs."""
+        """Mount a path on the node. ``type`` determines how Kubernetes checks the path or creates
+        it.
+        """
         return self._mount(
             "host_path",
             mount_path=mount_path,
@@ -292,12 +304,17 @@ class Component:
     ) -> Self:
         """Mount an empty directory that exists as long as the Pod does.
 
-        If ``memory`` is true, the files are stored in memory.
+        If ``memory`` is true, the files are stored in memory. ``size`` has the same meaning as in
+        `mount_shared_memory`.
         """
         return self._mount("empty_dir", mount_path=mount_path, memory=memory, size=size, name=name)
 
     def mount_shared_memory(self, size: int | str | None = None) -> Self:
-        """Mount /dev/shm with a size in bytes (or text such as ``"8Gi"``), or without a limit."""
+        """Mount a shared-memory file system at /dev/shm.
+
+        ``size`` is its maximum size in bytes, or a string such as ``"8Gi"``. By default, there is
+        no limit.
+        """
         return self._mount("shared_memory", size=size)
 
     def mount_secret(
@@ -312,7 +329,10 @@ class Component:
     def mount_config(
         self, config: str, mount_path: str, *, files: Any = None, name: str | None = None
     ) -> Self:
-        """Mount an existing ConfigMap, or a new one from ``files``, as in `mount_secret`."""
+        """Mount an existing ConfigMap, or a new one that is created from ``files``.
+
+        ``files`` has the same forms as in `mount_secret`.
+        """
         return self._mount("config", mount_path=mount_path, config=config, files=files, name=name)
 
     def mount_git_repo(
@@ -331,7 +351,9 @@ class Component:
     # --- placement ---
 
     def node_selector(self, key: str, value: object) -> Self:
-        """Run only on nodes that have a label. Labels from earlier calls are kept."""
+        """Run only on nodes that have the given label. Labels from earlier calls are also
+        required.
+        """
         self._refuse_pod_setting("node_selector")
         name, content = validators.label_pair(key, value)
         self._settings.node_selector[name] = content
@@ -346,7 +368,7 @@ class Component:
         effect: str | None = None,
         toleration_seconds: int | None = None,
     ) -> Self:
-        """Allow the use of nodes that have a taint."""
+        """Allow the Pod to run on nodes that have a matching taint."""
         self._refuse_pod_setting("add_toleration")
         given = {
             "key": key,
@@ -382,10 +404,10 @@ class Component:
 
     @property
     def pod_yml(self) -> dict[str, Any]:
-        """The fields that are merged into the rendered Pod and take precedence there.
+        """The fields that are merged into the rendered Pod and take precedence over its own fields.
 
-        Mappings are merged at every depth, and lists of objects are merged by the ``name`` of the
-        objects.
+        Mappings are merged at every depth. In lists, mounts are matched by their path, and other
+        objects by their ``name``.
         """
         self._refuse_pod_setting("pod_yml")
         return self._settings.pod_yml
@@ -407,7 +429,7 @@ class Component:
     # --- internals ---
 
     def _refuse_pod_setting(self, call: str) -> None:
-        """Raise `SpecError` if the component shares the Pod of its group."""
+        """Raise `SpecError` if the component shares its group's Pod."""
 
     def _pod_settings(self) -> list[str]:
         return [name for name in self._settings.dump() if SETTINGS[name].level == POD]
@@ -434,7 +456,7 @@ class Component:
 
 
 def mount_path_of(volume: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the mount path of a volume that is given in its file form."""
+    """Return the mount path of a volume that is described as in an experiment file."""
     (details,) = volume.values()
     return str(details.get("mount_path", SHARED_MEMORY))
 
@@ -449,5 +471,5 @@ def _resources(*, cpu: object, memory: object, mem: object, gpu: object = None) 
 
 
 def _add_new(existing: list[Any], items: Iterable[Any]) -> None:
-    """Append the items that the list does not contain yet."""
+    """Append the items that ``existing`` does not contain yet."""
     existing.extend(item for item in items if item not in existing)

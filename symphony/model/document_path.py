@@ -1,6 +1,8 @@
-"""Paths in the file form of an experiment, and the rules for reading the value at a path.
+"""Paths to the values in an experiment document, and the rules for reading the value at a path.
 
-A path leads from the root of the document to a value: ``("processes", "db", "env", "A")``.
+A document is a dictionary with the keys of an experiment file. A path leads from the root of the
+document to a value. For example,
+``("processes", "db", "env", "A")`` leads to the value of a variable.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ TEXT_KEYS = frozenset(
     }
 )
 SHELL_KEYS = frozenset({"cmd", "cmds", "preamble_cmds"})
-# The user defines the keys below these keys: names of services or processes, or fields of
-# Kubernetes objects. In these places, a key such as `name` has no special meaning.
+# The keys in the mappings below these keys are the user's choice: names of services or processes,
+# or fields of Kubernetes objects. A key such as `name` has no special meaning there.
 USER_DEFINED_KEYS = frozenset(
     {"binds", "connects", "exposes", "starts_after", "pod_yml", "container_yml"}
 )
@@ -66,9 +68,9 @@ def is_component(path: DocumentPath) -> bool:
 
 
 def _path_in_component(path: DocumentPath) -> DocumentPath | None:
-    """Return the part of a path that follows the path of its experiment, group or process.
+    """Return ``path`` relative to the innermost process, group or experiment that it leads into.
 
-    Return None if the path leads to a mapping of names to processes.
+    Return None if ``path`` leads to a ``processes`` mapping.
     """
     while path[:1] == ("processes",):
         if len(path) == 1:

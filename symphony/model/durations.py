@@ -1,4 +1,4 @@
-"""Durations as users write them: seconds, ``90s``, ``1h30m``, or the time formats of Slurm."""
+"""Durations as users write them: in seconds, with units (``1h30m``), or in Slurm's time formats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 from symphony.errors import SpecError
 
-# The longest time limit in seconds. Kubernetes stores a deadline as a signed 32-bit integer.
+# The maximum time limit in seconds. Kubernetes does not accept a longer deadline for a Pod.
 MAX_TIME_LIMIT_SECONDS = 2**31 - 1
 
 _SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -16,16 +16,16 @@ _UNIT = r"ms|s|m|h|d"
 _PLAIN_PATTERN = re.compile(_NUMBER)
 _PART_PATTERN = re.compile(rf"({_NUMBER})({_UNIT})")
 _WITH_UNITS_PATTERN = re.compile(rf"(?:{_NUMBER}(?:{_UNIT}))+")
-# The formats that the option --time of sbatch(1) accepts: [days-]field[:field[:field]].
+# The formats that the sbatch(1) option --time accepts: [days-]field[:field[:field]].
 _SLURM_PATTERN = re.compile(r"(?:([0-9]+)-)?([0-9]+(?::[0-9]+){0,2})")
 
 
 def parse_duration(value: float | str, subject: str = "a duration") -> float:
     """Convert a duration to seconds.
 
-    ``value`` is a number of seconds, the same number as text, or text with units such as
-    ``"90s"`` or ``"1h30m"``. ``subject`` names the value in the error message. Raises `SpecError`
-    if ``value`` is not a duration or is too long to be represented.
+    ``value`` is a number of seconds, a string that contains such a number, or a string with units
+    such as ``"90s"`` or ``"1h30m"``. ``subject`` names the value in the error message. Raises
+    `SpecError` if ``value`` is not a duration or is too long to be represented.
 
     >>> parse_duration("1m30s"), parse_duration("90"), parse_duration(0.5)
     (90.0, 90.0, 0.5)
@@ -52,9 +52,9 @@ def has_units(text: str) -> bool:
 
 
 def parse_whole_seconds(value: float | str, subject: str = "a duration") -> int:
-    """Convert a duration to whole seconds, rounded up and at most `MAX_TIME_LIMIT_SECONDS`.
+    """Convert a duration to whole seconds, rounded up and limited to `MAX_TIME_LIMIT_SECONDS`.
 
-    Raises `SpecError` if ``value`` is not a duration.
+    Raises `SpecError` in the same cases as `parse_duration`.
     """
     return min(math.ceil(parse_duration(value, subject)), MAX_TIME_LIMIT_SECONDS)
 
@@ -63,9 +63,10 @@ def parse_time_limit(text: str) -> int:
     """Convert a time limit to seconds. A result of 0 means that there is no limit.
 
     The formats are those of sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours,
-    days-hours:minutes and days-hours:minutes:seconds. Text with units such as ``90s`` or ``1h30m``
-    is also accepted. Raises `SpecError` if ``text`` has none of these formats or exceeds
-    `MAX_TIME_LIMIT_SECONDS`.
+    days-hours:minutes and days-hours:minutes:seconds. A string with units such as ``90s`` or
+    ``1h30m`` is also accepted. Raises `SpecError` if ``text`` has none of these formats, or has a
+    Slurm format and exceeds `MAX_TIME_LIMIT_SECONDS`. A longer duration with units is reduced to
+    that limit.
 
     >>> parse_time_limit("30"), parse_time_limit("30:00"), parse_time_limit("90s")
     (1800, 1800, 90)
@@ -89,7 +90,7 @@ def parse_time_limit(text: str) -> int:
 
 def _slurm_seconds(text: str, days: str | None, fields: list[str]) -> int:
     if any(len(field) > 10 for field in (days or "", *fields)):
-        # Python refuses to convert very long texts to integers. The caller refuses the returned
+        # Python refuses to convert very long strings to integers. The caller rejects the returned
         # value because it exceeds the limit.
         return MAX_TIME_LIMIT_SECONDS + 1
     numbers = [int(field) for field in fields]
@@ -101,7 +102,7 @@ def _slurm_seconds(text: str, days: str | None, fields: list[str]) -> int:
             "and hours after '-' at most 23"
         )
     if days is None and len(numbers) < 3:
-        # If the text contains neither days nor hours, the first field is the number of minutes.
+        # If the string contains neither days nor hours, its first field is the number of minutes.
         numbers.insert(0, 0)
     padded = [*numbers, 0, 0]
     hours, minutes, seconds = padded[:3]

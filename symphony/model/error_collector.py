@@ -1,4 +1,4 @@
-"""Collect all errors of a document instead of stopping at the first one."""
+"""Collecting all errors in a document instead of stopping at the first error."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from symphony.model.document_path import DocumentPath
 class ErrorCollector:
     """The errors found in a document, in the order in which they were added.
 
-    There is at most one error for each path, because several copies of a process can have the same
-    error.
+    Several copies of a process can have the same error, so only one error is kept for each path.
     """
 
     def __init__(self) -> None:
@@ -23,7 +22,7 @@ class ErrorCollector:
         self._unusable: list[DocumentPath] = []
 
     def at(self, *keys: str | int) -> AbstractContextManager[object, bool]:
-        """Return a context manager that adds a `SpecError` from its block, and then continues.
+        """Return a context manager that collects and suppresses a `SpecError` raised in its block.
 
         ``keys`` are prepended to the paths of the errors in the block.
         """
@@ -36,11 +35,15 @@ class ErrorCollector:
         return outer_path
 
     def leave(self, outer_path: DocumentPath) -> None:
-        """Restore the path that `enter` returned."""
+        """Restore ``outer_path``, which `enter` returned, as the current path."""
         self._current_path = outer_path
 
     def add(self, error: SpecError) -> None:
-        """Add an error, whose path is relative to the current path."""
+        """Add an error, whose path must be relative to the current path.
+
+        Ignore the error if there is already one with the same path, or if it concerns an unusable
+        value.
+        """
         error.path = (*self._current_path, *error.path)
         if error.path in self._reported:
             return
@@ -50,13 +53,16 @@ class ErrorCollector:
         self.errors.append(error)
 
     def add_unusable(self, error: SpecError) -> None:
-        """Add an error, and ignore later errors in the same value, because they follow from it."""
+        """Add an error that makes the value at its path unusable.
+
+        Ignore later errors about this value, its parts and the values that contain it.
+        """
         self.add(error)
         self._unusable.append(error.path)
 
 
 class _Context:
-    """A context manager for a part of a document that adds its first error to a collector."""
+    """A context manager that adds the first error in one part of a document to a collector."""
 
     def __init__(self, collector: ErrorCollector, path: DocumentPath) -> None:
         self._collector = collector

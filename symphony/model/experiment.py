@@ -26,11 +26,15 @@ Member = Process | ProcessGroup
 class Experiment:
     """A set of processes that are launched together, described once for all backends.
 
-    ``secrets`` are files (a path, a list of paths, or ``{name: path}``) that every process can
-    read. ``port_range`` contains the first and the last port for services without a fixed port; the
-    default is 7000 to 8999. ``preamble_cmds`` and ``start_dir`` apply to every process, before
-    those of its group and those of the process itself. Relative paths are relative to ``base_dir``:
-    the directory of the file that the experiment was read from, or else the working directory.
+    ``secrets`` is a path, a list of paths, or ``{name: path}``, and declares the files that every
+    process can read. ``port_range`` contains the first and the last port that symphony can assign
+    to services without a fixed port. The default range is 7000 to 8999. In every process, the shell
+    lines in ``preamble_cmds`` run before those of the process's group and of the process itself.
+    The start directory of a group or process is relative to ``start_dir``, unless it is absolute.
+    ``env`` contains environment variables for every process. Relative paths other than the start
+    directories of groups and processes are resolved against ``base_dir``. By default, this is the
+    directory of the file from which the experiment was loaded, or the working directory if there is
+    no such file.
     """
 
     def __init__(
@@ -64,12 +68,14 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """The name, a DNS-1035 label."""
+        """The experiment's name, which is a DNS-1035 label."""
         return self._name
 
     @property
     def base_dir(self) -> Path | None:
-        """The directory that relative paths start from, or None for the working directory."""
+        """The directory against which relative paths are resolved, or None for the working
+        directory.
+        """
         return self._base_dir
 
     @base_dir.setter
@@ -107,10 +113,10 @@ class Experiment:
     ) -> Self:
         """Declare an image that a launch with ``--build`` builds.
 
-        Processes use the image with ``container_image=repository``. ``context_directories`` lists
-        the files and directories that ``dockerfile`` can copy from, each as ``{"name": ..., "path":
-        ..., "force_update": ...}``. `ImageBuild` describes the other arguments. A launch without
-        ``--build`` uses the name of the image without changes.
+        A process uses the image if its ``container_image`` is ``repository``.
+        ``context_directories`` lists the files and directories that ``dockerfile`` can copy, each
+        as ``{"name": ..., "path": ..., "force_update": ...}``. `ImageBuild` describes the other
+        arguments. A launch without ``--build`` uses the image name unchanged.
         """
         image = image_build(
             repository,
@@ -135,7 +141,10 @@ class Experiment:
     # --- construction ---
 
     def new_process(self, name: str, **options: Unpack[ProcessOptions]) -> Process:
-        """Create and add a process in no group. The keyword arguments are those of `Process`."""
+        """Create a process that is in no group, and add it to the experiment.
+
+        The keyword arguments are those of `Process`.
+        """
         process = Process(name, **options)
         self.add_process(process)
         return process
@@ -189,7 +198,9 @@ class Experiment:
             self.add_process_group(group)
 
     def _refuse_taken_name(self, name: str) -> None:
-        """Raise `SpecError` if a process or a group already has the name. Names are unique."""
+        """Raise `SpecError` if a process or a group already has the given name. Names are
+        unique.
+        """
         other = self._members.get(name)
         if other is not None:
             raise SpecError(
@@ -205,7 +216,7 @@ class Experiment:
     # --- access ---
 
     def list_members(self) -> list[Member]:
-        """Return the groups and the processes that are in no group, in declaration order."""
+        """Return all groups, and the processes that are in no group, in declaration order."""
         return list(self._members.values())
 
     def list_components(self) -> list[Process | ProcessGroup]:
@@ -232,7 +243,7 @@ class Experiment:
     def get_process(self, name: str) -> Process:
         """Return the process with the given name, whether or not it is in a group.
 
-        Raises `NotFound`, with a suggestion, if no process has the name.
+        Raises `NotFound` if no process has this name. The error message suggests similar names.
         """
         processes = {process.name: process for process in self.list_all_processes()}
         if name not in processes:
@@ -243,7 +254,7 @@ class Experiment:
     def get_process_group(self, name: str) -> ProcessGroup:
         """Return the group with the given name.
 
-        Raises `NotFound`, with a suggestion, if no group has the name.
+        Raises `NotFound` if no group has this name. The error message suggests similar names.
         """
         if name not in self._groups:
             hint = did_you_mean(name, self._groups)
@@ -253,7 +264,7 @@ class Experiment:
     # --- files ---
 
     def dump_dict(self) -> dict[str, Any]:
-        """Return the experiment in its file form: dictionaries, lists, text and numbers."""
+        """Return the experiment as a dictionary with the keys of an experiment file."""
         options: dict[str, Any] = {
             "name": self.name,
             "secrets": dict(self.secrets),
@@ -271,11 +282,12 @@ class Experiment:
     def load_dict(
         cls, data: Mapping[str, Any], *, parameters: Mapping[str, object] | None = None
     ) -> Experiment:
-        """Return the experiment that `dump_dict` or a file describes.
+        """Return the experiment that ``data`` describes. ``data`` has the keys of an experiment
+        file.
 
         ``parameters`` contains the values of declared parameters. If a parameter is not given, its
-        value is taken from the environment, or else from its declared default. Raises `SpecError`
-        for the first error, with the path of the error.
+        value is taken from the environment. If it is not set there either, its declared default is
+        used. Raises `SpecError` for the first error. The exception contains the error's path.
         """
         from symphony.model.load import load_experiment
 
@@ -291,10 +303,11 @@ class Experiment:
     def load_file(
         cls, path: str | Path, *, parameters: Mapping[str, object] | None = None
     ) -> Experiment:
-        """Return the experiment in a YAML or JSON file.
+        """Return the experiment that a YAML or JSON file describes.
 
-        ``parameters`` is as in `load_dict`. Raises `SpecError` for the first error, with the file,
-        the line and the column of the error.
+        ``parameters`` has the same meaning as in `load_dict`. Raises `NotFound` if the file does
+        not exist, and `SpecError` for the first error. The error message contains the file name
+        and, if known, the line and the column.
         """
         from symphony.model.files import load
 

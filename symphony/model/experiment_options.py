@@ -1,4 +1,4 @@
-"""The table of the options of an experiment itself, in Python and in a file."""
+"""The table of experiment-level options, in Python and in files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXPERIMENT_OPTIONS = field_table(
     Field(
         name="port_range",
         type=PORT_RANGE,
-        description="The first and the last port that symphony may choose; "
+        description="The first and last port of the range from which symphony chooses ports; "
         f"the default is {list(validators.DEFAULT_PORT_RANGE)}.",
     ),
     Field(
@@ -33,11 +33,12 @@ EXPERIMENT_OPTIONS = field_table(
     Field(
         name="start_dir",
         type=NONEMPTY_TEXT,
-        description="The directory that every process starts in.",
+        description="The directory in which every process starts.",
     ),
     Field(
         name="env",
         type=ENV,
-        description="Variables of every process. Those of groups and processes take precedence.",
+        description="Environment variables of every process. Variables that are set on a group or "
+        "a process take precedence.",
     ),
 )

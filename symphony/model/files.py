@@ -1,7 +1,7 @@
-"""Read and write experiments as YAML or JSON files.
+"""Reading and writing experiments as YAML or JSON files.
 
 In YAML, values that become arguments or variables are read as text: ``yes`` stays ``yes`` and
-``010`` stays ``010``. Every error names the file and, for YAML, the line and the column.
+``010`` stays ``010``. Every error names the file and, if known, the line and the column.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 # A function that returns the position of a value as `file:line:column`, or only the file if the
 # line is not known.
 Locator = Callable[[DocumentPath], str]
-# A function that returns whether a value is read as text: see
+# A function that returns whether a value is read as text; see
 # `symphony.model.document_path.is_text`.
 IsText = Callable[[DocumentPath, str, bool], bool]
 
@@ -41,11 +41,12 @@ IsText = Callable[[DocumentPath, str, bool], bool]
 def load(
     experiment_class: type[Experiment], path: Path, parameters: Mapping[str, object] | None = None
 ) -> LoadResult:
-    """Read an experiment. Relative paths in the file are relative to its directory.
+    """Read an experiment. Relative paths in the file are resolved against the file's directory.
 
-    ``parameters`` contains the values of declared parameters. If a parameter is not given, its
-    value is taken from the environment, or else from its default in the file. Raises `NotFound` or
-    `SpecError` if the file cannot be read or parsed; the result contains all other errors.
+    ``parameters`` contains the values of declared parameters. The value of any other parameter
+    comes from the environment or, if it is not set there, from its default in the file. Raises
+    `NotFound` or `SpecError` if the file cannot be read or parsed; the result contains all other
+    errors.
     """
     data, locate = _parser(path)(path, _read_experiment_file(path))
     result = load_experiment(experiment_class, data, parameters)
@@ -57,7 +58,7 @@ def load(
 
 @contextmanager
 def errors_with_position(locate: Locator) -> Iterator[None]:
-    """Add the position in a file to every `SpecError` that is raised in the block."""
+    """Add the position in a file to a `SpecError` that is raised in the ``with`` block."""
     try:
         yield
     except SpecError as exc:
@@ -75,7 +76,7 @@ def _with_position(error: SpecError, locate: Locator) -> SpecError:
 
 
 def write(data: dict[str, Any], path: Path) -> None:
-    """Write the dump of an experiment as JSON or YAML, depending on the file name."""
+    """Write the result of `Experiment.dump_dict` as JSON or YAML, depending on the file name."""
     if _is_json(path):
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     else:
@@ -114,10 +115,10 @@ def _read_experiment_file(path: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Return the content of a text file.
+    """Return the contents of a text file.
 
-    Raises `NotFound` or `SpecError`, with the name of the file, if the file cannot be read as UTF-8
-    text.
+    Raises `NotFound` if there is no such file, and `SpecError` if the file cannot be read as UTF-8
+    text. The error messages contain the file name.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -148,7 +149,7 @@ def _is_json(path: Path) -> bool:
 
 
 def from_json(path: Path, text: str) -> tuple[Any, Locator]:
-    """Parse a JSON file. Return its data and a function that locates values.
+    """Parse the contents of a JSON file. Return the data and a function that locates its values.
 
     Raises `SpecError` if the text is not valid JSON, contains a duplicate key, or is nested too
     deeply.
@@ -197,19 +198,19 @@ def _experiment_from_yaml(path: Path, text: str) -> tuple[Any, Locator]:
 
 
 def from_yaml(path: Path, text: str, is_text: IsText) -> tuple[Any, Locator]:
-    """Parse a YAML file. Return its data and a function that locates values.
+    """Parse the contents of a YAML file. Return the data and a function that locates its values.
 
     The data is None if the file is empty. Values for which ``is_text`` returns true are read as
-    text. Raises `SpecError` if the text is not valid YAML, contains a duplicate key, or is nested
-    too deeply.
+    text. Raises `SpecError` if the text is not valid YAML, contains a duplicate key or a key that
+    is not a scalar, or is nested too deeply.
     """
     reader = _Reader(text, is_text)
     try:
         try:
             data = reader.read(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except yaml.YAMLError:
-            # The libyaml loader is faster, but the Python loader produces better error messages.
-            # The text is therefore parsed again after an error.
+            # The libyaml loader is faster, but the Python loader produces better error messages. If
+            # there is an error, the text is therefore parsed again with the Python loader.
             data = reader.read(yaml.SafeLoader)
     except _UnsupportedYaml as exc:
         raise SpecError(f"{_position(path, exc.problem_mark)}: {exc.problem}") from exc
@@ -229,7 +230,7 @@ def _position(path: Path, mark: yaml.Mark | None) -> str:
 
 
 class _UnsupportedYaml(yaml.MarkedYAMLError):
-    """An error in text that is valid YAML but that the file of an experiment cannot contain."""
+    """An error for YAML that is valid but that an experiment file must not contain."""
 
 
 class _Reader:
@@ -246,7 +247,10 @@ class _Reader:
         return None if root is None else self._plain_data(root, (), as_text=False)
 
     def nearest_mark(self, path: DocumentPath) -> yaml.Mark | None:
-        """Return the position of a value, or else of the nearest value that contains it."""
+        """Return the position of the value at ``path``.
+
+        If that position is unknown, return that of the nearest enclosing value.
+        """
         while path and path not in self._marks:
             path = path[:-1]
         return self._marks.get(path)
@@ -301,8 +305,8 @@ def _refuse_duplicate_keys(node: yaml.MappingNode) -> None:
 def _key_text(node: yaml.Node) -> str:
     """Return a key as it is written in the file.
 
-    Raises an error if the key is a mapping or a list. YAML reads a template placeholder, ``{{ name
-    }}``, as a mapping.
+    Raises an error if the key is a mapping or a list. YAML reads a template placeholder such as
+    ``{{ name }}`` as a mapping.
     """
     if isinstance(node, yaml.ScalarNode):
         return str(node.value)
@@ -314,7 +318,7 @@ def _key_text(node: yaml.Node) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML dumper that indents lists, and does not use anchors and aliases."""
+    """A YAML dumper that indents lists and does not use anchors or aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
@@ -339,10 +343,10 @@ _Dumper.add_representer(str, _represent_text)
 
 
 _FastestDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-# Text that a YAML block can contain without changes: several lines, the first of which is not
-# indented.
+# Text that a YAML block scalar can contain without changes. It has several lines, and the first
+# line is not indented.
 _BLOCK_TEXT = re.compile(r"[!-~][\t\n -~]*\n[\t\n -~]*")
-# Text that every YAML parser reads as text. Some parsers read `y` as a boolean and `1e3` as a
+# Text that every YAML parser reads as a string. Some parsers read `y` as a boolean and `1e3` as a
 # number.
 _UNAMBIGUOUS_TEXT = re.compile(
     r"(?!(y|n|yes|no|on|off|true|false|null)$)(--?|\./)?[a-z/_]", re.IGNORECASE
@@ -350,13 +354,15 @@ _UNAMBIGUOUS_TEXT = re.compile(
 
 
 class _FastDumper(_FastestDumper):  # type: ignore[misc]
-    """A YAML dumper that uses libyaml if it is installed, and quotes ambiguous text."""
+    """A YAML dumper that uses libyaml if it is installed, and quotes ambiguous strings."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
     def represent_data(self, data: Any) -> yaml.Node:
-        """Return the YAML node for a value. Most values are text and need no further analysis."""
+        """Return the YAML node for a value. Most values are strings and need no further
+        analysis.
+        """
         if type(data) is str:
             return yaml.ScalarNode(_TEXT_TAG, data, style=_unambiguous_style(data))
         node: yaml.Node = super().represent_data(data)
@@ -364,7 +370,9 @@ class _FastDumper(_FastestDumper):  # type: ignore[misc]
 
 
 def _unambiguous_style(text: str) -> str | None:
-    """Return the style (plain, quoted or block) in which every parser reads the text as text."""
+    """Return the style (plain, quoted or block) in which every parser reads ``text`` as a
+    string.
+    """
     if "\n" in text and _BLOCK_TEXT.fullmatch(text):
         return "|"
     if not text.isascii():

@@ -1,4 +1,7 @@
-"""Groups of processes that start, stop and are placed together, as one Pod on Kubernetes."""
+"""Groups of processes that are started, stopped and placed together.
+
+On Kubernetes, a group is one Pod.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,12 @@ GROUP_OPTIONS = field_table(START_DIR, PREAMBLE_CMDS)
 
 
 class ProcessGroup(Component):
-    """Several processes that start, stop and are placed together.
+    """Several processes that are started, stopped and placed together.
 
-    Settings of a container (resources, volumes, environment) apply to all members, including
-    members that are added later. Settings of a Pod (node selectors, restart policy) belong to the
-    group. Any member can serve a service that the group binds.
+    Container settings, such as resources, volumes and environment variables, are the defaults for
+    all members, including members that are added later. Pod settings, such as node selectors and
+    the restart policy, apply to the group as a whole. Any member can serve a service that the group
+    binds.
     """
 
     kind: ClassVar[str] = "group"
@@ -53,10 +57,10 @@ class ProcessGroup(Component):
         return process
 
     def add_process(self, process: Process) -> None:
-        """Add a process that is in no other group.
+        """Add a process that is not yet in a group or an experiment.
 
-        Raises `SpecError` if the name of the process is taken, or if the process has settings that
-        belong to the group.
+        Raises `SpecError` if the process is already in one, if its name is already used, or if it
+        has settings that must be set on the group.
         """
         if process.group is not None and process.group is not self:
             raise SpecError(f"process {process.name!r} is already in group {process.group.name!r}")
@@ -93,7 +97,8 @@ class ProcessGroup(Component):
     def get_process(self, name: str) -> Process:
         """Return the member with the given name.
 
-        Raises `NotFound`, with a suggestion, if the group has no such process.
+        Raises `NotFound` if the group has no such process. The error message suggests similar
+        names.
         """
         try:
             return self._processes[name]
@@ -106,7 +111,7 @@ class ProcessGroup(Component):
         return list(self._processes.values())
 
     def dump(self) -> dict[str, Any]:
-        """Return the group in its file form, without its name."""
+        """Return the group without its name, as it is written in an experiment file."""
         options: dict[str, Any] = {}
         if self.start_dir is not None:
             options["start_dir"] = self.start_dir

@@ -25,7 +25,7 @@ DOCKERFILE = "Dockerfile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextEntry:
-    """A file or a directory in a build context: ``path`` is copied there as ``name``.
+    """A file or a directory in a build context. ``path`` is copied into the context as ``name``.
 
     If ``force_update`` is true, every build copies the entry again. Otherwise, unchanged files are
     kept.
@@ -36,7 +36,7 @@ class ContextEntry:
     force_update: bool = False
 
     def dump(self) -> dict[str, Any]:
-        """Return the entry in its file form."""
+        """Return the entry as a dictionary with the keys of an experiment file."""
         result: dict[str, Any] = {"name": self.name, "path": self.path}
         if self.force_update:
             result["force_update"] = True
@@ -45,13 +45,13 @@ class ContextEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageBuild:
-    """A description of how to build the image of a repository.
+    """A description of how to build one image.
 
-    Paths are stored as the user wrote them: a relative path is relative to the ``base_dir`` of the
-    experiment, and a leading ``~`` is the home directory of the user. ``temp_directory`` is the
-    directory in which the build context is assembled; the default is a directory in the cache of
-    the user. ``build_options`` are further arguments of the ``build`` command, such as
-    ``--platform=linux/amd64``.
+    Paths are stored as the user wrote them. A relative path is relative to the experiment's
+    ``base_dir``, and a leading ``~`` stands for the user's home directory. ``temp_directory`` is
+    the directory in which the build context is assembled. The default is a directory in the user's
+    cache directory. ``build_options`` contains additional arguments for the ``build`` command, such
+    as ``--platform=linux/amd64``.
     """
 
     repository: str
@@ -61,7 +61,9 @@ class ImageBuild:
     build_options: tuple[str, ...] = ()
 
     def dump(self) -> dict[str, Any]:
-        """Return the image in its file form, without its repository."""
+        """Return the image, without its repository, as a dictionary with the keys of an experiment
+        file.
+        """
         options: dict[str, Any] = {
             "dockerfile": self.dockerfile,
             "context_directories": [entry.dump() for entry in self.context_directories],
@@ -72,9 +74,10 @@ class ImageBuild:
 
 
 def image_build(repository: object, options: Mapping[str, Any]) -> ImageBuild:
-    """Return the description of an image. Options that are missing or None have their defaults.
+    """Return the description of an image. Options that are missing or None get their default
+    values.
 
-    Raises `SpecError` if a value is not valid.
+    Raises `SpecError` if a value is not valid or an option is unknown.
     """
     name = validators.repository(repository)
     validators.refuse_unknown(options, IMAGE_FIELDS, f"image {name!r}")
@@ -82,7 +85,7 @@ def image_build(repository: object, options: Mapping[str, Any]) -> ImageBuild:
 
 
 def context_entries(value: Iterable[Any]) -> tuple[ContextEntry, ...]:
-    """Return the entries of a build context, given as a list of ``{name, path, force_update}``.
+    """Return the build context entries in ``value``, a list of ``{name, path, force_update}``.
 
     Raises `SpecError` if an entry is not valid or two entries have the same name.
     """
@@ -149,30 +152,30 @@ CONTEXT_ENTRY_FIELDS = field_table(
     Field(
         name="name",
         type=_ENTRY_NAME,
-        description="its name in the context, without '/'",
+        description="the name of the file or directory in the build context, without '/'",
         subject="the name of a context entry",
         required=True,
     ),
     Field(
         name="path",
         type=NONEMPTY_TEXT,
-        description="a file or a directory",
+        description="the path of the file or directory",
         subject="the path of a context entry",
         required=True,
     ),
-    Field(name="force_update", type=FLAG, description="copy all of it again for every build"),
+    Field(name="force_update", type=FLAG, description="copy unchanged files again for every build"),
 )
 
 IMAGE_FIELDS = field_table(
     Field(
         name="dockerfile",
         type=NONEMPTY_TEXT,
-        description="The file with the build instructions; the default is Dockerfile.",
+        description="The path of the Dockerfile; the default is Dockerfile.",
     ),
     Field(
         name="context_directories",
         type=ValueType(list_of(object_schema(CONTEXT_ENTRY_FIELDS)), _context_entries),
-        description="The files and directories that the build can copy from.",
+        description="The files and directories in the build context.",
     ),
     Field(
         name="temp_directory",
@@ -182,6 +185,6 @@ IMAGE_FIELDS = field_table(
     Field(
         name="build_options",
         type=ValueType(STRINGS.schema, _tuple_of_strings),
-        description="Further arguments of the build command.",
+        description="Additional arguments for the build command.",
     ),
 )

@@ -1,8 +1,9 @@
-"""Build an experiment from its file form.
+"""Build an experiment from a document: a dictionary with the keys of an experiment file.
 
-Every key of the file form is a keyword argument of a constructor or a setting in the table of
-`symphony.model.settings`, so that a file is checked in the same way as calls in Python. Loading
-continues after an error, so that all errors in a document are reported together.
+Apart from structural keys such as ``processes``, ``count`` and ``parameters``, each key of a
+document is a constructor's keyword argument or a setting that `symphony.model.settings` declares. A
+file is therefore checked in the same way as calls in Python. Loading continues after an error, so
+that all errors in a document are reported together.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The key in which editors look for the schema of a JSON file.
+# The key under which editors look for a JSON file's schema.
 SCHEMA_KEY = "$schema"
 EXPERIMENT_KEYS = ("name", *EXPERIMENT_OPTIONS, "images", "processes", parameters.KEY)
-# The temporary name of an experiment without a valid name, while its other errors are collected.
+# An experiment without a valid name has this name while its other errors are collected.
 _PLACEHOLDER_NAME = "experiment"
 
 
@@ -39,7 +40,7 @@ _PLACEHOLDER_NAME = "experiment"
 class LoadResult:
     """The valid parts of an experiment, and the errors in the other parts.
 
-    ``experiment`` is None if the experiment has no valid name.
+    ``experiment`` is None if the document is not a mapping or contains no valid name.
     """
 
     experiment: Experiment | None
@@ -59,11 +60,12 @@ def load_experiment(
     data: Mapping[str, Any],
     given_parameters: Mapping[str, object] | None = None,
 ) -> LoadResult:
-    """Return the experiment that a document describes, with all errors in the document.
+    """Return the experiment that a document describes, and all errors in the document.
 
-    ``experiment_class`` is a parameter because `Experiment` imports this module. The value of a
-    parameter of the document is taken from ``given_parameters``, or else from the environment, or
-    else from its declaration.
+    ``experiment_class`` is `Experiment` or a subclass. It is an argument because the module that
+    defines `Experiment` imports this module. The value of a document parameter comes from the first
+    of these that contains it: ``given_parameters``, the environment, and the parameter's
+    declaration.
     """
     errors = ErrorCollector()
     experiment = None
@@ -74,7 +76,7 @@ def load_experiment(
 
 
 class _Loader:
-    """A loader that loads one document and adds its errors to a collector."""
+    """A loader for one document, which adds the document's errors to a collector."""
 
     def __init__(self, experiment_class: type[Experiment], errors: ErrorCollector) -> None:
         self._experiment_class = experiment_class
@@ -100,7 +102,7 @@ class _Loader:
         return None if name is None else experiment
 
     def _experiment_name(self, document: Mapping[str, Any]) -> str | None:
-        """Return the name of the experiment, or None if it has no valid name."""
+        """Return the experiment's name, or None if it is missing or not valid."""
         if "name" not in document:
             self._errors.add(
                 SpecError("an experiment needs a name; for example name: my-experiment")
@@ -256,7 +258,9 @@ class _Loader:
     def _call_with_keywords(
         self, method: Callable[..., Any], fields: Mapping[str, Field], value: Any, subject: str
     ) -> None:
-        """Call a method with the items of a mapping, if all the items are valid."""
+        """Call a method with the items of a mapping as keyword arguments, if all the items are
+        valid.
+        """
         given = validators.mapping(value, subject)
         known = self._known_keys(given, fields, subject)
         missing = [

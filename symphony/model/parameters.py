@@ -1,8 +1,9 @@
-"""Parameters of a file: their declaration, their values, and the replacement of ``${name}``.
+"""File parameters: their declarations, their values, and the replacement of ``${name}``.
 
-References are replaced only in a file that declares parameters. In such a file, ``${name}`` is a
-reference to a parameter. However, in shell lines (``cmd``, ``cmds``, ``preamble_cmds``), a name
-that is not declared is a variable of the shell. ``$${`` stands for the text ``${``.
+References are replaced only in a file that declares parameters. In such a file, ``${name}`` or
+``${name:-default}`` is a reference to a parameter. However, in shell lines (``cmd``, ``cmds``,
+``preamble_cmds``), a name that is not declared refers to a shell variable. ``$${`` stands for a
+literal ``${``.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from symphony.model.error_collector import ErrorCollector
 from symphony.names import did_you_mean, join_names
 
 KEY = "parameters"
-# The names of the references to the numbers of copies. `symphony.model.replicas` replaces these
-# references.
+# The names of the references that stand for the number of a process's or group's copy.
+# `symphony.model.replicas` replaces these references.
 INDEX, GROUP_INDEX = "index", "group_index"
 INDEX_REFERENCES = (INDEX, GROUP_INDEX)
 PARAMETER_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# The prefixes of the variables that symphony sets in the environment of processes.
+# The prefixes of the variables that symphony sets in each process's environment.
 _RESERVED_PREFIX = re.compile(r"SYMPH_|SYMPHONY_")
 _REFERENCE = re.compile(r"(\$+)\{([^}]*)(\}?)")
 _NAME_WITH_DEFAULT = re.compile(rf"({PARAMETER_NAME_PATTERN.pattern})(?::-(.*))?", re.DOTALL)
@@ -37,10 +38,13 @@ def substitute(
     environ: Mapping[str, str],
     errors: ErrorCollector,
 ) -> dict[str, Any]:
-    """Return a document with the values of its parameters, and without their declaration.
+    """Return a document in which parameter references are replaced by the parameters' values.
 
-    The value of a parameter is taken from ``given``, or else from ``environ``, or else from its
-    declaration. A value that cannot be determined is None, and its error is added to ``errors``.
+    The result does not contain the parameter declarations.
+
+    A parameter's value comes from the first of these that contains it: ``given``, ``environ``, and
+    the parameter's declaration. If a reference cannot be replaced, the document's value that
+    contains the reference becomes None, and the error is added to ``errors``.
     """
     rest = {key: value for key, value in document.items() if key != KEY}
     if document.get(KEY) is None:
@@ -70,10 +74,12 @@ def substitute(
 
 
 def _declared_defaults(declared: Any, errors: ErrorCollector) -> dict[str, str | None]:
-    """Return the default of each parameter as text, or None for a parameter without a default."""
+    """Return a mapping from each parameter to its default as a string, or to None if it has no
+    default.
+    """
     defaults: dict[str, str | None] = {}
     for name, default in validators.mapping(declared, KEY).items():
-        # A declaration that is not valid still declares the name.
+        # An invalid declaration still declares the name.
         defaults[name] = None
         with errors.at(name):
             _check_name(name)
@@ -97,14 +103,14 @@ def _check_name(name: str) -> None:
 
 
 def text_of_value(value: object, subject: str) -> str:
-    """Return a value as the text that a file would contain."""
+    """Return a scalar as a string in the notation of an experiment file, such as ``true``."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return validators.text(value, subject)
 
 
 def value_of_text(text: str) -> Any:
-    """Return the number or the boolean that a text represents, or else the text itself.
+    """Return the number or boolean that ``text`` represents, or ``text`` if it represents neither.
 
     >>> value_of_text("8"), value_of_text("0.5"), value_of_text("true"), value_of_text("4Gi")
     (8, 0.5, True, '4Gi')
@@ -115,7 +121,7 @@ def value_of_text(text: str) -> Any:
 
 
 class _Substitution:
-    """The replacement of the references to parameters in a document."""
+    """The replacement of parameter references in a document."""
 
     def __init__(
         self,
@@ -144,7 +150,7 @@ class _Substitution:
         """Return the value at ``path`` with its references replaced.
 
         ``as_text`` is true if the value is always read as text. ``in_copies`` is true if the value
-        is in the description of a process or a group with a count.
+        is in the description of a process or group that has a count.
         """
         if isinstance(value, Mapping):
             has_count = is_component(path) and value.get("count") is not None
@@ -204,8 +210,8 @@ class _Substitution:
             return match[0]
         if in_shell_line and name not in self._defaults:
             return match[0]
-        # Two dollar signs represent one, so there is no reference after an even number of dollar
-        # signs.
+        # Two dollar signs stand for one literal dollar sign, so an even number of dollar signs
+        # never begins a reference.
         escaped_dollars = "$" * (len(dollars) // 2)
         if len(dollars) % 2 == 0:
             return f"{escaped_dollars}{{{content}{closing_brace}"
@@ -217,7 +223,9 @@ class _Substitution:
         return escaped_dollars + self._value(name, name_with_default[2])
 
     def _value(self, name: str, fallback: str | None) -> str:
-        """Return the value of a parameter, or the fallback if the value is unset or empty."""
+        """Return a parameter's value, or ``fallback`` if the value is unset or empty and
+        ``fallback`` is not None.
+        """
         if name not in self._defaults:
             raise self._unknown_parameter(name)
         if name in self._given:

@@ -44,18 +44,20 @@ class ProcessOptions(TypedDict, total=False):
 START_DIR = Field(
     name="start_dir",
     type=NONEMPTY_TEXT,
-    description="The directory that it starts in, relative to those of its group and experiment.",
+    description="The start directory. A relative path is relative to the start directory of the "
+    "enclosing group or experiment.",
 )
 PREAMBLE_CMDS = Field(
     name="preamble_cmds",
     type=SHELL_LINES,
-    description="Shell lines that run before it in the same shell, those of the experiment first.",
+    description="Shell lines that run before the process in the same shell, in the order cluster, "
+    "experiment, group, process.",
 )
 PROCESS_OPTIONS = field_table(
     Field(
         name="container_image",
         type=NONEMPTY_TEXT,
-        description="The image of its container on Kubernetes.",
+        description="The container image of the process on Kubernetes.",
     ),
     Field(
         name="command",
@@ -65,18 +67,23 @@ PROCESS_OPTIONS = field_table(
     Field(
         name="args",
         type=STRINGS,
-        description="The arguments after the command, in the same forms.",
+        description="The arguments after the command: one argument (never split) or a list.",
     ),
-    Field(name="cmd", type=SHELL_LINE, description="One shell line, in place of a command."),
+    Field(
+        name="cmd",
+        type=SHELL_LINE,
+        description="A shell line that runs instead of a command.",
+    ),
     Field(
         name="cmds",
         type=SHELL_LINES,
-        description="Shell lines joined by &&, in place of a command.",
+        description="Shell lines that are joined by && and run instead of a command.",
     ),
     Field(
         name="env",
         type=ENV,
-        description="Environment variables. The variables with addresses take precedence.",
+        description="Environment variables of the process. Variables that symphony sets, "
+        "such as service addresses, take precedence.",
     ),
     START_DIR,
     PREAMBLE_CMDS,
@@ -86,12 +93,13 @@ PROCESS_OPTIONS = field_table(
 class Process(Component):
     """One program of an experiment.
 
-    ``command`` is a list of arguments, or a string, which is one argument and is never split.
-    ``args`` has the same forms, and every element is converted to text. Instead of ``command``,
-    ``cmd`` is one shell line, or ``cmds`` contains several shell lines that are joined by ``&&``.
-    The shell is ``/bin/sh`` in a container and bash elsewhere, or sh if bash is not installed.
-    ``start_dir`` is the directory in which the process starts. ``preamble_cmds`` are shell lines
-    that run before the command in the same shell, for example to activate an environment.
+    ``command`` is a list of arguments or a string. A string is one argument and is never split.
+    ``args`` has the same forms as ``command``. Every element is converted to a string. Instead of
+    ``command``, use ``cmd`` for one shell line, or ``cmds`` for several shell lines, which are
+    joined by ``&&``. In a container, the shell is ``/bin/sh``. Elsewhere, it is bash, or sh if bash
+    is not installed. ``start_dir`` is the directory in which the process starts. ``preamble_cmds``
+    contains shell lines that run before the command in the same shell, for example to activate an
+    environment.
     """
 
     kind: ClassVar[str] = "process"
@@ -110,7 +118,7 @@ class Process(Component):
         self._settings.env.update(parsed.get("env", {}))
         self.group: ProcessGroup | None = None
         self.experiment: Experiment | None = None
-        # The group for which a dispatcher has placed the process. The process is added to this
+        # The group for which a dispatcher has placed the process. The process must be added to this
         # group later.
         self.placed_with: ProcessGroup | None = None
 
@@ -121,12 +129,12 @@ class Process(Component):
 
     @property
     def document_path(self) -> DocumentPath:
-        """The path of the process in the file form of its experiment."""
+        """The location of the process in an experiment file, as a path of keys."""
         own_path = ("processes", self.name)
         return own_path if self.group is None else (*self.group.document_path, *own_path)
 
     def dump(self) -> dict[str, Any]:
-        """Return the process in its file form, without its name."""
+        """Return the process as it is written in an experiment file, without its name."""
         options = {
             "container_image": self.container_image,
             "command": self.command,
@@ -154,7 +162,7 @@ class Process(Component):
                     )
 
     def _refuse_other_placement(self, target: str, group: ProcessGroup | None = None) -> None:
-        """Raise `SpecError` if the process was placed for a group other than ``group``."""
+        """Raise `SpecError` if a dispatcher placed the process for a group other than ``group``."""
         placed_with = self.placed_with
         if placed_with is not None and placed_with is not group:
             raise SpecError(

@@ -1,8 +1,8 @@
-"""Amounts of CPU, memory and GPUs in the notation of Kubernetes, parsed exactly.
+"""Amounts of CPU, memory and GPUs in Kubernetes notation, parsed exactly.
 
 A quantity is a number with an optional suffix: ``2`` (cores or devices), ``500m`` (half a core),
-``4Gi`` (bytes), ``1e3``. Amounts are `fractions.Fraction`, so that no comparison depends on
-rounding. The grammar is documented at
+``4Gi`` (4 * 2^30 bytes), ``1e3`` (1000). Amounts are `fractions.Fraction` objects, so that no
+comparison depends on rounding. The grammar is documented at
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/.
 """
 
@@ -17,16 +17,16 @@ from symphony.errors import SpecError
 
 MEBIBYTE_BYTES = 2**20
 MILLICORES_PER_CORE = 1000
-# The upper bound of a plain number. No machine has a larger amount, so a larger number is a typing
-# error.
+# The maximum value of a plain number. No machine has a larger amount of anything, so a larger
+# number is a mistake.
 MAX_NUMBER = 10**15
-# The maximum length of a number. No real amount needs more characters, and Python refuses to parse
-# integers of thousands of digits.
+# The maximum length of a number in characters. No real amount needs more characters, and Python
+# refuses to parse integers that have thousands of digits.
 MAX_NUMBER_LENGTH = 40
 
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _EXPONENT = r"[eE][-+]?[0-9]{1,2}"
-# The notation that an experiment can use. The schema of the file form contains this pattern.
+# The notation that an experiment can use. The schema of experiment files contains this pattern.
 QUANTITY_PATTERN = re.compile(rf"{_NUMBER}(m|k|[MGTPE]|[KMGTPE]i|{_EXPONENT})?")
 # The notation that a cluster can report. This notation also includes nano and micro units.
 _REPORTED_PATTERN = re.compile(rf"{_NUMBER}([numkMGTPE]|[KMGTPE]i|{_EXPONENT})?")
@@ -43,7 +43,7 @@ _FACTORS: Mapping[str, Fraction] = {
 
 
 def parse_quantity(value: object, subject: str = "the amount") -> Fraction:
-    """Return an amount in its base unit: cores, bytes or devices.
+    """Parse a quantity, and return its amount in the base unit: cores, bytes or devices.
 
     ``subject`` names the value in the error message. Raises `SpecError` if ``value`` is not a
     quantity.
@@ -63,7 +63,7 @@ def parse_quantity(value: object, subject: str = "the amount") -> Fraction:
 
 
 def quantity_text(value: object, subject: str) -> str:
-    """Return an amount as text that Kubernetes accepts, without changing its notation.
+    """Return a quantity as a string that Kubernetes accepts. A string is returned unchanged.
 
     Raises `SpecError` if ``value`` is not a quantity. Nano and micro units are refused, because no
     resource of an experiment can be divided that finely.
@@ -79,9 +79,9 @@ def quantity_text(value: object, subject: str) -> str:
 
 
 def parse_number(value: object, subject: str) -> Fraction:
-    """Return a plain number of at least 0 that is given as a number or as text without a suffix.
+    """Parse a non-negative number, given as a number or as a string without a suffix.
 
-    Raises `SpecError` if ``value`` is not such a number, or is above `MAX_NUMBER`.
+    Raises `SpecError` if ``value`` is not such a number, or exceeds `MAX_NUMBER`.
 
     >>> parse_number("0.5", "cpu"), parse_number(3, "cpu")
     (Fraction(1, 2), Fraction(3, 1))
@@ -105,7 +105,7 @@ def parse_number(value: object, subject: str) -> Fraction:
 
 
 def parse_whole_number(value: object, subject: str, *, least: int = 0) -> int:
-    """Return a whole number of at least ``least`` that is given as a number or as text.
+    """Parse a whole number of at least ``least``, given as a number or as a string.
 
     Raises `SpecError` if ``value`` is not such a number.
     """
@@ -120,7 +120,7 @@ def parse_whole_number(value: object, subject: str, *, least: int = 0) -> int:
 def parse_millicores(value: object, subject: str) -> int:
     """Return an amount of CPU in thousandths of a core, rounded up.
 
-    Raises `SpecError` if ``value`` is neither a number of cores nor text such as ``"500m"``.
+    Raises `SpecError` if ``value`` is neither a number of cores nor a string such as ``"500m"``.
 
     >>> parse_millicores(2, "cpu"), parse_millicores("500m", "cpu")
     (2000, 500)
@@ -131,9 +131,9 @@ def parse_millicores(value: object, subject: str) -> int:
 
 
 def parse_mebibytes(value: object, subject: str) -> int:
-    """Round an amount of memory in MiB up to a whole number.
+    """Parse an amount of memory in MiB, and round it up to a whole number.
 
-    Raises `SpecError` if ``value`` is not a number.
+    Raises `SpecError` in the same cases as `parse_number`.
     """
     return math.ceil(parse_number(value, subject))
 
@@ -148,7 +148,10 @@ def format_cores(millicores: int) -> str:
 
 
 def _as_text(value: object) -> str | None:
-    """Return a number or text as text, or None for other values. A float gets no exponent."""
+    """Return a string unchanged, and a number as a string without an exponent.
+
+    Return None for any other value, and for an integer with too many digits.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     if isinstance(value, float):
@@ -177,7 +180,7 @@ def _parse_number_text(text: str, subject: str) -> Fraction:
 
 
 def _shortened(value: object) -> str:
-    """Return the representation of a value for a message, shortened if it is long."""
+    """Return a value's representation for a message, truncated if it is long."""
     if isinstance(value, int) and abs(value) >= 10**MAX_NUMBER_LENGTH:
         return "a number of more than 40 digits"
     text = repr(value)

@@ -1,9 +1,10 @@
-"""Replicas: a process or group in a file can describe several copies.
+"""Replicas: a process or group in a file can stand for several copies.
 
-``agent`` with ``count: 3`` describes ``agent-0`` to ``agent-2``. In the description of the process,
-``${index}`` is the number of the copy. If a group has a count, the names of its members end with
-the number of the group, because names are unique in an experiment. The members use
-``${group_index}`` for the number of the group, or ``${index}`` if they have no count of their own.
+``agent`` with ``count: 3`` stands for ``agent-0`` to ``agent-2``. In the process's description,
+``${index}`` stands for the copy's number. If a group has a count, its members' names contain the
+number of the group's copy, because names must be unique in an experiment. In the members'
+descriptions, ``${group_index}`` stands for this number. In members without a count of their own,
+``${index}`` has the same meaning as ``${group_index}``.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from symphony.model.value_types import MAX_REPLICAS
 KEY = "count"
 MEMBERS = "processes"
 
-# Maps each name in the file to the names of its copies.
+# Maps the name of each replicated process or group in the file to the names of its copies.
 Copies = dict[str, list[str]]
-# Maps the names of references, `index` and `group_index`, to the numbers of a copy.
+# Maps the reference names `index` and `group_index` to a copy's numbers.
 Indexes = Mapping[str, int]
 
 
@@ -32,8 +33,8 @@ Indexes = Mapping[str, int]
 class Entry:
     """A process or a group in the experiment.
 
-    ``origin`` is the name in the file, and ``data`` is the description with all indexes filled in.
-    ``members`` is None for a process.
+    ``origin`` is its name in the file, and ``data`` is its description with all index references
+    replaced. ``members`` is None for a process.
     """
 
     name: str
@@ -43,16 +44,16 @@ class Entry:
 
 
 def entries(processes: Mapping[str, Any], errors: ErrorCollector) -> list[Entry]:
-    """Return the processes and groups that a file describes, with a separate entry for each copy.
+    """Return the processes and groups that a file describes. Each copy has its own entry.
 
     A process that starts after a replicated process starts after all copies of that process.
-    Descriptions that are not valid are left out, and their errors are added to ``errors``.
+    Invalid descriptions are omitted, and their errors are added to ``errors``.
     """
     return _Replication(errors).expand(processes)
 
 
 class _Replication:
-    """Expands the replicas in one file."""
+    """The expansion of the replicas in one file."""
 
     def __init__(self, errors: ErrorCollector) -> None:
         self._errors = errors
@@ -66,7 +67,8 @@ class _Replication:
         names = {entry.name for entry in result}
         for entry in result:
             names.update(member.name for member in entry.members or ())
-        # If the experiment contains a name as it is written, that name is not replaced by copies.
+        # In `starts_after`, a name is not replaced by the names of copies if the expanded
+        # experiment itself contains a process or group with that name.
         copies = {name: copied for name, copied in self._copies.items() if name not in names}
         return [_start_after_copies(entry, copies) for entry in result]
 
@@ -83,7 +85,7 @@ class _Replication:
         return [self._entry(origin, data, dict.fromkeys(references, number)) for number in numbers]
 
     def _entry(self, origin: str, data: Mapping[str, Any], indexes: Indexes) -> Entry:
-        """Return a process or a group, or the copy of the component with the given indexes."""
+        """Return the entry for a process or group, or for its copy with the given indexes."""
         suffix = list(indexes.values())[:1]
         if MEMBERS not in data:
             return self._copy(origin, data, indexes, suffix)
@@ -118,7 +120,7 @@ class _Replication:
     def _copy(
         self, origin: str, data: Mapping[str, Any], indexes: Indexes, suffix: Iterable[int]
     ) -> Entry:
-        """Return one component, whose name is ``origin`` with the numbers of ``suffix``."""
+        """Return the entry whose name is ``origin`` followed by the numbers in ``suffix``."""
         name = "-".join([origin, *map(str, suffix)])
         if name != origin:
             self._copies.setdefault(origin, []).append(name)
@@ -128,7 +130,7 @@ class _Replication:
         return Entry(name=name, origin=origin, data=own_data)
 
     def _declare_copies(self, origin: str) -> None:
-        """Allow other processes to start after the copies, even if no copies exist."""
+        """Allow other processes to start after the copies of ``origin``, even if the count is 0."""
         self._copies.setdefault(origin, [])
 
 
@@ -172,7 +174,7 @@ _REFERENCE = re.compile(rf"(\$+)\{{({INDEX}|{GROUP_INDEX})\}}")
 
 
 def _with_indexes(value: Any, indexes: Indexes) -> Any:
-    """Return a value in which the references to indexes are replaced, including those in keys."""
+    """Return a value with its index references replaced, including those in keys."""
     if isinstance(value, Mapping):
         return {
             _replace_references(key, indexes, is_text=True): _with_indexes(item, indexes)
@@ -197,7 +199,8 @@ def _replacement(match: re.Match[str], indexes: Indexes) -> str:
     dollars, name = match.groups()
     if name not in indexes:
         return match[0]
-    # Two dollar signs represent one, so there is no reference after an even number of dollar signs.
+    # Two dollar signs stand for one literal dollar sign, so an even number of dollar signs never
+    # begins a reference.
     escaped_dollars = "$" * (len(dollars) // 2)
     if len(dollars) % 2 == 0:
         return f"{escaped_dollars}{{{name}}}"

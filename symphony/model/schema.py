@@ -1,11 +1,12 @@
-"""The JSON Schema (draft 2020-12) of the file form, for editors.
+"""The JSON Schema (draft 2020-12) that editors use to check experiment files.
 
-`build` returns the schema from the tables of settings and options. The package contains the schema
-as ``experiment.schema.json``, which ``python -m symphony.model.schema`` writes. A YAML file refers
-to the schema in its first line: ``# yaml-language-server: $schema=<path>``.
+`build` creates the schema from the tables of settings and options. The package contains the schema
+in the file ``experiment.schema.json``, which ``python -m symphony.model.schema`` generates. A YAML
+file can refer to the schema in its first line: ``# yaml-language-server: $schema=<path>``.
 
-The schema accepts everything that the loader accepts. It cannot express rules that concern several
-parts of a document; for example, it accepts services that no process binds.
+The schema accepts everything that the loader accepts. The schema cannot express rules that concern
+several parts of a document. For example, it accepts a connection to a service that no process
+binds.
 """
 
 from __future__ import annotations
@@ -36,27 +37,29 @@ from symphony.model.value_types import (
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _COUNT: Schema = described(
-    "The number of copies: name-0, name-1, ... In a copy, ${index} is its number.",
+    "The number of replicas, which are named name-0, name-1 and so on. In a replica, ${index} is "
+    "the replica's number.",
     definition("copies"),
 )
 _MEMBERS: Schema = described(
-    "The processes of the group by name. Only a group has this key.",
+    "A mapping from names to the group's processes. Only groups have this key.",
     mapping_of(NAME.schema, definition("process")),
 )
 _IMAGES: Schema = described(
-    "Images that a launch with --build builds, by repository.",
+    "Images that launch --build builds, as a mapping from repositories to image descriptions.",
     mapping_of(
         {"pattern": or_reference(whole_match(validators.REPOSITORY_PATTERN))},
         or_null(object_schema(IMAGE_FIELDS)),
     ),
 )
 _PROCESSES: Schema = described(
-    "Processes and groups by name. A group has processes of its own.",
+    "A mapping from names to processes and groups. A group contains further processes.",
     mapping_of(NAME.schema, definition("member")),
 )
 _PARAMETERS: Schema = described(
-    "Values that --set or the environment can replace, by name. Other values refer to them with "
-    "${name}. A parameter whose default is null must be given.",
+    "Parameters and their default values, which --set or environment variables can override. Other "
+    "values refer to a parameter with ${name}. A parameter whose default is null must be given a "
+    "value.",
     mapping_of(
         {"pattern": whole_match(parameters.PARAMETER_NAME_PATTERN)},
         {"type": ["string", "number", "boolean", "null"]},
@@ -98,13 +101,13 @@ def build() -> Schema:
 
 
 def write(target: Path) -> None:
-    """Write the schema file."""
+    """Write the schema to the file ``target``."""
     text = json.dumps(build(), indent=2, ensure_ascii=False)
     target.write_text(f"{text}\n", encoding="utf-8")
 
 
 def _process_schema() -> Schema:
-    """Return the schema of a process, which is null for a process without options."""
+    """Return the schema of a process. The description of a process without options can be null."""
     schema = object_schema(
         {name: option for name, option in PROCESS_OPTIONS.items() if name not in SETTINGS}
     )
@@ -138,7 +141,7 @@ def _setting_references() -> dict[str, Schema]:
 
 
 def _member_schema() -> Schema:
-    """Return the schema of a group if the key ``processes`` is present, or else of a process."""
+    """Return the schema of a group or a process. Only a group has the key ``processes``."""
     return {
         "properties": {replicas.MEMBERS: {"description": _MEMBERS["description"]}},
         "if": {"type": "object", "required": [replicas.MEMBERS]},

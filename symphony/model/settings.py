@@ -1,8 +1,8 @@
-"""The table of everything that can be set on a process or a group.
+"""The table of the settings that processes and groups have in common.
 
-Each setting is declared once, as a field of `Settings`: its type, its level, its description, and
-the method of `Component` that sets it. The loader, the JSON Schema, the dump and the list of
-ignored settings read this table.
+Each setting is declared once, as a field of `Settings`. The declaration contains the setting's
+schema, level and description, and the name of the `Component` method that sets it. The loader, the
+JSON Schema, the dump and the list of ignored settings are based on this table.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from symphony.model.value_types import (
     whole_match,
 )
 
-# The levels of settings. A setting of the Pod applies to the group as a whole, a setting of the
-# container applies to every member of the group, and any other setting applies only to the
-# component on which it is set.
+# The levels of settings. A Pod setting applies to the group as a whole, a container setting applies
+# to every member of the group, and any other setting applies only to the component on which it is
+# set.
 POD, CONTAINER, OWN = "pod", "container", "own"
 
 CONDITIONS = ("ready", "started", "succeeded")
@@ -72,7 +72,7 @@ SHARED_MEMORY = "/dev/shm"
 
 
 class FileForm(enum.Enum):
-    """How the value of a setting in a file is converted to calls of the method that sets it."""
+    """The rule for converting a setting's value in a file to calls of the setting's method."""
 
     VALUE = "one call with the value"
     PAIRS = "one call with each key and value of a mapping"
@@ -89,8 +89,8 @@ class Setting:
     """The declaration of a setting.
 
     ``method`` is the name of the `Component` method or attribute that sets the value. ``schema`` is
-    the schema of the value in a file. ``fields`` contains the keys of the value if the value is a
-    mapping with fixed keys.
+    the JSON Schema of the value in a file. ``fields`` contains the keys of the value if the value
+    is a mapping with fixed keys.
     """
 
     name: str
@@ -116,13 +116,17 @@ class Setting:
 # --- the fields of settings that are mappings ---
 
 RESOURCE_FIELDS = field_table(
-    Field(name="cpu", type=QUANTITY, description="cores"),
-    Field(name="memory", type=QUANTITY, description="bytes, or an amount with a unit: '4Gi'"),
-    Field(name="mem", type=QUANTITY, description="a synonym of memory", subject="memory"),
+    Field(name="cpu", type=QUANTITY, description="the number of CPU cores"),
+    Field(
+        name="memory",
+        type=QUANTITY,
+        description="the number of bytes, or an amount with a unit such as '4Gi'",
+    ),
+    Field(name="mem", type=QUANTITY, description="a synonym for memory", subject="memory"),
 )
 LIMIT_FIELDS = {
     **RESOURCE_FIELDS,
-    **field_table(Field(name="gpu", type=WHOLE_NUMBER, description="whole devices")),
+    **field_table(Field(name="gpu", type=WHOLE_NUMBER, description="the number of whole GPUs")),
 }
 _ONE_MEMORY: Schema = {"allOf": [not_both("memory", "mem")]}
 
@@ -130,29 +134,33 @@ READY_FIELDS = field_table(
     Field(
         name="tcp",
         type=NAME,
-        description="the service accepts a connection; the process serves it",
+        description="a service of the process; the test succeeds when the service accepts a "
+        "connection",
         subject="service",
     ),
     Field(
         name="http",
         type=HTTP_TEST,
-        description="[service, path]: a GET request for the path is answered with status 200",
+        description="[service, path]; the test succeeds when the service answers a GET request for "
+        "the path with status 200 (on Kubernetes, 200 to 399)",
     ),
     Field(
         name="command",
         type=PROGRAM,
-        description="a command that exits with 0 in the environment and directory of the process",
+        description="a command that runs in the process's environment and directory; the test "
+        "succeeds when the command exits with 0",
         subject="ready command",
     ),
     Field(
         name="log",
         type=REGULAR_EXPRESSION,
-        description="a regular expression that matches in a line of the output",
+        description="a regular expression; the test succeeds when the expression matches "
+        "part of an output line",
     ),
     Field(
         name="timeout",
         type=TIMEOUT_SECONDS,
-        description="seconds until the process has to be ready",
+        description="the time in seconds within which the process must become ready",
         subject="the timeout of ready",
         nullable=False,
     ),
@@ -160,9 +168,21 @@ READY_FIELDS = field_table(
 READY_TESTS = tuple(name for name in READY_FIELDS if name != "timeout")
 
 JOB_FIELDS = field_table(
-    Field(name="backoff_limit", type=WHOLE_NUMBER, description="retries after a failure"),
-    Field(name="active_deadline", type=WHOLE_NUMBER, description="seconds for all attempts"),
-    Field(name="ttl", type=WHOLE_NUMBER, description="seconds until a finished job is deleted"),
+    Field(
+        name="backoff_limit",
+        type=WHOLE_NUMBER,
+        description="the number of retries after a failure",
+    ),
+    Field(
+        name="active_deadline",
+        type=WHOLE_NUMBER,
+        description="the time limit in seconds for all attempts together",
+    ),
+    Field(
+        name="ttl",
+        type=WHOLE_NUMBER,
+        description="the time in seconds after which a finished Job is deleted",
+    ),
 )
 
 TOLERATION_FIELDS = field_table(
@@ -170,7 +190,8 @@ TOLERATION_FIELDS = field_table(
     Field(
         name="operator",
         type=choice(TOLERATION_OPERATORS),
-        description="Equal compares the value, Exists accepts any value; the default is Equal",
+        description="Equal requires the same value, and Exists accepts any value; "
+        "the default is Equal",
     ),
     Field(name="value", type=TEXT, description="the value of the taint"),
     Field(
@@ -181,7 +202,7 @@ TOLERATION_FIELDS = field_table(
     Field(
         name="toleration_seconds",
         type=WHOLE_NUMBER,
-        description="seconds for which a NoExecute taint is tolerated",
+        description="the time in seconds for which a NoExecute taint is tolerated",
     ),
 )
 _HAS_EXISTS_OPERATOR: Schema = {
@@ -192,7 +213,7 @@ _HAS_EXISTS_OPERATOR: Schema = {
 _MOUNT_PATH = Field(
     name="mount_path",
     type=ABSOLUTE_PATH,
-    description="the path at which the process sees the volume",
+    description="the path at which the volume is mounted",
     required=True,
 )
 _VOLUME_NAME = Field(
@@ -207,15 +228,16 @@ _READ_ONLY = Field(
     description="mount the volume read-only; the default is false",
     nullable=False,
 )
-_SIZE = Field(name="size", type=QUANTITY, description="the maximum size: '8Gi'")
+_SIZE = Field(name="size", type=QUANTITY, description="the maximum size, such as '8Gi'")
 _FILES = Field(
     name="files",
     type=FILES,
-    description="the files to create the object from; if they are omitted, it must already exist",
+    description="the files from which the Secret or ConfigMap is created; without files, it must "
+    "already exist",
     subject="the files of the volume",
 )
 
-# The kinds of volumes, each with its description and its fields.
+# The volume kinds, each with its description and its fields.
 VOLUME_KINDS: dict[str, tuple[str, dict[str, Field]]] = {
     "nfs": (
         "A directory that an NFS server exports.",
@@ -239,7 +261,7 @@ VOLUME_KINDS: dict[str, tuple[str, dict[str, Field]]] = {
         ),
     ),
     "host_path": (
-        "A directory or a file of the node.",
+        "A file or directory on the node.",
         field_table(
             _MOUNT_PATH,
             Field(
@@ -252,7 +274,8 @@ VOLUME_KINDS: dict[str, tuple[str, dict[str, Field]]] = {
             Field(
                 name="type",
                 type=choice(HOST_PATH_TYPES),
-                description="the check that Kubernetes makes; the default is no check",
+                description="the type of the path, which Kubernetes checks before it mounts the "
+                "path; the default is no check",
                 nullable=False,
             ),
             _READ_ONLY,
@@ -275,7 +298,7 @@ VOLUME_KINDS: dict[str, tuple[str, dict[str, Field]]] = {
         ),
     ),
     "empty_dir": (
-        "An empty directory that exists as long as the Pod.",
+        "A directory that is empty when the Pod starts and is deleted with the Pod.",
         field_table(
             _MOUNT_PATH,
             Field(
@@ -286,11 +309,11 @@ VOLUME_KINDS: dict[str, tuple[str, dict[str, Field]]] = {
         ),
     ),
     "shared_memory": (
-        "A /dev/shm of a given size; the default is no limit.",
+        "A /dev/shm directory with a maximum size; the default is no limit.",
         field_table(_SIZE),
     ),
     "secret": (
-        "A Secret that exists, or one created from files.",
+        "An existing Secret, or a Secret that is created from files.",
         field_table(
             _MOUNT_PATH,
             Field(
@@ -305,7 +328,7 @@ VOLUME_KINDS: dict[str, tuple[str, dict[str, Field]]] = {
         ),
     ),
     "config": (
-        "A ConfigMap that exists, or one created from files.",
+        "An existing ConfigMap, or a ConfigMap that is created from files.",
         field_table(
             _MOUNT_PATH,
             Field(
@@ -343,7 +366,7 @@ VOLUME_KINDS: dict[str, tuple[str, dict[str, Field]]] = {
 
 
 def _volume_schema() -> Schema:
-    """Return the schema of one volume: a mapping with the kind as its only key."""
+    """Return the schema of one volume: a mapping whose only key is the kind."""
     kinds: dict[str, Schema] = {}
     for kind, (description, volume_fields) in VOLUME_KINDS.items():
         schema = object_schema(volume_fields)
@@ -392,7 +415,7 @@ def _setting(
     fields: dict[str, Field] | None = None,
     reports_parts: bool = False,
 ) -> Any:
-    """Declare a setting as a field of `Settings`. ``unset`` creates its initial value."""
+    """Declare a setting as a field of `Settings`. ``unset`` creates the field's initial value."""
     declaration = {
         "level": level,
         "description": description,
@@ -407,17 +430,19 @@ def _setting(
 
 @dataclass(kw_only=True)
 class Settings:
-    """The settings of one process or group, in the form in which they are dumped."""
+    """The settings of one process or group, in the form in which `dump` returns them."""
 
     env: dict[str, str] = _setting(
         CONTAINER,
-        "Environment variables. The variables with addresses take precedence.",
+        "Environment variables of the process. Variables that symphony sets, such as service "
+        "addresses, take precedence.",
         ENV.schema,
         method="set_envs",
     )
     env_secrets: dict[str, str] = _setting(
         CONTAINER,
-        "Variables with the content of a secret of the experiment: {variable: file name}.",
+        "Environment variables that contain the values of the experiment's secrets: "
+        "{variable: secret name}.",
         _ENV_SECRETS_SCHEMA,
         method="set_env_secret",
         form=FileForm.PAIRS,
@@ -430,21 +455,22 @@ class Settings:
     )
     connects: list[str] = _setting(
         CONTAINER,
-        "Services of other processes that the process uses: a name or a list of names.",
+        "Services that the process connects to: a name or a list of names.",
         SERVICE_NAMES.schema,
         method="connects",
         unset=list,
     )
     exposes: dict[str, int | None] = _setting(
         OWN,
-        "Services that are reachable from outside the experiment, in the same forms as binds.",
+        "Services that clients outside the experiment can reach: a name, a list of names, or "
+        "{name: port or null}.",
         SERVICES.schema,
         method="exposes",
     )
     encrypted: list[str] = _setting(
         OWN,
-        "Services that the process binds and encrypts. Only processes that connect to one of "
-        "them receive the keys.",
+        "Services that the process binds and encrypts. Only processes that bind or connect to an "
+        "encrypted service receive its encryption keys.",
         SERVICE_NAMES.schema,
         method="encrypts",
         unset=list,
@@ -460,7 +486,7 @@ class Settings:
     )
     resource_limit: dict[str, Any] = _setting(
         CONTAINER,
-        "The resources that the process may use at most.",
+        "The maximum amounts of resources that the process can use.",
         {**object_schema(LIMIT_FIELDS), **_ONE_MEMORY},
         method="resource_limit",
         form=FileForm.KEYWORDS,
@@ -469,28 +495,28 @@ class Settings:
     )
     image_pull_policy: str | None = _setting(
         CONTAINER,
-        "When the image is pulled.",
+        "The condition under which Kubernetes pulls the image.",
         choice(PULL_POLICIES).schema,
         method="image_pull_policy",
         unset=_none,
     )
     restart_policy: str | None = _setting(
         POD,
-        "When the process is started again; the default is Never.",
+        "The condition under which the process is restarted; the default is Never.",
         choice(RESTART_POLICIES).schema,
         method="restart_policy",
         unset=_none,
     )
     termination_grace_period: int | None = _setting(
         POD,
-        "Seconds between SIGTERM and SIGKILL; the default is 30.",
+        "The time in seconds between SIGTERM and SIGKILL; the default is 30.",
         WHOLE_NUMBER.schema,
         method="termination_grace_period",
         unset=_none,
     )
     ready: dict[str, Any] | None = _setting(
         CONTAINER,
-        "The test that decides when the process is ready, with its timeout.",
+        "The test that determines when the process is ready, and the timeout of the test.",
         _READY_SCHEMA,
         method="ready",
         form=FileForm.KEYWORDS,
@@ -499,7 +525,8 @@ class Settings:
     )
     starts_after: dict[str, str] = _setting(
         POD,
-        "Processes or groups that must be ready first, or {name: ready | started | succeeded}.",
+        "Processes or groups that must be ready before the process starts. To set the conditions, "
+        "use {name: ready | started | succeeded}.",
         _CONDITIONS_SCHEMA,
         method="starts_after",
         form=FileForm.CONDITIONS,
@@ -515,7 +542,7 @@ class Settings:
     )
     volumes: list[dict[str, Any]] = _setting(
         CONTAINER,
-        "The volumes to mount: a list in which each entry has one kind of volume.",
+        "The volumes to mount, as a list. The only key of each element is the kind of the volume.",
         list_of(_volume_schema()),
         method="mount_",
         form=FileForm.VOLUMES,
@@ -531,7 +558,7 @@ class Settings:
     )
     tolerations: list[dict[str, Any]] = _setting(
         POD,
-        "Taints of nodes that are accepted.",
+        "The node taints that the Pod tolerates.",
         list_of(_TOLERATION_SCHEMA),
         method="add_toleration",
         form=FileForm.LIST_OF_KEYWORDS,
@@ -539,25 +566,25 @@ class Settings:
         unset=list,
     )
     labels: dict[str, str] = _setting(
-        POD, "Labels of the Pod.", definition("labels"), method="add_labels"
+        POD, "Labels that are added to the Pod.", definition("labels"), method="add_labels"
     )
     pod_yml: dict[str, Any] = _setting(
         POD,
-        "Fields that are merged over the rendered Pod.",
+        "Fields that are merged into the rendered Pod and override its fields.",
         _OBJECT_SCHEMA,
         method="pod_yml",
         form=FileForm.ATTRIBUTE,
     )
     container_yml: dict[str, Any] = _setting(
         CONTAINER,
-        "Fields that are merged over the rendered container.",
+        "Fields that are merged into the rendered container and override its fields.",
         _OBJECT_SCHEMA,
         method="container_yml",
         form=FileForm.ATTRIBUTE,
     )
 
     def dump(self) -> dict[str, Any]:
-        """Return a copy of the settings that are set, in the order of the table."""
+        """Return copies of the values that differ from the initial values, in the table's order."""
         result: dict[str, Any] = {}
         for name in SETTINGS:
             value = getattr(self, name)
@@ -566,7 +593,7 @@ class Settings:
         return result
 
     def at_level(self, level: str) -> Settings:
-        """Return a copy of the settings of one level."""
+        """Return a copy that contains only the settings at the given level."""
         values = self.dump()
         return Settings(
             **{name: value for name, value in values.items() if SETTINGS[name].level == level}
@@ -575,7 +602,8 @@ class Settings:
     def under(self, inner: Settings) -> Settings:
         """Return a copy of ``inner`` in which these settings are the defaults.
 
-        Mappings are merged and lists are joined. Any other value of ``inner`` replaces the default.
+        Mappings other than ``ready`` are merged, and lists are joined without duplicates. Any other
+        value in ``inner`` replaces the default.
         """
         return Settings(**_merged(self.dump(), inner.dump()))
 
@@ -601,7 +629,7 @@ def _merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
 
 
 def deep_merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
-    """Return ``outer`` with the values of ``inner``. Mappings are merged at every depth."""
+    """Return a copy of ``outer`` updated from ``inner``, with mappings merged at every depth."""
     result = dict(outer)
     for key, value in inner.items():
         existing = result.get(key)

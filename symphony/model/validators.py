@@ -1,7 +1,7 @@
-"""Checks of single values.
+"""Validation of single values.
 
-Each function returns the value in its normal form, or raises `SpecError`. The argument ``subject``
-names the value in the error message.
+Each validator returns the value in its normalized form, or raises `SpecError`. The argument
+``subject`` names the value in the error message.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any
 from symphony.errors import SpecError, error_path
 from symphony.names import check_name, did_you_mean, join_names
 
-# The first and the last port that symphony chooses from, unless an experiment has a port_range.
+# The first and the last port of the range from which symphony chooses ports, unless the experiment
+# has a port_range.
 DEFAULT_PORT_RANGE = (7000, 8999)
 MIN_PORT, MAX_PORT = 1, 65535
 
 Strings = str | Sequence[Any]
 ServiceSpec = str | Iterable[str] | Mapping[str, "int | None"]
 
-# These patterns follow IsEnvVarName, IsQualifiedName and IsValidLabelValue in
-# apimachinery/pkg/util/validation of Kubernetes.
+# These patterns follow IsEnvVarName, IsQualifiedName and IsValidLabelValue in the Kubernetes
+# package apimachinery/pkg/util/validation.
 ENV_NAME_PATTERN = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 LABEL_KEY_PATTERN = re.compile(
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
 LABEL_VALUE_PATTERN = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 FILE_NAME_PATTERN = re.compile(r"[-._a-zA-Z0-9]+")
-# These patterns follow the reference grammar of the OCI distribution:
-# [domain[:port]/]path/to/repository
+# These patterns follow the OCI distribution reference grammar: [domain[:port]/]path/to/repository
 _DOMAIN = (
     r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*(:[0-9]+)?"
 )
@@ -40,7 +40,10 @@ REPOSITORY_PATTERN = re.compile(rf"({_DOMAIN}/)?{_PATH_PART}(/{_PATH_PART})*")
 
 
 def text(value: object, subject: str) -> str:
-    """Return a scalar as text that every backend can pass as an argument or a variable."""
+    """Validate a scalar as text that every backend can pass as an argument or variable.
+
+    Return the value as a string.
+    """
     if value is None or isinstance(value, (Mapping, list, tuple, set, bytes)):
         raise SpecError(f"{subject} must be text, not {value!r}")
     result = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
@@ -58,7 +61,7 @@ def text(value: object, subject: str) -> str:
 
 
 def nonempty_text(value: object, subject: str) -> str:
-    """Return a scalar as text that is not empty, such as a path."""
+    """Validate a scalar as non-empty text, such as a path, and return it as a string."""
     result = text(value, subject)
     if not result:
         raise SpecError(f"{subject} is empty")
@@ -66,7 +69,9 @@ def nonempty_text(value: object, subject: str) -> str:
 
 
 def strings(value: Strings, subject: str) -> list[str]:
-    """Return a list of texts. A single string is one element and is never split."""
+    """Validate a string or a list of strings, and return a list. A single string is one element and
+    is never split.
+    """
     if isinstance(value, (list, tuple)):
         return [
             text(element, f"element {index} of {subject}") for index, element in enumerate(value)
@@ -77,7 +82,10 @@ def strings(value: Strings, subject: str) -> list[str]:
 
 
 def shell_lines(value: Strings, subject: str) -> list[str]:
-    """Return a list of shell lines. An empty line is refused, because it is not a command."""
+    """Validate shell lines, and return them as a list.
+
+    An empty line is refused because it is not a command.
+    """
     lines = strings(value, subject)
     for line in lines:
         if not line.strip():
@@ -86,12 +94,14 @@ def shell_lines(value: Strings, subject: str) -> list[str]:
 
 
 def shell_line(value: object, subject: str) -> list[str]:
-    """Return one shell line as a list."""
+    """Validate one shell line, and return it as a list with one element."""
     return shell_lines(text(value, subject), subject)
 
 
 def absolute_path(value: object, subject: str) -> str:
-    """Return an absolute path. Kubernetes requires absolute paths in containers."""
+    """Validate an absolute path, and return it. Kubernetes requires absolute paths in
+    containers.
+    """
     result = nonempty_text(value, subject)
     if not result.startswith("/"):
         example = "/" + result.lstrip("./")
@@ -102,7 +112,7 @@ def absolute_path(value: object, subject: str) -> str:
 
 
 def whole_number(value: object, subject: str, *, least: int = 0) -> int:
-    """Return a whole number of at least ``least``."""
+    """Validate ``value`` as a whole number of at least ``least``, and return it."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise SpecError(f"{subject} must be a whole number, not {value!r}")
     if value < least:
@@ -111,21 +121,21 @@ def whole_number(value: object, subject: str, *, least: int = 0) -> int:
 
 
 def flag(value: object, subject: str) -> bool:
-    """Return a boolean."""
+    """Validate ``value`` as a boolean, and return it."""
     if not isinstance(value, bool):
         raise SpecError(f"{subject} must be true or false, not {value!r}")
     return value
 
 
 def port(value: object, subject: str) -> int:
-    """Return a port number. A boolean is not a port."""
+    """Validate ``value`` as a port number, and return it. A boolean is not a port number."""
     if isinstance(value, bool) or not isinstance(value, int) or not MIN_PORT <= value <= MAX_PORT:
         raise SpecError(f"{subject} must be a number from {MIN_PORT} to {MAX_PORT}, not {value!r}")
     return value
 
 
 def one_of(value: object, choices: Sequence[str], subject: str) -> str:
-    """Return the value if it is one of the choices."""
+    """Validate that ``value`` is one of ``choices``, and return it."""
     if value not in choices:
         allowed = ", ".join(choice or "''" for choice in choices)
         hint = did_you_mean(str(value), choices)
@@ -134,7 +144,10 @@ def one_of(value: object, choices: Sequence[str], subject: str) -> str:
 
 
 def services(value: ServiceSpec, subject: str) -> dict[str, int | None]:
-    """Return services as ``{name: port or None}``, from a name, several names or a mapping."""
+    """Validate services that are given as a name, several names or a mapping.
+
+    Return them as ``{name: port or None}``.
+    """
     if isinstance(value, str):
         return {check_name(value, "service"): None}
     if isinstance(value, Mapping):
@@ -156,7 +169,7 @@ def services(value: ServiceSpec, subject: str) -> dict[str, int | None]:
 
 
 def env_pair(key: object, value: object) -> tuple[str, str]:
-    """Return the name and the value of an environment variable that every backend can set."""
+    """Validate an environment variable, and return its name and its value as strings."""
     name = env_name(key)
     if isinstance(value, bool):
         raise SpecError(
@@ -167,7 +180,7 @@ def env_pair(key: object, value: object) -> tuple[str, str]:
 
 
 def env_name(key: object) -> str:
-    """Return the name of an environment variable."""
+    """Validate the name of an environment variable, and return it."""
     name = text(key, "the name of a variable")
     if not ENV_NAME_PATTERN.fullmatch(name):
         raise SpecError(
@@ -178,7 +191,7 @@ def env_name(key: object) -> str:
 
 
 def label_pair(key: object, value: object) -> tuple[str, str]:
-    """Return the key and the value of a Kubernetes label."""
+    """Validate a Kubernetes label, and return its key and its value."""
     name = text(key, "the key of a label")
     content = text(value, f"label {key!r}")
     if not LABEL_KEY_PATTERN.fullmatch(name):
@@ -195,13 +208,16 @@ def label_pair(key: object, value: object) -> tuple[str, str]:
 
 
 def repository(value: object) -> str:
-    """Return the name of an image without its tag and digest: ``registry.example:5000/team/rl``."""
+    """Validate an image name that must not have a tag or a digest, and return it.
+
+    An example is ``registry.example:5000/team/rl``.
+    """
     name = nonempty_text(value, "the repository of an image")
     if REPOSITORY_PATTERN.fullmatch(name):
         return name
     without_digest = name.partition("@")[0]
     head, colon, tag = without_digest.rpartition(":")
-    # A colon before the last slash introduces the port of the registry, not a tag.
+    # A colon before the last slash introduces the registry's port, not a tag.
     without_tag = head if colon and "/" not in tag else without_digest
     if REPOSITORY_PATTERN.fullmatch(without_tag):
         raise SpecError(
@@ -216,7 +232,7 @@ def repository(value: object) -> str:
 
 
 def mapping(value: object, subject: str) -> dict[str, Any]:
-    """Return a copy of a mapping with text keys."""
+    """Validate a mapping, whose keys must be strings, and return a copy of it."""
     if not isinstance(value, Mapping):
         raise SpecError(f"{subject} must be a mapping, not {value!r}")
     for key in value:
@@ -226,9 +242,11 @@ def mapping(value: object, subject: str) -> dict[str, Any]:
 
 
 def files(value: object, subject: str) -> dict[str, str]:
-    """Return files as ``{name: path}``, from a path, several paths or a mapping.
+    """Validate files that are given as a path, several paths or a mapping.
 
-    A path that is given without a name gets the name of the file that it leads to.
+    Return them as ``{name: path}``.
+
+    For a path that is given without a name, the name is the last part of the path.
     """
     if isinstance(value, Mapping):
         pairs = [
@@ -256,7 +274,7 @@ def files(value: object, subject: str) -> dict[str, str]:
 
 
 def port_range(value: object) -> tuple[int, int]:
-    """Return the first and the last port of a range, from a pair or a ``range``."""
+    """Validate a pair of ports or a ``range``, and return the first and the last port."""
     if isinstance(value, range) and value.step == 1 and len(value):
         value = (value.start, value.stop - 1)
     if not isinstance(value, (list, tuple)) or len(value) != 2:
@@ -271,14 +289,16 @@ def port_range(value: object) -> tuple[int, int]:
 
 
 def unknown_key(key: str, known: Iterable[str], subject: str) -> SpecError:
-    """Return the error for an unknown key, with a suggestion."""
+    """Return the error for an unknown key. Its message suggests similar keys or lists known
+    keys.
+    """
     known = list(dict.fromkeys(known))
     hint = did_you_mean(key, known) or f"; known keys: {join_names(known, limit=20)}"
     return SpecError(f"{subject} has the unknown key {key!r}{hint}", path=(key,))
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], subject: str) -> None:
-    """Raise `SpecError` for the first key that is not known."""
+    """Raise `SpecError` for the first key in ``given`` that is not in ``known``."""
     known = list(known)
     for key in given:
         if key not in known:

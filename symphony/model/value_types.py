@@ -1,8 +1,8 @@
-"""The types of the values in an experiment: their checks and their JSON Schemas.
+"""The types of the values in an experiment: their validators and their JSON Schemas.
 
-The schemas refer to `DEFINITIONS`. Schemas of text also accept numbers and booleans, because the
-loader reads YAML values as text in these places. A reference to a parameter (``${name}``) is
-accepted for any value.
+The schemas refer to `DEFINITIONS`. Schemas for text also accept numbers and booleans, because the
+loader reads any YAML scalar as text where text is expected. Every scalar value can also be a
+parameter reference (``${name}``).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ MAX_REPLICAS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """A type of values.
+    """The type of a value.
 
-    ``parse`` takes a value and the name of the value for error messages, and returns the value in
-    its normal form or raises `SpecError`.
+    ``parse`` takes a value and its name for error messages. It returns the value in its normalized
+    form, or raises `SpecError`.
     """
 
     schema: Schema
@@ -38,11 +38,10 @@ class ValueType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A key of a mapping in the file form.
+    """A key of a mapping in an experiment file, and the type of its value.
 
-    ``subject`` names the value in error messages, if its name there differs from the name of the
-    field. The value None means that the field is not set, unless the field is required or not
-    ``nullable``.
+    ``subject`` is the value's name in error messages, if it differs from the field's name. The
+    value None means that the field is not set, unless the field is required or not ``nullable``.
     """
 
     name: str
@@ -53,7 +52,7 @@ class Field:
     nullable: bool = True
 
     def parse(self, value: object) -> Any:
-        """Return the value in its normal form, or raise `SpecError`."""
+        """Return the value in its normalized form, or raise `SpecError`."""
         with error_path(self.name):
             return self.type.parse(value, self.subject or self.name)
 
@@ -63,12 +62,12 @@ class Field:
 
 
 def field_table(*fields: Field) -> dict[str, Field]:
-    """Return a mapping of field names to fields."""
+    """Return a mapping from field names to fields."""
     return {field.name: field for field in fields}
 
 
 def parse_fields(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that are set, in their normal form, or raise `SpecError`."""
+    """Return the values that are set, in their normalized form, or raise `SpecError`."""
     result: dict[str, Any] = {}
     for name, value in given.items():
         is_unset = value is None and fields[name].nullable
@@ -81,17 +80,17 @@ def parse_fields(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[
 
 
 def whole_match(pattern: re.Pattern[str]) -> str:
-    """Return the regular expression that matches a text only as a whole."""
+    """Return a regular expression that matches only strings that ``pattern`` matches as a whole."""
     return f"^({pattern.pattern})$"
 
 
 def or_reference(pattern: str = "") -> str:
-    """Return a regular expression for texts that match the pattern or contain a reference."""
+    """Return a regular expression for strings that match ``pattern`` or contain a reference."""
     return rf"{pattern}|{PARAMETER_REFERENCE}" if pattern else PARAMETER_REFERENCE
 
 
 def definition(name: str) -> Schema:
-    """Return a reference to one of the definitions of the schema."""
+    """Return a reference to one of the schema's definitions."""
     return {"$ref": f"#/$defs/{name}"}
 
 
@@ -101,22 +100,25 @@ def any_of(*schemas: Schema) -> Schema:
 
 
 def mapping_of(keys: Schema, items: Schema) -> Schema:
-    """Return the schema of a mapping with these schemas for its keys and values."""
+    """Return the schema of a mapping whose keys match ``keys`` and whose values match ``items``."""
     return {"type": "object", "propertyNames": keys, "additionalProperties": items}
 
 
 def list_of(items: Schema) -> Schema:
-    """Return the schema of a list with this schema for its items."""
+    """Return the schema of a list whose items match ``items``."""
     return {"type": "array", "items": items}
 
 
 def described(description: str, schema: Schema) -> Schema:
-    """Return a schema with a description."""
+    """Return a copy of ``schema`` with a description."""
     return {"description": description, **schema}
 
 
 def or_null(schema: Schema) -> Schema:
-    """Return a schema that also accepts null, in the simplest form because editors display it."""
+    """Return a schema that accepts null and every value that ``schema`` accepts.
+
+    The schema has the simplest possible form, because editors display it.
+    """
     if "enum" in schema:
         return {**schema, "enum": [*schema["enum"], None]}
     if "type" in schema and "oneOf" not in schema:
@@ -129,7 +131,7 @@ def or_null(schema: Schema) -> Schema:
 
 
 def object_schema(fields: Mapping[str, Field]) -> Schema:
-    """Return the schema of a mapping that has these fields and no others."""
+    """Return the schema of a mapping that can have the given fields and no others."""
     properties: dict[str, Schema] = {}
     for name, field in fields.items():
         is_nullable = field.nullable and not field.required
@@ -144,12 +146,12 @@ def object_schema(fields: Mapping[str, Field]) -> Schema:
 
 
 def has_key(key: str) -> Schema:
-    """Return the schema of a mapping in which a key is present and not null."""
+    """Return the schema of a mapping in which ``key`` is present and not null."""
     return {"type": "object", "required": [key], "properties": {key: {"not": NULL_SCHEMA}}}
 
 
 def not_both(first: str, *others: str) -> Schema:
-    """Return a schema that refuses ``first`` together with any of ``others``."""
+    """Return a schema that rejects mappings with the key ``first`` and any key in ``others``."""
     return {"not": {"allOf": [has_key(first), any_of(*(has_key(other) for other in others))]}}
 
 

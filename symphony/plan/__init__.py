@@ -1,1 +1,1 @@
-"""Resolve an experiment to a plan: addresses, merged settings and start dependencies."""
+"""Resolving an experiment into a plan: addresses, merged settings and start dependencies."""

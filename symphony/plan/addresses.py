@@ -1,8 +1,9 @@
 """The addresses of services, and the environment variables that contain them.
 
-For each bound or exposed service, every process of the experiment gets the variables
-``SYMPH_<NAME>_HOST``, ``_PORT`` and ``_ADDR`` (``host:port``), which contain the address to connect
-to, and ``_BIND_HOST``, which contains the address on which the server listens.
+For each bound or exposed service, every process in the experiment receives the variables
+``SYMPH_<NAME>_HOST``, ``_PORT`` and ``_ADDR`` (``host:port``), which contain the address to which
+clients connect. The variable ``SYMPH_<NAME>_BIND_HOST`` contains the address on which the server
+listens.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from symphony.names import did_you_mean, join_names, service_env_name
 
 PREFIX = "SYMPH_"
 
-# A function that returns why a port is not available, such as "is in use", or None if the port is
-# available.
+# A function that returns the reason why a port is unavailable, such as "is in use", or None if the
+# port is available.
 PortCheck = Callable[[int], "str | None"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRequest:
-    """A service that needs an address. ``port`` is 1 to 65535, or None for any port."""
+    """A service that needs an address.
+
+    ``port`` is between 1 and 65535, or None if symphony can choose the port.
+    """
 
     name: str
     owner: str
@@ -50,7 +54,7 @@ class Endpoint:
         return f"{self.host}:{self.port}"
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that describe the endpoint."""
+        """Return the environment variables that describe the endpoint."""
         prefix = PREFIX + service_env_name(self.service)
         return {
             f"{prefix}_HOST": self.host,
@@ -62,7 +66,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class AddressBook(Mapping[str, Endpoint]):
-    """A mapping of service names to the endpoints of an experiment, in declaration order."""
+    """A mapping from service names to an experiment's endpoints, in declaration order."""
 
     endpoints: tuple[Endpoint, ...] = field(default=())
 
@@ -81,7 +85,8 @@ class AddressBook(Mapping[str, Endpoint]):
     def find(self, service: str) -> Endpoint:
         """Return the endpoint of a service.
 
-        Raises `NotFound`, with a suggestion, if the experiment has no such service.
+        Raises `NotFound` if the experiment has no such service. The error message suggests similar
+        names or lists the services.
         """
         try:
             return self[service]
@@ -90,7 +95,7 @@ class AddressBook(Mapping[str, Endpoint]):
             raise NotFound(f"no service {service!r}{hint}") from None
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that describe all endpoints."""
+        """Return the environment variables that describe all endpoints."""
         result: dict[str, str] = {}
         for endpoint in self.endpoints:
             result.update(endpoint.environment())
@@ -101,10 +106,10 @@ class AddressBook(Mapping[str, Endpoint]):
 class AddressScheme:
     """The rules by which a backend assigns addresses.
 
-    ``host`` returns the host to which the clients of a service connect. ``bind_host`` is the
-    address on which servers listen. ``refuse`` returns why a port is not available (``"is in
-    use"``), or None if the port is available. ``refuse`` is called at most once for each port, and
-    can reserve an available port. By default, every port is available.
+    ``host`` returns the host to which a service's clients connect. ``bind_host`` is the address on
+    which servers listen. ``refuse`` returns the reason why a port is unavailable, such as
+    ``"is in use"``, or None if the port is available. ``refuse`` is called at most once for each
+    port, and can reserve an available port. By default, every port is available.
     """
 
     backend: str
@@ -116,7 +121,9 @@ class AddressScheme:
 def assign_addresses(
     requests: Iterable[ServiceRequest], scheme: AddressScheme, pool: tuple[int, int]
 ) -> AddressBook:
-    """Return an address for each service. ``pool`` contains the first and the last usable port.
+    """Return an address for each requested service.
+
+    ``pool`` contains the first and the last port of the range from which ports are chosen.
 
     Raises `SpecError` in the same cases as `choose_ports`.
     """
@@ -139,12 +146,12 @@ def assign_addresses(
 def choose_ports(
     requests: Iterable[ServiceRequest], pool: tuple[int, int], refuse: PortCheck
 ) -> dict[str, int]:
-    """Return a port for each service.
+    """Return a mapping from each service's name to its port.
 
-    Fixed ports are assigned first. The other services then get ports of the pool in declaration
-    order, so that the same requests get the same ports. Two services cannot request the same port.
-    Raises `SpecError` if a fixed port is not available or the pool contains no more available
-    ports.
+    Fixed ports are assigned first. The other services then get ports from the pool in declaration
+    order, so that the same requests get the same ports if the same ports are available. Two
+    services must not request the same port. Raises `SpecError` if a fixed port is unavailable, or
+    if the pool does not contain enough available ports.
     """
     requests = list(requests)
     services: dict[int, str] = {}
@@ -176,7 +183,10 @@ def choose_ports(
 def _next_available(
     candidates: Iterator[int], services: Mapping[int, str], refuse: PortCheck, refused: list[str]
 ) -> int | None:
-    """Return the next available candidate, or None. Add unavailable candidates to ``refused``."""
+    """Return the next available candidate, or None if there is none.
+
+    Each unavailable candidate is added to ``refused``, with the reason why it is unavailable.
+    """
     for port in candidates:
         if port in services:
             reason: str | None = f"is assigned to {services[port]!r}"

@@ -12,15 +12,17 @@ from symphony.plan.findings import ERROR, Finding, finding_of, suggestion
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process
 
-# Maps the name of each process that must be waited for to the condition that it must meet.
+# The start conditions of one process. Each key is the name of another process, and its value is the
+# condition that the other process must meet.
 Conditions = dict[str, str]
 
 
 def start_dependencies(experiment: Experiment) -> dict[str, Conditions]:
-    """Return, for each process, the processes that it waits for and their conditions.
+    """Return a mapping from each process's name to its start conditions.
 
-    A group is replaced by its members, both if it waits and if others wait for it. Names that are
-    not in the experiment are left out; `check_start_order` reports these names.
+    A group is replaced by its members, whether the group waits for other processes or other
+    processes wait for the group. Names that are not in the experiment are omitted.
+    `check_start_order` reports them.
     """
     components = {component.name: component for component in experiment.list_components()}
     dependencies: dict[str, Conditions] = {
@@ -37,7 +39,11 @@ def start_dependencies(experiment: Experiment) -> dict[str, Conditions]:
 
 
 def check_start_order(experiment: Experiment) -> Iterator[Finding]:
-    """Yield the errors in the start order: unknown names, and cycles."""
+    """Check the start order, and yield its errors.
+
+    A process or group must not wait for itself, for its own members or for an unknown name. If this
+    rule is satisfied but the start order has a cycle, yield an error for the first cycle found.
+    """
     names = [component.name for component in experiment.list_components()]
     is_valid = True
     for member in experiment.list_members():
@@ -61,7 +67,8 @@ def check_start_order(experiment: Experiment) -> Iterator[Finding]:
                     suggestion(name, names) or f"processes and groups: {join_names(names)}",
                     below=("starts_after", name),
                 )
-    # A process that waits for itself is also a cycle, but the loop above has already reported it.
+    # A process that waits for itself also forms a cycle, but the loop above has already reported
+    # it.
     cycle = find_cycle(start_dependencies(experiment)) if is_valid else []
     if cycle:
         links = " waits for ".join(map(repr, cycle))
@@ -75,7 +82,9 @@ def check_start_order(experiment: Experiment) -> Iterator[Finding]:
 
 
 def find_cycle(dependencies: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return the names along one cycle, with the first name repeated at the end, or an empty list.
+    """Return the names along one cycle, with the first name repeated at the end.
+
+    If there is no cycle, return an empty list.
 
     The search is iterative, because a chain of dependencies can be longer than the recursion limit.
     """
@@ -83,7 +92,8 @@ def find_cycle(dependencies: Mapping[str, Mapping[str, str]]) -> list[str]:
     for start in dependencies:
         if start in finished:
             continue
-        # Maps each name on the path from `start` to the current process to its position.
+        # The path from `start` to the current process. Each key is a name on this path, and its
+        # value is the name's position.
         positions: dict[str, int] = {start: 0}
         pending = [iter(dependencies[start])]
         while pending:

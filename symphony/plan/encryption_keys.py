@@ -1,10 +1,10 @@
-"""The keys of encrypted services, and the variables in which processes receive the keys.
+"""The keys for encrypted services, and the variables in which processes receive the keys.
 
 An experiment with encrypted services has two CURVE key pairs (CurveZMQ,
 https://rfc.zeromq.org/spec/26): one for the servers and one for the clients. Every launch creates
 new pairs. A process that binds an encrypted service receives both pairs. A process that connects to
-an encrypted service receives the client pair and the public key of the servers. Other processes
-receive no keys. A server accepts only clients that use the client pair.
+an encrypted service receives the client pair and the servers' public key. Other processes receive
+no keys. A server accepts only clients that use the client pair.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ CURVE = "curve"
 class Keys:
     """The keys of one side of an encrypted service, encoded in Z85.
 
-    ``public`` and ``secret`` are the key pair of this side, and ``other`` is the public key of the
-    other side. ``serves`` is true if this side is the server.
+    ``public`` and ``secret`` are this side's key pair, and ``other`` is the other side's public
+    key. ``serves`` is true if this side is the server.
     """
 
     serves: bool
@@ -43,7 +43,7 @@ def variable(service: str) -> str:
 
 
 def keys_for(service: str, environ: Mapping[str, str], *, serves: bool) -> Keys | None:
-    """Return the keys for a service from the environment, or None if the service is not encrypted.
+    """Return the keys for a service from ``environ``, or None if the service is not encrypted.
 
     Raises `NotFound` if the service is encrypted and the environment contains no keys for this
     side.
@@ -67,7 +67,7 @@ def keys_for(service: str, environ: Mapping[str, str], *, serves: bool) -> Keys 
 
 
 def generate(variables: Iterable[str]) -> dict[str, str]:
-    """Return new keys for the given variables.
+    """Create new keys, and return a mapping from the names in ``variables`` to the keys.
 
     Raises `PluginError` if ``variables`` is not empty and pyzmq is missing or was built without
     encryption.

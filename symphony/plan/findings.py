@@ -1,4 +1,4 @@
-"""Problems in the description of an experiment that the rules of plan and lint report."""
+"""Problems in an experiment's description that the planning and lint rules report."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Finding:
 
     An ``error`` prevents the launch or makes the experiment fail, a ``warning`` reports a problem
     that can have these effects, and a ``note`` reports a check that was skipped. ``problem``
-    describes the problem, and ``hint`` describes how to fix it or is empty; neither text ends with
-    a full stop. ``path`` leads to the value in the file form. ``processes`` contains the paths of
-    the processes or groups that have the problem, and is empty if the whole experiment has the
-    problem. ``kind`` is ``process`` or ``group`` if a process or a group has the problem.
-    ``targets`` contains the backends on which the problem exists.
+    describes the problem, and ``hint`` describes how to fix it or is empty. Neither text ends with
+    a full stop. ``path`` contains the keys that lead to the value in an experiment file.
+    ``processes`` contains the paths of the processes or groups that have the problem, and is empty
+    if the whole experiment has the problem. ``kind`` is ``process`` or ``group`` if a process or a
+    group has the problem. ``targets`` contains the backends on which the problem exists.
     """
 
     rule: str
@@ -56,7 +56,7 @@ class Finding:
         return SpecError(f"{subject}: {self.message}", path=self.path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the finding as plain data for JSON."""
+        """Return the finding as a dictionary of JSON-serializable values."""
         return {
             "rule": self.rule,
             "level": self.level,
@@ -80,8 +80,7 @@ def finding_of(
 ) -> Finding:
     """Return a finding about one process or group.
 
-    The path of the finding leads to ``below`` in the description of the component, unless ``path``
-    is given.
+    If ``path`` is not given, the finding's path is the component's path followed by ``below``.
     """
     return Finding(
         rule=rule,

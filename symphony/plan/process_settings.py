@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def effective_settings(process: Process) -> Settings:
-    """Return the settings of a process, on top of the defaults that its group provides."""
+    """Return a process's settings, with its group's container settings as the defaults."""
     if process.group is None:
         return Settings().under(process.settings)
     return process.group.settings.at_level(CONTAINER).under(process.settings)
@@ -110,7 +110,7 @@ def _path_of_variable(process: Process, setting: str, key: str) -> DocumentPath:
 def encryption_key_variables(
     process: Process, effective: Settings, encrypted: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the names of the variables with encryption keys that a process receives.
+    """Return the names of the variables in which a process receives encryption keys.
 
     The variables depend on which encrypted services the process or its group binds or connects to.
     """
@@ -125,10 +125,10 @@ def encryption_key_variables(
 
 
 def secret_text(name: str, content: bytes) -> str:
-    """Return the content of a secret as the value of a variable.
+    """Return a secret's contents as a string that can be the value of a variable.
 
-    Raises `SpecError` if the content is not UTF-8 text. The error message does not contain the
-    content.
+    Raises `SpecError` if the contents are not UTF-8 text or contain a NUL character. The error
+    message does not reveal the contents.
     """
     try:
         text = content.decode()

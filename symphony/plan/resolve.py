@@ -1,8 +1,9 @@
-"""Turn an experiment into a plan, in which all values are determined but nothing is rendered.
+"""Resolving an experiment into a plan, in which all values are determined but not rendered.
 
-Resolving an experiment checks the rules that concern several of its parts: services must be bound,
-services must not share a port, and the start order must not contain a cycle. Resolving does no
-input or output, except that an address scheme can check which ports are free.
+Resolving an experiment also checks the rules that concern several of its parts. For example,
+services must be bound, services must not share a port, and the start order must not contain a
+cycle. Resolving performs no input or output, except that an address scheme can check which ports
+are free.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from symphony.plan.services import check_services, encrypted_services, service_r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """The default settings that a cluster gives to all its experiments.
+    """The default settings that a cluster applies to all of its experiments.
 
-    The settings of an experiment take precedence over the defaults. ``resource_request`` maps
-    resources to amounts, and each amount applies to processes that neither request nor limit that
-    resource.
+    ``preamble_cmds`` run before an experiment's own preamble. If an experiment's start directory
+    is a relative path, it is relative to ``start_dir``. ``resource_request`` maps resources to
+    amounts. Each amount applies to processes that neither request nor limit that resource.
     """
 
     preamble_cmds: tuple[str, ...] = ()
@@ -47,13 +48,13 @@ class PlannedProcess:
     """A process with all settings that apply to it.
 
     The process runs either ``command`` with ``args``, or the shell lines ``cmds``. ``env`` contains
-    only the variables of the user; `Plan.environment` returns the complete environment.
+    only the variables that the user has set; `Plan.environment` adds those that symphony sets.
     ``start_dir`` joins the start directories of the cluster, the experiment, the group and the
-    process, and is absolute or relative to the base directory of the experiment. ``settings``
-    contains the settings of the process on top of the settings that its group gives to every
-    member. ``pod`` contains the Pod-level settings of the group, or of the process if it is in no
-    group. ``starts_after`` maps processes to the conditions to wait for. ``keys`` contains the
-    names of the variables that hold keys of encrypted services.
+    process, and is absolute or relative to the experiment's base directory. ``settings`` contains
+    the process's settings, with its group's container settings as the defaults. ``pod`` contains
+    the Pod-level settings of the group, or of the process if it is in no group. ``starts_after``
+    maps the processes that this process waits for to the conditions that they must meet. ``keys``
+    contains the names of the variables that hold the keys for encrypted services.
     """
 
     name: str
@@ -80,10 +81,10 @@ class PlannedProcess:
 class Plan:
     """An experiment, resolved for one backend.
 
-    ``secrets`` maps file names to paths. ``shared_env`` contains the variables that are the same
-    for every process. A launch creates the keys of encrypted services, so a plan contains only the
-    names of the variables for these keys. ``base_dir`` is the directory that relative paths start
-    from, and is ignored when plans are compared.
+    ``secrets`` maps secret names to file paths. ``shared_env`` contains the variables that are the
+    same for every process. A launch creates the keys for encrypted services, so a plan contains
+    only the names of the variables for these keys. ``base_dir`` is the directory against which
+    relative paths are resolved. It is ignored when plans are compared.
     """
 
     experiment: str
@@ -98,15 +99,19 @@ class Plan:
         return iter(self.processes)
 
     def environment(self, process: PlannedProcess) -> dict[str, str]:
-        """Return the variables that symphony adds to the environment of a process.
+        """Return the environment variables that the user and symphony set for a process.
 
-        Addresses of services take precedence over the variables of the user.
+        The variables that symphony itself sets, such as service addresses, take precedence over the
+        user's variables.
         """
         identity = {"SYMPHONY_ROLE": process.name, "SYMPHONY_GROUP": process.group or ""}
         return {**process.env, **self.shared_env, **identity}
 
     def env_secrets(self, process: PlannedProcess) -> dict[str, str]:
-        """Return a mapping of variables to the secrets whose contents are the values."""
+        """Return a mapping from variables to the secrets whose contents are the variables' values.
+
+        Variables that symphony itself sets for every process are omitted.
+        """
         env_secrets = process.settings.env_secrets
         if not env_secrets:
             return env_secrets
@@ -114,11 +119,11 @@ class Plan:
 
     @property
     def key_variables(self) -> tuple[str, ...]:
-        """The names of the variables for all keys that a launch has to create."""
+        """The names of the variables for all keys that a launch must create."""
         return tuple(dict.fromkeys(key for process in self.processes for key in process.keys))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain data for JSON."""
+        """Return the plan as a dictionary of JSON-serializable values."""
         data = asdict(self)
         del data["base_dir"]
         return data
@@ -130,7 +135,7 @@ def resolve(
     """Return the plan of an experiment for one backend.
 
     The experiment is not modified, and later changes to it do not affect the plan. Raises
-    `SpecError` for the first error in the experiment, or if a port is not available.
+    `SpecError` for the first error in the experiment, or if a port is unavailable.
     """
     settings = {
         process.name: effective_settings(process) for process in experiment.list_all_processes()
@@ -171,7 +176,7 @@ def resolve(
 
 
 def check_experiment(experiment: Experiment) -> Iterator[Finding]:
-    """Yield all errors that `resolve` would raise, except for ports that are not available."""
+    """Yield all errors that `resolve` would raise, except for errors about unavailable ports."""
     settings = {
         process.name: effective_settings(process) for process in experiment.list_all_processes()
     }
@@ -229,8 +234,8 @@ def _planned_process(
         if resource not in settings.resource_limit
     }
     settings.resource_request = {**default_request, **settings.resource_request}
-    # A variable that the process sets from a secret replaces the variable of the experiment with
-    # the same name.
+    # A variable that the process sets from a secret replaces the experiment's variable with the
+    # same name.
     experiment_env = {
         key: value for key, value in experiment.env.items() if key not in settings.env_secrets
     }

@@ -36,7 +36,7 @@ def service_requests(experiment: Experiment) -> list[ServiceRequest]:
 
 
 def served_services(component: Process | ProcessGroup) -> list[str]:
-    """Return the services that a component binds or exposes, without duplicates."""
+    """Return the services that a process or group binds or exposes, without duplicates."""
     settings = component.settings
     return list(dict.fromkeys([*settings.binds, *settings.exposes]))
 
@@ -48,7 +48,7 @@ def encrypted_services(experiment: Experiment) -> tuple[str, ...]:
 
 
 def check_services(experiment: Experiment) -> Iterator[Finding]:
-    """Yield the errors in the services of an experiment."""
+    """Yield a finding for each error in an experiment's services."""
     yield from _services_with_two_servers(experiment)
     yield from _services_that_are_not_bound(experiment)
     for process in experiment.list_all_processes():
@@ -149,7 +149,7 @@ def _encryption_of_a_foreign_service(component: Process | ProcessGroup) -> Itera
 
 
 def _services_that_share_a_variable(experiment: Experiment) -> Iterator[Finding]:
-    """Yield an error for services ``x`` and ``x-bind``, which both use SYMPH_X_BIND_HOST."""
+    """Yield an error for services ``x`` and ``x-bind`` because both use ``SYMPH_X_BIND_HOST``."""
     components = experiment.list_components()
     served = {name for component in components for name in served_services(component)}
     for component in components:

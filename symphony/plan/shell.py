@@ -1,4 +1,4 @@
-"""The argument vector of a process: its own command, or a shell that runs its lines."""
+"""The argument vector of a process: its own command, or a shell that runs its shell lines."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 def shell_line(cmds: Sequence[str]) -> str:
-    """Join shell lines into one, in which each line runs only if all previous lines succeed."""
+    """Join shell lines into one command that runs each line only if all previous lines succeed."""
     if len(cmds) == 1:
         return cmds[0]
-    # The newline ends a comment, which would otherwise hide the closing brace.
+    # The newline ends a comment that would otherwise hide the closing brace.
     return " && ".join(f"{{ {line}\n}}" for line in cmds)
 
 
 def argv(process: PlannedProcess, shell: str, *, first: Sequence[str] = ()) -> list[str]:
     """Return the argument vector that runs a process.
 
-    The result is the command of the process if no shell is needed, and otherwise ``shell`` with the
-    lines to run. ``first`` contains shell lines that run before the preamble. The result is an
-    empty list if the process has neither a command nor shell lines.
+    The result is the process's own command if no shell is needed, and otherwise ``shell`` with a
+    script that contains the lines to run. ``first`` contains shell lines that run before the
+    preamble. The result is an empty list if the process has neither ``command`` nor ``cmds``.
     """
     # If a preamble line fails, the shell exits.
     preamble = [f"{{ {line}\n}} || exit" for line in (*first, *process.preamble_cmds)]
@@ -35,5 +35,5 @@ def argv(process: PlannedProcess, shell: str, *, first: Sequence[str] = ()) -> l
     if not preamble:
         return command
     script = "\n".join([*preamble, 'exec "$@"'])
-    # The argument after the script is `$0`, the name of the shell.
+    # The argument after the script becomes `$0`, the name of the shell.
     return [shell, "-c", script, shell, *command]

@@ -1,6 +1,6 @@
 """Determine whether a process can start, has to wait for others, or can never start.
 
-All backends use these decisions for the ``starts_after`` conditions of a running experiment.
+All backends use this module to evaluate the ``starts_after`` conditions of a running experiment.
 """
 
 from __future__ import annotations
@@ -22,28 +22,31 @@ class Awaited(Protocol):
 
     @property
     def was_ready(self) -> bool:
-        """Whether the process has been ready."""
+        """True if the process has been ready at least once."""
         ...
 
     @property
     def never_ready(self) -> bool:
-        """Whether the process did not become ready in time."""
+        """True if the process did not become ready in time and had never been ready before."""
         ...
 
     @property
     def started(self) -> float | None:
-        """The time at which the process started, or None if the process never ran."""
+        """The time at which the process started, or None if it has not started."""
         ...
 
     @property
     def reason(self) -> str:
-        """The reason for the state of the process."""
+        """The reason for the process's state."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision about a process: ``start``, or ``wait`` or ``never`` with a reason."""
+    """The decision on whether a process can start.
+
+    ``word`` is ``start``, ``wait`` or ``never``, and ``reason`` explains the last two.
+    """
 
     word: str
     reason: str = ""
@@ -55,7 +58,7 @@ _INFINITIVES = {"ready": "be ready", "started": "start", "succeeded": "succeed"}
 
 
 def verdict(starts_after: Mapping[str, str], tracks: Mapping[str, Awaited]) -> Verdict:
-    """Return whether a process with these conditions can start, has to wait, or can never start."""
+    """Decide whether a process with the conditions ``starts_after`` can start."""
     awaited: list[str] = []
     for name, condition in starts_after.items():
         track = tracks[name]

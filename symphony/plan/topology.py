@@ -1,7 +1,7 @@
-"""The topology of an experiment: its processes, groups and services, and their connections.
+"""The topology of an experiment: its processes, groups and services, and the links between them.
 
-A topology is built from the description of an experiment alone, so that an experiment with errors
-can also be drawn. A service that no process binds has no owner.
+The function `topology` requires only an experiment's description, so an experiment with errors can
+also be drawn. A service that no process or group binds or exposes has no owner.
 `symphony.cluster.Cluster.describe_topology` returns the topology of a running experiment, and
 `symphony.drawing` draws topologies.
 """
@@ -29,18 +29,20 @@ _NUMBERED_NAME = re.compile(r"(.*?)\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A process, or several similar processes (in declaration order) that are drawn as one."""
+    """A process, or several similar processes (in declaration order) that are drawn as one node."""
 
     processes: tuple[str, ...]
     group: str | None = None
 
     @property
     def key(self) -> str:
-        """The name of the node in links, which is the name of its first process."""
+        """The node's name in links: the name of its first process."""
         return self.processes[0]
 
     def label(self, ellipsis: str = "…") -> str:
-        """Return ``agent``, or ``agent-0 … agent-99 (100)`` for several processes."""
+        """Return a label, such as ``agent``, or ``agent-0 … agent-99 (100)`` if processes are
+        merged.
+        """
         if len(self.processes) == 1:
             return self.key
         return f"{self.key} {ellipsis} {self.processes[-1]} ({len(self.processes)})"
@@ -48,7 +50,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service that a process binds, exposes or connects to.
+    """A service that a process or group binds, exposes or connects to.
 
     ``owners`` contains the processes and groups that serve the service. There is exactly one owner
     if the experiment has no errors. ``port`` is 1 to 65535, or None if symphony chooses the port.
@@ -63,15 +65,17 @@ class Service:
 
     @property
     def label(self) -> str:
-        """Return ``replay``, or ``replay:6006`` for a service with a fixed port."""
+        """The label, such as ``replay``, or ``replay:6006`` if the service has a fixed port."""
         return self.name if self.port is None else f"{self.name}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A connection: a process or group connects to a service, or starts after another.
+    """A link from a process or group to a service that it connects to, or to a process or group
+    that it starts after.
 
-    ``condition`` is the condition for the start, or an empty string.
+    ``condition`` is ``ready``, ``started`` or ``succeeded``, or an empty string if the target is a
+    service.
     """
 
     kind: Kind
@@ -82,9 +86,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """The parts of an experiment that are drawn.
+    """The processes, groups, services and links of an experiment, as they are drawn.
 
-    ``members`` contains the keys of the nodes that are in no group and the names of the groups, in
+    ``members`` contains the names of the groups and the keys of the nodes outside groups, in
     declaration order. A process and a group cannot have the same name, so a name in a link is
     unambiguous.
     """
@@ -107,7 +111,10 @@ class Topology:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the topology as plain data for JSON, with every process listed."""
+        """Return the topology as a dictionary that can be written as JSON.
+
+        Merged processes are listed separately.
+        """
         return {
             "experiment": self.experiment,
             "processes": [
@@ -167,11 +174,13 @@ def of_status(
 ) -> Topology:
     """Return the topology of a running experiment.
 
-    ``connects`` maps processes to the services that they connect to, including the services of
-    their groups. ``starts_after`` maps processes and groups to mappings of awaited processes to
-    conditions. If all members of a group have the same link, it becomes a link of the group. An
-    exposed service counts as bound if a process connects to it, and any other service always counts
-    as bound.
+    ``connects`` maps the name of each process to the names of the services that it or its group
+    connects to. ``starts_after`` maps the name of each process or group to a mapping from the names
+    of awaited processes to conditions. If all members of a group connect to a service, a single
+    link leads from the group to the service. If a process or group waits for all members of a group
+    under the same condition, a single link leads to the awaited group. An exposed service in
+    ``services`` counts as bound only if a process connects to it. Any other service in ``services``
+    always counts as bound.
     """
     used = dict.fromkeys(name for names in connects.values() for name in names)
     known: dict[str, Service] = {}
@@ -222,7 +231,7 @@ def _links_of_members(
 def _conditions_by_group(
     conditions: Mapping[str, str], groups: Mapping[str, tuple[str, ...]]
 ) -> dict[str, str]:
-    """Replace processes by their group if all members of the group have the same condition."""
+    """Replace a group's processes with the group if all of them have the same condition."""
     group_of: dict[str, str] = {}
     for group, processes in groups.items():
         member_conditions = {conditions.get(process) for process in processes}
@@ -272,7 +281,8 @@ def _links(experiment: Experiment) -> Iterator[Link]:
 
 
 def folded(whole: Topology, *, least: int = MIN_FOLDED_PROCESSES) -> Topology:
-    """Return the topology with at least ``least`` similar processes merged into one node.
+    """Return the topology with each set of at least ``least`` similar processes merged into one
+    node.
 
     Processes are similar if they are in the same group or in no group, their names differ only in
     the number at the end, and they have the same links. A process that serves a service is not
@@ -283,7 +293,7 @@ def folded(whole: Topology, *, least: int = MIN_FOLDED_PROCESSES) -> Topology:
     for node in whole.nodes:
         nodes_by_signature.setdefault(signatures[node.key], []).append(node)
     folded_nodes: dict[str, list[Node]] = {}
-    # Maps the key of each replaced node to the key of the node that replaces it.
+    # Maps the key of each node that is replaced to the key of the node that replaces it.
     replacements: dict[str, str] = {}
     for similar in nodes_by_signature.values():
         if len(similar) >= least:
@@ -310,14 +320,15 @@ def folded(whole: Topology, *, least: int = MIN_FOLDED_PROCESSES) -> Topology:
 
 def _with_replacements(link: Link, replacements: Mapping[str, str]) -> Link:
     source = replacements.get(link.source, link.source)
-    # The target of this link is a service, which can have the same name as a process.
+    # The target of a `connects` link is a service, which must not be replaced even if a process has
+    # the same name.
     if link.kind == "connects":
         return replace(link, source=source)
     return replace(link, source=source, target=replacements.get(link.target, link.target))
 
 
 def _signatures(whole: Topology) -> dict[str, object]:
-    """Return a mapping of node keys to values that are equal for similar nodes."""
+    """Return a mapping from node keys to signatures. Similar nodes have equal signatures."""
     links: dict[str, set[tuple[str, str, str, str]]] = {node.key: set() for node in whole.nodes}
     for link in whole.links:
         if link.source in links:
@@ -339,7 +350,8 @@ def _signatures(whole: Topology) -> dict[str, object]:
 
 
 def tally(names: Iterable[str], states: Mapping[str, str]) -> dict[str, int]:
-    """Count the named processes in each state. Processes without a state are ignored.
+    """Count how many of the processes in ``names`` are in each state. Processes without a state are
+    ignored.
 
     >>> tally(["a", "b", "c"], {"a": "running", "c": "running"})
     {'running': 2}
@@ -352,5 +364,8 @@ def tally(names: Iterable[str], states: Mapping[str, str]) -> dict[str, int]:
 
 
 def tallied(counts: Mapping[str, int], *, many: bool) -> str:
-    """Return states as text: ``running``, or ``98 running, 2 pending`` if ``many`` is true."""
+    """Return the states in ``counts`` as text, such as ``running``.
+
+    If ``many`` is true, the text includes the counts, as in ``98 running, 2 pending``.
+    """
     return ", ".join(f"{number} {state}" if many else state for state, number in counts.items())

@@ -1,1 +1,1 @@
-"""Processes of the operating system: descriptions, identities, process trees and signals."""
+"""Operating-system processes: descriptions, identities, process trees and signals."""

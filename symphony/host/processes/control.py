@@ -1,4 +1,4 @@
-"""Signals to process groups, and waiting for the exit of a process."""
+"""Sending signals to process groups, and waiting for a process to exit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def signal_group(group: int, number: int) -> bool:
 
 
 def wait_for_exit(process: ProcessId, timeout: float) -> bool:
-    """Wait until a process that is not a child of the caller exits.
+    """Wait for a process to exit. The process need not be a child of the caller.
 
     Return False if the process is still running after ``timeout`` seconds.
     """
@@ -41,7 +41,7 @@ def wait_for_exit(process: ProcessId, timeout: float) -> bool:
 
 @contextlib.contextmanager
 def _exit_waiter(pid: int) -> Iterator[Callable[[], object]]:
-    """Yield a function that returns when a process exits, or after a short time."""
+    """Yield a function that blocks until the process exits or a short time has passed."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:

@@ -1,5 +1,6 @@
-"""The identity of a process, which is its pid and its creation time, because the system reuses
-pids.
+"""The identity of a process, which consists of its pid and its creation time.
+
+A pid alone does not identify a process, because the system reuses pids.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-# Every process of a run has the identifier of the run in this environment variable. Child processes
-# inherit the variable, so every process that such a process starts has it too.
+# Every process of a run has the run's identifier in this environment variable. Child processes
+# inherit the variable, so it also identifies all descendants of these processes.
 RUN_ID_VARIABLE = "SYMPHONY_RUN"
 
 _STAT_BYTES = 4096
 
-# The positions of fields in the file "stat" of proc(5), counted from the state of the process.
+# The positions of fields in /proc/PID/stat, counted from the process state; see proc(5).
 _STATE, _START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END = 0, 19, 20, 48
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """Identifies one process permanently.
+    """The permanent identity of one process.
 
     ``birth`` is the creation time in kernel clock ticks since boot.
     """
@@ -44,7 +45,7 @@ def birth_time(pid: int) -> float | None:
 def is_in_exec(pid: int) -> bool:
     """Return whether a process is in the middle of execve(2).
 
-    At that moment, the new memory of the process contains no environment.
+    During this call, the process's new address space does not contain an environment yet.
     """
     fields = _read_proc_stat(pid)
     if fields is None:
@@ -53,11 +54,11 @@ def is_in_exec(pid: int) -> bool:
 
 
 def _read_proc_stat(pid: int) -> list[bytes] | None:
-    """Return the fields of ``stat``, proc(5), from the state on, or None if there is no such
-    process.
+    """Return the fields of ``/proc/PID/stat`` from the process state onwards, or None if there is
+    no such process.
     """
     try:
-        # os.open is faster than a file object, and every scan of all processes calls this function.
+        # Scans of all processes call this function often, and os.open is faster than a file object.
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
@@ -79,13 +80,18 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Return whether exactly this process is still running."""
+    """Return whether a process is still running. Another process that reuses its pid does not
+    count.
+    """
     return birth_time(process.pid) == process.birth
 
 
 @functools.cache
 def boot_id() -> str:
-    """Return an identifier that is unique to the current boot of this machine."""
+    """Return an identifier that is unique to the current boot of this machine.
+
+    If the system provides no such identifier, return the host name.
+    """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

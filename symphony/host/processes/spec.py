@@ -1,4 +1,4 @@
-"""The description, as plain data, of one process that a supervisor starts."""
+"""A plain-data description of one process that a supervisor starts."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import Any
 
 DEFAULT_GRACE_SECONDS = 30.0
 
-# JSON has no tuples. `ProcessSpec.from_dict` converts the lists of these fields back.
+# JSON has no tuples, so `ProcessSpec.from_dict` converts the lists in these fields back to tuples.
 _TUPLE_FIELDS = ("argv", "releases", "connects", "preamble")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSpec:
-    """A process that is ready to be started.
+    """A description that contains everything needed to start a process.
 
-    * ``env`` overrides the environment of the launcher.
-    * ``env_secrets`` maps each variable to the file in the secrets directory that contains its
-      value; see `with_secrets`.
+    * ``env`` overrides variables in the launcher's environment.
+    * ``env_secrets`` maps names of environment variables to names of files in the secrets
+      directory. Each file contains the value of its variable; see `with_secrets`.
     * ``preamble`` contains the shell lines that ``argv`` runs first. If there are any lines, the
       first element of ``argv`` is the shell. `symphony.host.exec` runs the same lines before a
       command that is started in the environment of the process.
-    * ``releases`` are the ports that the supervisor holds until this process starts.
-    * ``ready`` is the readiness test with resolved addresses, for example
-      ``{"tcp": [host, port]}``. None means that the process is ready when it is running.
+    * ``releases`` contains the ports that this process or its group binds. The supervisor releases
+      its holds on these ports, if any, when the process starts.
+    * ``ready`` is the readiness test with resolved addresses, for example ``{"tcp": [host,
+      port]}``. None means that the process is ready as soon as it is running.
     * ``ready_timeout`` and ``grace`` are in seconds.
     * ``restart`` is ``Always``, ``OnFailure`` or ``Never``.
     """
@@ -49,16 +50,16 @@ class ProcessSpec:
 
     @property
     def path(self) -> str:
-        """Return ``group/process``, or ``process`` if the process is in no group."""
+        """The path ``group/process``, or ``process`` if the process is in no group."""
         return f"{self.group}/{self.name}" if self.group else self.name
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the description as values that JSON can represent."""
+        """Return the description as a dictionary of JSON-serializable values."""
         return {item: getattr(self, item) for item in self.__slots__}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ProcessSpec:
-        """Return the description from the output of `to_dict`."""
+        """Create a description from the output of `to_dict`."""
         fields = dict(data)
         for name in _TUPLE_FIELDS:
             if name in fields:
@@ -66,9 +67,9 @@ class ProcessSpec:
         return cls(**fields)
 
     def with_secrets(self, directory: Path) -> ProcessSpec:
-        """Return a copy with the values of the secrets in ``env``.
+        """Return a copy whose ``env`` contains the values of the secrets.
 
-        The copy is only for starting the process. It must not be written to a file.
+        Use the copy only to start the process, and never write it to a file.
         """
         if not self.env_secrets:
             return self

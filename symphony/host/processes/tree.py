@@ -1,8 +1,10 @@
-"""Process trees: finding and stopping all processes that an experiment started. Uses psutil.
+"""Process trees: finding and stopping all processes that an experiment started.
 
-Every process of an experiment has the identifier of its run in its environment. Child processes
-inherit the identifier, so a grandchild is found even after it has left its process group and its
-session and has lost its parent.
+This module uses psutil.
+
+The environment of every process of an experiment contains the identifier of the run. Child
+processes inherit the identifier, so a grandchild is found even if it has left its process group and
+session, and even if its parent has exited.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from symphony.host.processes.identity import (
     is_in_exec,
 )
 
-# The maximum time for which execve(2) is expected to leave a process without an environment. The
-# call usually takes microseconds, but can take much longer on a busy machine.
+# The maximum time to wait for a process in execve(2) to get its new environment. The call usually
+# takes microseconds, but can take much longer on a busy machine.
 EXEC_TIMEOUT_SECONDS = 5.0
 _EXEC_POLL_SECONDS = 0.001
 
-# The maximum number of times that one scan lists all processes.
+# One scan lists all processes at most this many times.
 MAX_PASSES = 5
 
 _POLL_SECONDS = 0.02
@@ -37,10 +39,10 @@ _COMMAND_LINE_CHARACTERS = 60
 
 
 def find_run_processes(run_id: str) -> list[ProcessId]:
-    """Return every process of this user that belongs to a run, except for the caller.
+    """Return this user's processes that belong to a run, except for the calling process.
 
     A process that forks and exits during the scan can leave a child that was not listed. The scan
-    therefore repeats until a pass finds no new pid.
+    therefore lists the processes again until there is no new pid, but at most `MAX_PASSES` times.
     """
     found: list[ProcessId] = []
     seen = {os.getpid()}
@@ -57,7 +59,7 @@ def find_run_processes(run_id: str) -> list[ProcessId]:
 
 
 def _identify_in_run(pid: int, run_id: str) -> ProcessId | None:
-    """Return the identity of a process, or None if it does not belong to the run."""
+    """Return a process's identity, or None if the process is not known to belong to the run."""
     try:
         environment = _environment(pid)
         return identify(pid) if environment.get(RUN_ID_VARIABLE) == run_id else None
@@ -66,7 +68,7 @@ def _identify_in_run(pid: int, run_id: str) -> ProcessId | None:
 
 
 def find_session_leaders(run_id: str) -> dict[str, ProcessId]:
-    """Return a mapping from process names to the running processes of a run that lead a session.
+    """Return a mapping from process names to a run's processes that are session leaders.
 
     These are the processes that a supervisor or a tmux window started. Their children are not
     included.
@@ -82,7 +84,7 @@ def find_session_leaders(run_id: str) -> dict[str, ProcessId]:
 
 
 def group_members(group: int) -> list[int]:
-    """Return the pids of the members of a process group, except for zombies."""
+    """Return the pids of a process group's members, except for zombies."""
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(OSError):
@@ -102,8 +104,8 @@ def read_environment(pid: int) -> dict[str, str] | None:
 def _environment(pid: int) -> dict[str, str]:
     """Return the initial environment of a process.
 
-    A process in the middle of execve(2) shows an empty environment. Wait until the call has
-    finished.
+    A process in the middle of execve(2) has an empty environment. In this case, wait until the call
+    has finished, but at most `EXEC_TIMEOUT_SECONDS`.
     """
     found = psutil.Process(pid).environ()
     if found:
@@ -115,7 +117,9 @@ def _environment(pid: int) -> dict[str, str]:
 
 
 def parent_pid(pid: int) -> int | None:
-    """Return the pid of the current parent of a process, or None if it has none."""
+    """Return the pid of a process's current parent, or None if the parent is unknown or does not
+    exist.
+    """
     try:
         return psutil.Process(pid).ppid() or None
     except (psutil.Error, OSError):
@@ -123,7 +127,7 @@ def parent_pid(pid: int) -> int | None:
 
 
 def command_line(pid: int) -> str:
-    """Return the command line of a process, shortened for messages, or ``""`` if it is unknown."""
+    """Return a process's command line, truncated for messages, or ``""`` if it cannot be read."""
     try:
         return " ".join(psutil.Process(pid).cmdline())[:_COMMAND_LINE_CHARACTERS]
     except (psutil.Error, OSError):
@@ -131,10 +135,10 @@ def command_line(pid: int) -> str:
 
 
 def tcp_listeners() -> dict[int, str]:
-    """Return a mapping from the TCP ports in use to descriptions of the listening processes.
+    """Return descriptions of the processes that listen on TCP ports, keyed by port.
 
-    An example is ``{8080: "pid 12 (python3 -m http.server)"}``. Processes that this user is not
-    allowed to inspect are missing.
+    An example is ``{8080: "pid 12 (python3 -m http.server)"}``. Ports of processes that this user
+    is not allowed to inspect are omitted.
     """
     found: dict[int, str] = {}
     with contextlib.suppress(psutil.Error, OSError):
@@ -161,7 +165,10 @@ def exclusive_listening_ports(run_id: str) -> frozenset[int]:
 
 
 def send_signal(process: ProcessId, number: signal.Signals) -> bool:
-    """Send a signal to exactly this process. Return False if it has exited."""
+    """Send a signal to a process, but not to another process that has reused its pid.
+
+    Return False if the process has exited.
+    """
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -180,9 +187,9 @@ def send_signal(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def _send_signal_by_pid(process: ProcessId, number: signal.Signals) -> bool:
-    """Send a signal by pid. This function is for the case that no pidfd can be opened.
+    """Send a signal by pid. Use this function only if no pidfd can be opened.
 
-    In theory, the system could reuse the pid between the check and the signal.
+    In theory, the system could reuse the pid after the check and before the signal is sent.
     """
     if not is_alive(process):
         return False
@@ -196,10 +203,10 @@ def _send_signal_by_pid(process: ProcessId, number: signal.Signals) -> bool:
 def stop_processes(
     find: Callable[[], Iterable[ProcessId]], grace: float, *, poll: float = _POLL_SECONDS
 ) -> None:
-    """Stop the processes that ``find`` returns, and repeat until ``find`` returns no processes.
+    """Stop the processes that ``find`` returns, and repeat this until ``find`` returns none.
 
     Send SIGTERM first, and SIGKILL after ``grace`` seconds. The processes must not be children of
-    the caller. ``poll`` is the interval between checks in seconds.
+    the caller. ``poll`` is the interval, in seconds, at which SIGKILL is sent again.
     """
     terminated: set[ProcessId] = set()
     deadline = time.monotonic() + grace
@@ -224,7 +231,9 @@ def stop_processes(
 def wait_until_exited(
     processes: Iterable[ProcessId], timeout: float, *, poll: float = _POLL_SECONDS
 ) -> bool:
-    """Wait until all processes have exited. Return False if ``timeout`` seconds pass first."""
+    """Wait until all processes have exited. Return False if any of them is still running after
+    ``timeout`` seconds.
+    """
     deadline = time.monotonic() + timeout
     running = list(processes)
     while True:

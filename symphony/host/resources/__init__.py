@@ -1,1 +1,1 @@
-"""Ports and GPUs, which only one process can use at a time, and the leases on them."""
+"""Leases on ports and GPUs. Only one process can use a port or a GPU at a time."""

@@ -15,8 +15,8 @@ def assign_gpus(
 ) -> tuple[tuple[ProcessSpec, ...], dict[str, list[int]]]:
     """Lease the GPUs that processes request, and set CUDA_VISIBLE_DEVICES for these processes.
 
-    Return all processes, and a mapping from process names to the descriptors of the leases. Raises
-    LaunchFailed if the machine has too few GPUs, or if too few GPUs are free.
+    Return all processes, and a mapping from process names to the file descriptors of their leases.
+    Raises LaunchFailed if the machine has too few GPUs, or if too few GPUs are free.
     """
     assigned: list[ProcessSpec] = []
     lease_descriptors: dict[str, list[int]] = {}

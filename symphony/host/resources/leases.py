@@ -1,15 +1,15 @@
-"""Leases on ports and GPUs, which only one process can use at a time.
+"""Leases, each of which reserves a port or a GPU for one experiment.
 
-A lease is a name that is bound in the abstract socket namespace of the kernel. Only one process on
-the machine can bind a name at a time, even if the processes belong to different users. A child
-process inherits the lease with the descriptor. The lease is released when the last process that
-holds the descriptor exits or closes it. On systems without abstract sockets, a lease is a locked
-file in the temporary directory.
+A lease is a name that is bound in the kernel's abstract socket namespace. Within a network
+namespace, only one process can bind a given name at a time, even if the processes belong to
+different users. A child process that inherits the socket's file descriptor also holds the lease.
+The lease is released when the last process that holds the descriptor exits or closes it.
 
-A leased port is also bound with SO_REUSEADDR, without listening, until the process that serves the
-port starts. Other programs that do not use leases then cannot use the port, unless they set
-SO_REUSEADDR too. This second socket is called the hold on the port. docs/adr/0002-ports.md contains
-the reasons and the measurements.
+The hold on a leased port is a second socket, which is bound to the port with SO_REUSEADDR but does
+not listen. While the port is held, a program that does not use leases cannot bind the port unless
+it sets SO_REUSEADDR too. The hold is released immediately before the process that serves the port
+starts. With ``hold_ports="bound"``, the hold is released when the supervisor exits.
+docs/adr/0002-ports.md contains the reasons for this design and the measurements.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def take_lease(kind: str, resource: str) -> int | None:
-    """Lease a resource, such as ``"8080"`` of the kind ``"port"``.
+    """Lease a resource, such as the resource ``"8080"`` of kind ``"port"``.
 
-    Return the descriptor that holds the lease, or None if another process has the lease.
+    Return the file descriptor that holds the lease, or None if the resource is already leased.
     """
     lease = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -47,14 +47,14 @@ def take_lease(kind: str, resource: str) -> int | None:
 
 
 class PortLeases:
-    """The ports of one launch. Use the object as a context manager, which releases the ports at the
-    end.
+    """A context manager that holds the ports of one launch and releases them on exit.
 
     ``current`` contains the ports of the experiment that the launch replaces. These ports count as
-    free, and are neither leased nor held. ``finishing`` contains the ports of experiments that have
-    ended but whose supervisors still hold the ports. `reserve` waits for these ports.
+    available, although that experiment still uses them. ``finishing`` contains the ports of
+    experiments that have finished but whose supervisors have not exited yet. `reserve` waits up to
+    a time limit for these ports to be released.
 
-    ``leases`` and ``holds`` map each port to a descriptor.
+    ``leases`` and ``holds`` map ports to file descriptors.
     """
 
     def __init__(
@@ -83,16 +83,17 @@ class PortLeases:
         """Close this process's file descriptors for the holds.
 
         Call this method after a supervisor has inherited the holds. From then on, only the
-        supervisor determines when the holds end.
+        supervisor determines when the holds are released.
         """
         for descriptor in self.holds.values():
             os.close(descriptor)
         self.holds.clear()
 
     def reserve(self, port: int) -> str | None:
-        """Lease and hold a port. Return None, or the reason why the port is not available.
+        """Lease and hold a port. Return None on success, or the reason why the port is unavailable.
 
-        A port of the ``current`` experiment is reported as available without being leased.
+        Also return None for a port that the ``current`` experiment has reserved. Such a port is not
+        leased again.
         """
         lease = take_lease("port", str(port))
         finishing = self._finishing
@@ -134,11 +135,10 @@ class PortLeases:
 
 
 class GpuLeases:
-    """The GPUs of one launch. Use the object as a context manager, which releases the GPUs at the
-    end.
+    """A context manager that holds the GPUs of one launch and releases them on exit.
 
-    ``devices`` are identifiers in the form that CUDA_VISIBLE_DEVICES uses. ``leases`` maps each
-    leased device to a descriptor.
+    ``devices`` contains GPU identifiers in the format of CUDA_VISIBLE_DEVICES. ``leases`` maps each
+    leased device to a file descriptor.
     """
 
     def __init__(self, devices: Sequence[str]) -> None:
@@ -194,9 +194,10 @@ def _is_free(kind: str, resource: str) -> bool:
 
 
 def _normalized(identifiers: Iterable[str]) -> list[str]:
-    """Return each device once, under one spelling: ``00`` becomes ``0``.
+    """Return the identifiers in canonical form and without duplicates. For example, ``00`` becomes
+    ``0``.
 
-    The name of a lease is the identifier of the device, so each device must have exactly one
+    The name of a lease contains the device identifier, so each device must have exactly one
     identifier.
     """
     devices = []
@@ -209,11 +210,11 @@ def _normalized(identifiers: Iterable[str]) -> list[str]:
 def visible_gpus(
     environ: dict[str, str] | None = None, devices: Iterable[str] | None = None
 ) -> list[str]:
-    """Return the GPUs that this user may use.
+    """Return the identifiers of the GPUs that are visible to this process.
 
-    These are the devices in CUDA_VISIBLE_DEVICES if that variable is set, and all devices of the
-    machine otherwise. ``environ`` replaces the environment, and ``devices`` replaces the names of
-    the files in ``/dev``.
+    These are the devices in CUDA_VISIBLE_DEVICES if that variable is set, and all of the machine's
+    NVIDIA GPUs otherwise. ``environ`` replaces the process's environment, and ``devices`` replaces
+    the list of file names in ``/dev``.
     """
     environ = dict(os.environ) if environ is None else environ
     configured = environ.get(GPU_VARIABLE)
@@ -223,8 +224,8 @@ def visible_gpus(
     if devices is None:
         with contextlib.suppress(OSError):
             devices = os.listdir("/dev")
-    # The NVIDIA driver creates one file for each GPU (/dev/nvidia0, /dev/nvidia1) and files with
-    # other suffixes, such as /dev/nvidiactl.
+    # The NVIDIA driver creates one file for each GPU, such as /dev/nvidia0, and files with other
+    # suffixes, such as /dev/nvidiactl.
     names = [name for name in devices or () if name.startswith("nvidia")]
     suffixes = [name.removeprefix("nvidia") for name in names]
     return sorted((suffix for suffix in suffixes if suffix.isdigit()), key=int)

@@ -1,5 +1,7 @@
-"""Reserved ports that a launch can use: the ports of experiments that are replaced or about to
-end.
+"""Reserved ports that a launch can nevertheless use.
+
+These are the ports of the experiment that the launch replaces, and the ports of experiments that
+have finished but whose supervisors have not exited yet.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from symphony.host.run.directory import RunDirectory
 
 
 class ExperimentPorts:
-    """The ports of the running experiment in a run directory.
+    """The ports of the experiment whose run directory is ``run``.
 
-    Both sets are empty if ``run`` is None or if its manifest cannot be read.
+    ``reserved`` and ``listening`` are empty if ``run`` is None or if the manifest in ``run`` cannot
+    be read.
     """
 
     def __init__(self, run: RunDirectory | None) -> None:
@@ -27,10 +30,10 @@ class ExperimentPorts:
 
     @functools.cached_property
     def reserved(self) -> frozenset[int]:
-        """Return the ports of the experiment's services.
+        """The ports of the experiment's services.
 
-        Only a running supervisor holds the leases on the ports. Without a supervisor, another
-        experiment may have leased them.
+        The leases on the ports are held only while the supervisor is running. Without a supervisor,
+        the set is empty, because another experiment may have leased the ports.
         """
         if self._run is None or self._run.supervisor() is None:
             return frozenset()
@@ -38,9 +41,9 @@ class ExperimentPorts:
 
     @functools.cached_property
     def listening(self) -> frozenset[int]:
-        """Return the ports on which only processes of the experiment listen.
+        """The ports on which only processes of the experiment listen.
 
-        The result includes ports that are not declared as services.
+        The set includes ports that are not declared as services.
         """
         from symphony.host.processes.tree import exclusive_listening_ports
 
@@ -49,7 +52,7 @@ class ExperimentPorts:
 
     @functools.cached_property
     def _manifest(self) -> dict[str, Any]:
-        """Return the manifest, or an empty mapping if it is damaged or was just deleted."""
+        """The manifest, or an empty mapping if the manifest is damaged or has just been deleted."""
         if self._run is None:
             return {}
         try:
@@ -59,11 +62,12 @@ class ExperimentPorts:
 
 
 class FinishingPorts:
-    """The ports of experiments that have ended, but whose supervisors have not exited yet.
+    """The ports of experiments that have finished, but whose supervisors have not exited yet.
 
-    A supervisor reports the end of the last process before it searches for processes that were left
-    behind. A caller that waits for the end of an experiment can immediately launch the next one on
-    the same ports. That launch waits for the supervisor, for at most ``timeout`` seconds.
+    A supervisor first reports that the last process has exited, and then searches for processes
+    that were left behind. A caller that waits for an experiment to finish can therefore launch the
+    next experiment on the same ports before the supervisor exits. That launch waits at most
+    ``timeout`` seconds for the supervisor to exit.
     """
 
     def __init__(self, root: Path, timeout: float) -> None:
@@ -71,16 +75,17 @@ class FinishingPorts:
         self._timeout = timeout
 
     def wait_until_released(self, port: int) -> bool:
-        """Wait until a port is released.
+        """Wait until a finishing supervisor releases a port.
 
-        Return False if no finishing supervisor holds the port, or if the wait takes too long.
+        Return False if no finishing supervisor holds the port, or if the supervisor does not exit
+        in time.
         """
         supervisor = self._supervisors.pop(port, None)
         return supervisor is not None and wait_for_exit(supervisor, self._timeout)
 
     @functools.cached_property
     def _supervisors(self) -> dict[int, ProcessId]:
-        """Return a mapping from ports to the supervisors that are about to exit."""
+        """A mapping from ports to the finishing supervisors that hold them."""
         found: dict[int, ProcessId] = {}
         for run in directory.find_all(self._root):
             supervisor = run.supervisor()
@@ -90,16 +95,14 @@ class FinishingPorts:
 
 
 def _finishing_ports(run: RunDirectory) -> list[int]:
-    """Return the ports of an experiment if all of its processes have exited, and otherwise an
-    empty list.
-    """
+    """Return an experiment's ports if all its processes have exited, or an empty list otherwise."""
     from symphony.host.run.status import StatusReader
 
     try:
         if StatusReader(run).read().ended:
             return list(_service_ports(run.load_manifest()))
     except (BackendError, NotFound, OSError):
-        # The experiment was just deleted, or its record is damaged.
+        # The experiment has just been deleted, or its record is damaged.
         return []
     return []
 

@@ -1,18 +1,18 @@
-"""Run directories, which contain the complete record of each experiment on this machine.
+"""Run directories. Each contains the complete record of one experiment on this machine.
 
-Run directories are stored under the XDG state directory:
+Run directories are stored in the directory that `state_root` returns:
 
     <root>/<experiment>/        mode 0700
-        lock                    locked by the supervisor while it runs, released however it exits
-        supervisor.json         the identity of the supervisor
+        lock                    the file that the supervisor locks while it is running
+        supervisor.json         the supervisor's identity
         manifest.json           the launched processes, services and secrets
         events.jsonl            the events since the launch
-        logs/<process>.log      the output of each process, with its times in <process>.when
-        secrets/                the files to which SYMPHONY_SECRETS_DIR points
+        logs/<process>.log      the output of a process; <process>.when records its growth
+        secrets/                the secrets; SYMPHONY_SECRETS_DIR contains this path
 
-A launch prepares the complete directory under a temporary name and renames it in one step.
-Therefore, a reader never sees an incomplete directory, and only one of two launches with the same
-name succeeds.
+A launch prepares the complete directory under a temporary name and then renames it in one step. A
+reader therefore never sees an incomplete directory, and only one of two launches with the same name
+succeeds.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _STAGING_PREFIX, _TRASH_PREFIX = ".new-", ".old-"
 
 
 def state_root(backend: str) -> Path:
-    """Return the directory that contains the run directories of a backend.
+    """Return the directory that contains a backend's run directories.
 
-    The result is below SYMPHONY_STATE_DIR if that variable is set, and below the XDG state
+    This directory is below SYMPHONY_STATE_DIR if that variable is set, and below the XDG state
     directory otherwise.
     """
     configured = os.environ.get(STATE_VARIABLE)
@@ -51,7 +51,7 @@ def state_root(backend: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """The directory of one experiment. Its files and subdirectories may be missing."""
+    """The run directory of one experiment. Its files and subdirectories may be missing."""
 
     path: Path
 
@@ -77,19 +77,20 @@ class RunDirectory:
 
     @property
     def secrets(self) -> Path:
-        """Return the directory that contains the copied secrets."""
+        """Return the path of the directory that contains the secrets."""
         return self.path / "secrets"
 
     @property
     def supervisor_log(self) -> Path:
-        """Return the path of the supervisor's own output. The file is empty unless an error has
-        occurred.
+        """Return the path of the file that contains the supervisor's own output.
+
+        The file is empty unless an error has occurred.
         """
         return self.path / "supervisor.log"
 
     @property
     def logs(self) -> Path:
-        """Return the directory that contains the logs."""
+        """Return the path of the directory that contains the logs."""
         return self.path / "logs"
 
     def log(self, process: str) -> Path:
@@ -97,11 +98,11 @@ class RunDirectory:
         return self.logs / f"{process}.log"
 
     def log_times(self, process: str) -> Path:
-        """Return the path of the file that maps times to lengths of a process's log."""
+        """Return the path of the file that records the length of a process's log over time."""
         return self.logs / f"{process}.when"
 
     def load_manifest(self) -> dict[str, Any]:
-        """Return the manifest of the launch.
+        """Return the contents of the manifest.
 
         Raises BackendError if the manifest is damaged, and FileNotFoundError if it does not exist.
         """
@@ -119,9 +120,7 @@ class RunDirectory:
     # --- the supervisor ---
 
     def record_supervisor(self, supervisor: ProcessId) -> None:
-        """Write the identity of the supervisor, and the host and the boot on which the
-        supervisor runs.
-        """
+        """Record the supervisor's identity, its host and the host's current boot identifier."""
         record = {
             "pid": supervisor.pid,
             "birth": supervisor.birth,
@@ -131,7 +130,7 @@ class RunDirectory:
         self._supervisor_file.write_text(json.dumps(record))
 
     def supervisor(self) -> ProcessId | None:
-        """Return the supervisor if it is running on this host."""
+        """Return the supervisor's identity, or None if no supervisor is running on this host."""
         record = self._load_supervisor_record()
         if not record or record["boot"] != boot_id() or not self.is_locked():
             return None
@@ -139,7 +138,7 @@ class RunDirectory:
         return found if is_alive(found) else None
 
     def other_host(self) -> str | None:
-        """Return the host that launched the experiment, or None if this host launched it.
+        """Return the name of the other host that launched the experiment, or None if there is none.
 
         Hosts that share a home directory see each other's run directories.
         """
@@ -162,9 +161,7 @@ class RunDirectory:
         return self.path / "supervisor.json"
 
     def _load_supervisor_record(self) -> dict[str, Any]:
-        """Return the recorded identity of the supervisor, or an empty mapping if there is no
-        record.
-        """
+        """Return the supervisor's record, or an empty mapping if it is missing or damaged."""
         try:
             data: dict[str, Any] = json.loads(self._supervisor_file.read_text())
         except (FileNotFoundError, ValueError):
@@ -172,10 +169,10 @@ class RunDirectory:
         return data
 
     def is_locked(self) -> bool:
-        """Return whether the supervisor is running, on this host or on another one.
+        """Return whether the supervisor is running, either on this host or on another host.
 
-        Call this method before reading the events. If it returns False, an event that is missing
-        from the log will never be written.
+        Call this method before reading the events. If it returns False, no more events will be
+        written to the log.
         """
         try:
             lock = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
@@ -194,7 +191,7 @@ class RunDirectory:
     def claim(self, path: Path) -> RunDirectory:
         """Rename the directory to its final ``path`` in one step, and return the renamed directory.
 
-        Raises FileExistsError if another launch has taken the name.
+        Raises FileExistsError if another launch has already claimed the name.
         """
         try:
             self.path.rename(path)
@@ -205,9 +202,9 @@ class RunDirectory:
         return RunDirectory(path)
 
     def remove(self) -> None:
-        """Release the name in one step, and then remove the files.
+        """Release the experiment's name in one step, and then remove the files.
 
-        A directory that does not exist is not an error.
+        Do nothing if the directory does not exist.
         """
         trash = self.path.parent / f"{_TRASH_PREFIX}{os.urandom(16).hex()}"
         with contextlib.suppress(FileNotFoundError):
@@ -218,7 +215,7 @@ class RunDirectory:
 def find(root: Path, name: str) -> RunDirectory | None:
     """Return the run directory of an experiment, or None if there is none.
 
-    Also return None if ``name`` is not a valid experiment name, for example a path.
+    Also return None if ``name`` is not a valid experiment name, for example because it is a path.
     """
     run = RunDirectory(root / name)
     return run if is_name(name) and run.lock.exists() else None
@@ -238,10 +235,10 @@ def find_all(root: Path) -> list[RunDirectory]:
 def staging_directory(root: Path) -> Iterator[tuple[RunDirectory, int]]:
     """Create a run directory under a temporary name, and hold its lock.
 
-    Yield the directory and the descriptor of the lock. At the end, the caller's descriptor is
-    closed. If another process, such as a supervisor, has inherited the lock, that process owns the
-    directory. Otherwise, the directory is removed. If the caller is killed, the next launch removes
-    the directory.
+    Yield the directory and the lock's file descriptor, which is closed when the ``with`` block
+    ends. If another process, such as a supervisor, has inherited the lock by then, that process
+    owns the directory. Otherwise, the directory is removed. If the caller is killed, the next
+    launch removes the directory.
     """
     run = RunDirectory(root / f"{_STAGING_PREFIX}{os.urandom(16).hex()}")
     with launch_lock(root):
@@ -260,9 +257,10 @@ def staging_directory(root: Path) -> Iterator[tuple[RunDirectory, int]]:
 
 @contextlib.contextmanager
 def launch_lock(root: Path) -> Iterator[None]:
-    """Hold the lock that allows only one launch of this user at a time.
+    """Hold the lock that a launch needs to free a name or to create a run directory.
 
-    Use this lock for a check and an action that must happen without another launch in between.
+    Hold this lock between a check and the action that depends on the check, so that no other launch
+    can free a name or create a run directory in the meantime.
     """
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -274,9 +272,10 @@ def launch_lock(root: Path) -> Iterator[None]:
 
 
 def _remove_stale_directories(root: Path) -> None:
-    """Remove the directories that killed launches have left behind.
+    """Remove the directories that were left behind by launches and removals that were killed.
 
-    These are directories with a trash name, and staging directories that no process has locked.
+    These are staging directories that no process has locked, and directories that were already
+    being removed.
     """
     for name in os.listdir(root):
         stale = RunDirectory(root / name)

@@ -1,8 +1,10 @@
-"""The event log of an experiment. The supervisor appends events, and readers compute a state from
-them.
+"""The event log of an experiment.
 
-Each line is a JSON object with the keys ``event`` and ``at`` (in seconds since the epoch). If the
-writer is killed, the last line can be incomplete. Readers ignore an incomplete line.
+The supervisor appends events, and readers compute the experiment's state from them.
+
+Each line is a JSON object. The value of ``event`` is the kind of event, and the value of ``at`` is
+the time in seconds since the epoch. If the writer is killed, the last line can be incomplete.
+Readers ignore an incomplete line.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ Event = Mapping[str, Any]
 class Track:
     """The state of one process according to the events. Times are in seconds since the epoch.
 
-    ``never_ready`` means that the process was not ready in time and had never been ready before.
-    ``not_ready_in_time`` means that the process was not ready in time in its latest run.
+    ``never_ready`` means that the process did not become ready in time and had never been ready
+    before. ``not_ready_in_time`` means that the process did not become ready in time after its
+    latest start.
     """
 
     state: State = State.PENDING
@@ -59,7 +62,7 @@ class RunState:
 
 
 def fold(processes: Iterable[str], events: Iterable[Event]) -> RunState:
-    """Return the state of a run after ``events``."""
+    """Return the state of a run after all ``events`` have been applied."""
     run = RunState(tracks={name: Track() for name in processes})
     for event in events:
         apply(run, event)
@@ -67,7 +70,9 @@ def fold(processes: Iterable[str], events: Iterable[Event]) -> RunState:
 
 
 def apply(run: RunState, event: Event) -> None:
-    """Change ``run`` according to one event. An event of an unknown kind is ignored."""
+    """Update ``run`` with one event. An event of an unknown kind is only added to
+    ``unknown_events``.
+    """
     change = _CHANGES.get(event["event"])
     if change is None:
         run.unknown_events.append(event)
@@ -139,9 +144,7 @@ def _never(track: Track, event: Event) -> None:
 
 
 def _reason_code(event: Event) -> ReasonCode | None:
-    """Return the reason code of an event, or None if the event has no reason code or an unknown
-    one.
-    """
+    """Return an event's reason code, or None if the code is missing or unknown."""
     try:
         return ReasonCode(event.get("reason_code"))
     except ValueError:
@@ -167,15 +170,16 @@ def encode(event: Event) -> bytes:
 
 
 class EventReader:
-    """Reads an event log incrementally."""
+    """An incremental reader for an event log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
     def read_new(self) -> list[Event]:
-        """Return the events that were added since the previous call. A missing log contains no
-        events.
+        """Return the events that were added since the previous call.
+
+        If the log does not exist, return an empty list.
         """
         try:
             file = self._path.open("rb")
@@ -192,9 +196,9 @@ class EventReader:
 
 
 def _decode(line: bytes) -> Event | None:
-    """Return the event in a line, or None if the line is damaged.
+    """Return the event that a line contains, or None if the line is damaged.
 
-    A disk that is temporarily full can leave an incomplete line in the middle of the log.
+    If the disk was full for a while, the log can contain an incomplete line in the middle.
     """
     try:
         event: Event = json.loads(line)

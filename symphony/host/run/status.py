@@ -1,4 +1,4 @@
-"""The status of an experiment, computed from its manifest, its events and its running processes."""
+"""The status of an experiment, computed from its manifest, event log and running processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUPERVISOR_KILLED = "the supervisor was killed"
 
 
 class StatusReader:
-    """Reads the status of one experiment repeatedly. Each read processes only the new events."""
+    """A reader for the status of one experiment. Each call of `read` reads only the new events."""
 
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
@@ -30,8 +30,8 @@ class StatusReader:
 
     def read(self) -> ExperimentStatus:
         """Return the current status."""
-        # The order matters. If no supervisor is running before the events are read, an event that
-        # is missing from the log will never be written.
+        # Check whether the supervisor is running before reading the events. If no supervisor is
+        # running at the time of the check, no more events will be written to the log.
         is_supervised = self._run.is_locked()
         for event in self._events.read_new():
             apply(self._state, event)
@@ -47,7 +47,7 @@ class StatusReader:
         return find_session_leaders(self._manifest["run_id"])
 
     def end_check(self, names: Sequence[str]) -> Callable[[], bool]:
-        """Return a function that checks whether the named processes will write no more output."""
+        """Return a predicate that is true when the named processes can write no more output."""
         wanted = frozenset(names)
 
         def have_ended() -> bool:
@@ -68,13 +68,15 @@ def compute_status(
 ) -> ExperimentStatus:
     """Return the status of an experiment.
 
-    ``orphans`` maps names to the processes that are still running although the supervisor was
-    killed. None means that the supervisor is running, or that it finished normally. Check the
-    supervisor before reading the events. If there is no supervisor at that time, an event that is
-    missing from the log will never be written.
+    If the supervisor was killed, ``orphans`` maps the name of each process that is still running to
+    the process's identity. None means that the supervisor is running, that it finished normally, or
+    that the experiment was launched on another host. Before reading the events, the caller must
+    check whether the supervisor is running. If no supervisor is running at the time of the check,
+    no more events will be written to the log.
 
-    ``other_host`` is the host that launched the experiment if that host is not this one. The state
-    of a process whose exit is not in the events is then unknown.
+    ``other_host`` is the host on which the experiment was launched if that is not this host. In
+    this case, a process's state is unknown unless the events show that the process has exited or
+    will never start.
     """
     note = ""
     if other_host is not None:
@@ -100,16 +102,19 @@ def compute_status(
 
 
 def _unobservable(track: Track, reason: str) -> Track:
-    """Return the state of a process on another host. Only an exit in the events is certain."""
+    """Return ``track`` with an unknown state, unless its recorded state is final.
+
+    A process that is still running on another host cannot be observed.
+    """
     if track.state in ENDED:
         return track
     return _unknown(track, reason, ReasonCode.LOST)
 
 
 def _unsupervised(track: Track, orphan: ProcessId | None) -> Track:
-    """Return the state of a process whose supervisor was killed.
+    """Return the track of a process whose supervisor was killed.
 
-    ``orphan`` is the process if it is still running, and None otherwise.
+    ``orphan`` is the process's identity if the process is still running, and None otherwise.
     """
     if track.state in ENDED:
         return track
@@ -120,7 +125,7 @@ def _unsupervised(track: Track, orphan: ProcessId | None) -> Track:
             reason=SUPERVISOR_KILLED,
             reason_code=ReasonCode.SUPERVISOR_KILLED,
             pid=orphan.pid,
-            # Without a supervisor, the readiness of a process is no longer probed.
+            # Without a supervisor, the process's readiness is no longer probed.
             not_ready_in_time=not track.ready,
         )
     if track.state is State.PENDING:

@@ -1,1 +1,1 @@
-"""The supervisor: the detached process that starts, watches and stops an experiment's processes."""
+"""The supervisor, a detached process that starts, observes and stops an experiment's processes."""

@@ -1,13 +1,13 @@
-"""The program of the supervisor: ``python -I -S __main__.py EXPERIMENT``.
+"""The supervisor program: ``python -I -S __main__.py EXPERIMENT``.
 
 Its standard input is a socket that is connected to the launcher. The first line from the socket
-contains the import path. The program detaches itself from the launcher and imports its modules
-while the launcher is still preparing the launch. Then the program receives its orders, claims the
-name of the run directory, starts the processes, reports the result through a pipe, and supervises
-the processes.
+contains the launcher's import path and the name of the class that starts processes. The program
+detaches itself from the launcher and imports its modules while the launcher is still preparing the
+launch. Then the program receives its orders, renames the run directory to its final name, starts
+the processes, reports the result of the launch through a pipe, and supervises the processes.
 
-The program is started by path and without ``site``, so that it uses exactly the import path of the
-launcher.
+The program is started by path and without ``site``, so that it uses exactly the launcher's import
+path.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import sys
 
 
 def main() -> None:
-    """Detach from the launcher, use its import path, and run the supervisor."""
-    # The descriptors from the launcher follow the first line. Reading without a buffer leaves the
+    """Detach from the launcher, adopt its import path, and run the supervisor."""
+    # The launcher sends file descriptors after the first line. Unbuffered reading leaves these
     # descriptors in the socket.
     with os.fdopen(0, "rb", buffering=0, closefd=False) as channel:
         preparation = json.loads(channel.readline())

@@ -11,64 +11,68 @@ from symphony.host.supervisor.event_loop import EventLoop
 
 
 class Child(Protocol):
-    """A process that was started and whose exit has not been reported.
+    """A process that has been started and whose exit has not been reported yet.
 
-    ``birth`` is the creation time; see `symphony.host.processes.identity.ProcessId`.
+    For the unit of ``birth``, see `symphony.host.processes.identity.ProcessId`.
     """
 
     @property
     def name(self) -> str:
-        """Return the name of the process in its experiment."""
+        """The process's name within its experiment."""
 
     @property
     def pid(self) -> int:
-        """Return the pid of the process, which also identifies its process group."""
+        """The pid of the process, which also identifies its process group."""
 
     @property
     def birth(self) -> float:
-        """Return the creation time of the process."""
+        """The creation time of the process."""
 
 
 class ExitCallback(Protocol):
-    """A function that is called with a child that has exited."""
+    """A function that is called when a child has exited."""
 
     def __call__(self, child: Child, code: int | None, reason: str = "") -> None:
         """Handle the exit of ``child``.
 
-        ``code`` is the exit code, or 128 + n for signal n. If the exit was not observed, ``code``
-        is None, and ``reason`` explains why.
+        ``code`` is the exit code, or 128 + n if signal n killed the child. If the exit was not
+        observed, ``code`` is None, and ``reason`` explains why.
         """
 
 
 class StartRefused(OSError):
-    """A process was not started, and the reason is neither its command nor its directory.
+    """A process could not be started, for a reason other than its command or working directory.
 
     ``strerror`` contains the complete explanation.
     """
 
 
 class Children(Protocol):
-    """Starts processes, each as the leader of its own process group, and reports their exits."""
+    """An object that starts processes and reports their exits.
+
+    Each process is the leader of its own process group.
+    """
 
     def __init__(self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback) -> None:
-        """Prepare for starting processes. The event loop calls ``on_exit``."""
+        """Prepare to start processes. The event loop calls ``on_exit`` for each child that has
+        exited.
+        """
 
     def start(
         self, processes: Iterable[ProcessSpec], env: Mapping[str, str]
     ) -> Iterator[tuple[ProcessSpec, Child | OSError]]:
-        """Start processes in order. The output of each process goes to its log.
+        """Start processes in the given order. Each process's output is written to its log.
 
-        The variables of a process override the variables in ``env``. Yield each process as soon as
-        it is running, or with the error that prevented its start.
+        A process's own variables override the variables in ``env``. Yield each process's
+        specification together with its child as soon as the child is running, or together with the
+        error that prevented the start.
         """
 
     def get(self, name: str) -> Child | None:
-        """Return the running child with that name, or None."""
+        """Return the running child with the given name, or None if there is none."""
 
     def __len__(self) -> int:
         """Return the number of running children."""
 
     def discard(self) -> None:
-        """Remove everything that the children of a launch leave behind when the launch is
-        rolled back.
-        """
+        """Remove everything that the children of a rolled-back launch have left behind."""

@@ -1,6 +1,6 @@
-"""An event loop for descriptors, timers, signals and calls from other threads.
+"""An event loop for file descriptors, timers, signals and calls from other threads.
 
-The loop sleeps until at least one of these events occurs.
+The loop sleeps until a descriptor is readable, a timer expires, or a signal or a call arrives.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _WAKE_UP_BYTES = 4096
 
 
 class EventLoop:
-    """Runs callbacks, one at a time, in the thread that calls `run`.
+    """An event loop that runs callbacks, one at a time, in the thread that calls `run`.
 
-    That thread must be the main thread, because only the main thread can handle signals.
+    That thread must be the main thread, because Python runs signal handlers only in the main
+    thread.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ class EventLoop:
         self._posted: deque[Callback] = deque()
         self._signal_callbacks: dict[int, Callback] = {}
         self._running = True
-        # A signal or another thread writes to this socket pair to interrupt the wait.
+        # Signals and other threads interrupt the loop's sleep by writing to this socket pair.
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
@@ -41,20 +42,23 @@ class EventLoop:
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
 
     def watch(self, descriptor: int, callback: Callback) -> None:
-        """Call ``callback`` whenever a descriptor is readable."""
+        """Call ``callback`` whenever ``descriptor`` is readable."""
         self._selector.register(descriptor, selectors.EVENT_READ, callback)
 
     def unwatch(self, descriptor: int) -> None:
-        """Stop watching a descriptor."""
+        """Stop watching ``descriptor``."""
         self._selector.unregister(descriptor)
 
     def after(self, seconds: float, callback: Callback) -> None:
-        """Call ``callback`` once after a number of seconds."""
+        """Call ``callback`` once, after ``seconds`` seconds."""
         due = time.monotonic() + seconds
         heapq.heappush(self._timers, (due, next(self._timer_numbers), callback))
 
     def on_signal(self, number: signal.Signals, callback: Callback) -> None:
-        """Call ``callback`` whenever a signal arrives, outside the signal handler."""
+        """Call ``callback`` whenever the signal ``number`` arrives.
+
+        The callback runs in the event loop and not in the signal handler.
+        """
         self._signal_callbacks[number] = callback
         signal.signal(number, self._handle_signal)
 
@@ -62,7 +66,7 @@ class EventLoop:
         self._posted.append(self._signal_callbacks[number])
 
     def post(self, callback: Callback) -> None:
-        """Call ``callback`` soon. This method can be called from any thread."""
+        """Call ``callback`` as soon as possible. This method can be called from any thread."""
         self._posted.append(callback)
         with contextlib.suppress(BlockingIOError):
             self._wake_write.send(b"\0")
@@ -85,7 +89,9 @@ class EventLoop:
                 callback()
 
     def _seconds_to_next_callback(self) -> float | None:
-        """Return the time to the next callback, or None if none is scheduled."""
+        """Return the time in seconds until the next callback, or None if no callback is
+        scheduled.
+        """
         if self._posted:
             return 0.0
         if not self._timers:

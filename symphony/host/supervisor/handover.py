@@ -1,9 +1,8 @@
-"""Starting a supervisor: the code of the launcher, which gives orders, and the code of the
-supervisor.
+"""Starting a supervisor: the launcher sends orders, and the supervisor carries them out.
 
-The launcher starts the supervisor early, so that the imports of the supervisor overlap with the
-checks of the launcher. It then sends the orders and the descriptors of locks and leases through a
-socket, and waits for the report of the launch on a pipe.
+The launcher starts the supervisor early, so that the supervisor's imports overlap with the
+launcher's checks. The launcher then sends the orders and the file descriptors of the lock, leases
+and holds through a socket, and waits for the launch report on a pipe.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
 
 STARTED, EXISTS, REFUSED = "started", "exists", "refused"
 
-# The maximum number of descriptors in one message. Linux accepts at most 253.
+# The maximum number of file descriptors in one message. Linux accepts at most 253.
 DESCRIPTORS_PER_MESSAGE = 200
-# A message with descriptors must contain at least one byte of text. JSON ignores leading blanks, so
-# the orders can directly follow the blanks.
+# A message with descriptors must contain at least one byte of data. JSON ignores leading spaces, so
+# the orders can directly follow the spaces.
 FILLER = b" "
 _RECEIVE_BYTES = 65536
 
@@ -48,8 +47,8 @@ SEND_TIMEOUT_SECONDS, SEND_RETRY_SECONDS = 10.0, 0.01
 class LaunchReport:
     """The result of a launch.
 
-    ``outcome`` is ``started``, ``exists`` if another launch has taken the name, or ``refused`` with
-    a reason.
+    ``outcome`` is ``started``, ``exists`` if another launch has already claimed the name, or
+    ``refused`` if the launch has failed for the reason in ``reason``.
     """
 
     outcome: str
@@ -63,10 +62,10 @@ class LaunchReport:
 def prepared_supervisor(run: RunDirectory, name: str, *, children: str) -> Iterator[socket.socket]:
     """Start a detached supervisor for a staging directory, and yield the channel for its orders.
 
-    ``children`` is the ``"module:Class"`` that starts processes. The supervisor immediately imports
-    this module and its other modules. Until the supervisor receives orders, it holds nothing except
-    its own log. If the block raises an exception, the supervisor is stopped and the exception is
-    raised again.
+    ``children`` names the class that starts processes, in the form ``"module:Class"``. The
+    supervisor immediately imports all modules that it needs, including the module of this class.
+    Until the supervisor receives its orders, it holds no lock and no lease. If the ``with`` block
+    raises an exception, the supervisor is stopped and the exception is raised again.
     """
     channel, supervisor_end = socket.socketpair()
     with channel:
@@ -74,12 +73,13 @@ def prepared_supervisor(run: RunDirectory, name: str, *, children: str) -> Itera
             parent = _spawn_supervisor(run, name, supervisor_end)
         try:
             preparation = {"path": sys.path, "children": children}
-            # If the supervisor has already died, sending the orders reports the error.
+            # If the supervisor has already died, `hand_over` reports the error.
             with contextlib.suppress(ConnectionError):
                 channel.sendall(json.dumps(preparation).encode() + b"\n")
             yield channel
         except BaseException:
-            # The supervisor is a grandchild, but it is still in the process group of its parent.
+            # The supervisor is a grandchild of this process, but it is still in the process group
+            # of `parent`.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(parent.pid, signal.SIGTERM)
             raise
@@ -99,18 +99,20 @@ def hand_over(
     backoff: Backoff,
     on_inherited: Callable[[], None],
 ) -> LaunchReport:
-    """Give a prepared supervisor its orders, and return its report on the launch.
+    """Send a prepared supervisor its orders, and return its launch report.
 
-    The supervisor inherits descriptors. It keeps the descriptors in ``keep`` (the lock and the
-    leases) until it exits, each descriptor in ``holds`` until the server of the port starts, and
-    the descriptors in ``gpus`` until the process has exited. ``final`` is the final path of the run
-    directory. ``children_options`` are keyword arguments for the class that starts processes.
-    ``on_inherited`` is called after the descriptors have been sent and before the supervisor starts
-    its work.
+    The supervisor receives three sets of file descriptors. It keeps the descriptors in ``keep``,
+    such as the lock and the port leases, until it exits. ``holds`` maps ports to descriptors, each
+    of which is kept until the supervisor starts the process that serves the port. ``gpus`` maps
+    process names to descriptors, which are kept until the process has exited for the last time.
+    ``final`` is the final path of the run directory. ``children_options`` contains keyword
+    arguments for the class that starts processes. ``on_inherited`` is called after the descriptors
+    have been sent and before the supervisor starts its work.
 
-    After the report, the supervisor no longer depends on the launcher. An interruption during the
-    wait is raised again only after the launch is over, so that the caller can roll back the launch.
-    Raises BackendError if the supervisor dies without a report.
+    After sending the report, the supervisor no longer depends on the launcher. If this call is
+    interrupted by an exception, such as KeyboardInterrupt, the exception is raised again only after
+    the launch is over. The caller can then roll back the launch. Raises BackendError if the
+    supervisor dies without sending a report.
     """
     report_read, report_write = os.pipe()
     gpu_descriptors = [descriptor for leases in gpus.values() for descriptor in leases]
@@ -118,9 +120,9 @@ def hand_over(
         "directory": str(run.path),
         "final": str(final),
         "report": report_write,
-        # The kernel closes the descriptors of a dead supervisor in this order. The report pipe is
-        # the last descriptor. When the launcher sees the end of the pipe, all other descriptors are
-        # already closed.
+        # If the supervisor dies, the kernel closes its descriptors in this order. The report pipe
+        # is the last one, so all other descriptors are already closed when the launcher reads
+        # end-of-file from the pipe.
         "descriptors": [*keep, *holds.values(), *gpu_descriptors, report_write],
         "holds": dict(holds),
         "gpus": dict(gpus),
@@ -142,20 +144,22 @@ def _exchange(
     report_pipe: BinaryIO,
     on_inherited: Callable[[], None],
 ) -> bytes:
-    """Send the orders and return the content of the report, which is empty if the supervisor has
-    died.
+    """Send the orders, and return the report's contents.
+
+    The contents are empty if the supervisor has died.
     """
     try:
         try:
             _send_orders(channel, orders, on_inherited)
         finally:
-            # The end of the pipe is visible only when no process has the pipe open for writing.
+            # The launcher reads end-of-file from the pipe only when no process has the pipe open
+            # for writing.
             os.close(report_write)
         return report_pipe.read()
     except BaseException:
         # The caller was interrupted. With incomplete orders, the supervisor exits; with complete
         # orders, it launches the experiment. In both cases, wait until the result is final before
-        # raising the exception.
+        # raising the exception again.
         with contextlib.suppress(OSError):
             channel.shutdown(socket.SHUT_WR)
         report_pipe.read()
@@ -165,10 +169,11 @@ def _exchange(
 def _spawn_supervisor(
     run: RunDirectory, name: str, stdin: socket.socket
 ) -> subprocess.Popen[bytes]:
-    """Start the supervisor program, which forks once and lets its parent exit."""
+    """Start the supervisor program, which forks once. Its original process then exits."""
     program = Path(__file__).with_name("__main__.py")
-    # Only the processes of the run have its identifier in their environment. The supervisor of a
-    # nested launch must not have it.
+    # A run identifier in a process's environment marks the process as part of that run. If a
+    # process of a run launches another experiment, the new supervisor must not have this
+    # identifier.
     env = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
     try:
         with run.supervisor_log.open("wb") as log:
@@ -191,11 +196,11 @@ def _send_orders(
     channel: socket.socket, orders: Mapping[str, Any], on_inherited: Callable[[], None]
 ) -> None:
     descriptors = orders["descriptors"]
-    # If the supervisor has died, the missing report shows the failure.
+    # If the supervisor has died, the missing report reveals the failure.
     with contextlib.suppress(ConnectionError):
         for start in range(0, len(descriptors), DESCRIPTORS_PER_MESSAGE):
             _send_descriptors(channel, descriptors[start : start + DESCRIPTORS_PER_MESSAGE])
-        # The supervisor starts its work when it has read all of the orders.
+        # The supervisor starts its work only when it has read all of the orders.
         on_inherited()
         channel.sendall(json.dumps(orders).encode())
         channel.shutdown(socket.SHUT_WR)
@@ -223,8 +228,9 @@ def _send_descriptors(channel: socket.socket, descriptors: Sequence[int]) -> Non
 
 
 def _last_message(run: RunDirectory, final: Path) -> str:
-    """Return the last line of the supervisor's log. The directory has its temporary or its final
-    name.
+    """Return the last line of the supervisor's log, or a placeholder if the log contains no text.
+
+    The log is in ``run`` or, if the supervisor has already renamed the run directory, in ``final``.
     """
     for directory in (run, RunDirectory(final)):
         with contextlib.suppress(OSError):
@@ -239,7 +245,7 @@ def _last_message(run: RunDirectory, final: Path) -> str:
 
 
 def run_supervisor(preparation: Mapping[str, Any]) -> None:
-    """Import modules, receive orders on standard input, launch, report and supervise."""
+    """Import modules, receive orders on standard input, and launch and supervise the experiment."""
     with socket.socket(fileno=os.dup(0)) as channel:
         devnull = os.open(os.devnull, os.O_RDONLY)
         os.dup2(devnull, 0)
@@ -265,16 +271,16 @@ def _import_modules(children: str) -> None:
 
 
 def _load_children_class(children: str) -> Callable[..., Children]:
-    """Return the class that ``"module:Class"`` names."""
+    """Return the class that ``children`` names in the form ``"module:Class"``."""
     module, _, attribute = children.partition(":")
     found: Callable[..., Children] = getattr(importlib.import_module(module), attribute)
     return found
 
 
 def _receive_orders(channel: socket.socket) -> dict[str, Any] | None:
-    """Return the orders, with the descriptor numbers that are valid in this process.
+    """Return the orders, with the file descriptor numbers that are valid in this process.
 
-    Return None if the orders are incomplete because the launcher has given up.
+    Return None if the orders are incomplete because the launcher has aborted the launch.
     """
     content, descriptors = b"", []
     while True:

@@ -17,11 +17,11 @@ INTERVAL_SECONDS = 1.0
 
 
 class LogTimes:
-    """Writes the files of recorded times that `symphony.host.logs` reads.
+    """A recorder of log lengths. It writes the files that `symphony.host.logs` reads.
 
     When a log grows, its length is recorded at once and again after `INTERVAL_SECONDS`. Only after
     the second record is the log watched again. The cost is therefore independent of the amount of
-    output, and a log without output costs nothing. On a system without inotify, nothing is
+    output, and a log without output costs nothing. If inotify is not available, nothing is
     recorded.
     """
 
@@ -40,7 +40,9 @@ class LogTimes:
         loop.watch(self._watcher.fileno(), self._handle_changes)
 
     def watch(self, processes: Iterable[str]) -> None:
-        """Record how the logs of processes grow. A process that is already watched is ignored."""
+        """Start recording the growth of the processes' logs. Skip each log whose growth is already
+        being recorded.
+        """
         for process in processes:
             if self._watcher is not None and process not in self._growing:
                 self._watch_log(self._watcher, process)
@@ -49,10 +51,11 @@ class LogTimes:
         try:
             watcher.add(process, self._run.log(process))
         except OSError:
-            # The user's limit of inotify watches is reached. Times are not recorded for this log.
+            # The log does not exist, or the user's limit on inotify watches has been reached. No
+            # times are recorded for this log.
             return
-        # The watch reports only later changes, so output that was written before the watch is
-        # checked here.
+        # The watch reports only later changes, so check for output that was written before the
+        # watch was created.
         if self._log_size(process) != self._recorded.get(process, 0):
             self._start_interval(process)
 

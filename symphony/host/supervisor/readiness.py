@@ -1,7 +1,7 @@
 """Tests that determine whether a process is ready.
 
-A probe is a function that returns whether a process is ready. A probe blocks for about one second
-at most, or for up to `COMMAND_TIMEOUT_SECONDS` if it runs a command.
+A probe is a function that returns whether a process is ready. A probe normally blocks for at most
+about one second, or for up to `COMMAND_TIMEOUT_SECONDS` if it runs a command.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ Probe = Callable[[], bool]
 
 
 class ProbeError(Exception):
-    """A probe could not be run, so the readiness of the process is unknown.
+    """A probe could not be completed, so it is unknown whether the process is ready.
 
     The message names the probe and the reason.
     """
 
 
 def make_probe(spec: ProcessSpec, log: Path, log_start: int, env: Mapping[str, str]) -> Probe:
-    """Return the probe for the ``ready`` setting of a process. The probe may raise ProbeError.
+    """Return the probe for a process's ``ready`` setting. The probe may raise ProbeError.
 
-    ``log_start`` is the offset, in bytes, at which the output of the current run starts in ``log``.
-    ``env`` is the initial environment of the process.
+    ``log_start`` is the byte offset in ``log`` at which the output of the process's latest
+    execution begins. ``env`` is the process's initial environment.
     """
     test = spec.ready or {}
     if "tcp" in test:
@@ -58,7 +58,7 @@ def make_probe(spec: ProcessSpec, log: Path, log_start: int, env: Mapping[str, s
 
 
 def accepts_connection(host: str, port: int) -> bool:
-    """Return whether a server accepts a TCP connection."""
+    """Return whether a server accepts a TCP connection to ``port`` on ``host``."""
     try:
         socket.create_connection((host, port), timeout=NETWORK_TIMEOUT_SECONDS).close()
     except OSError:
@@ -82,9 +82,9 @@ def responds_with_200(host: str, port: int, path: str) -> bool:
 
 
 def command_succeeds(spec: ProcessSpec, argv: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Return whether ``argv`` exits with code 0 in the environment of a process.
+    """Return whether the command ``argv``, run in a process's environment, exits with code 0.
 
-    Raises ProbeError if the command cannot be run or takes too long.
+    Raises ProbeError if the command cannot be run or takes longer than `COMMAND_TIMEOUT_SECONDS`.
     """
     from symphony.host import exec
 
@@ -98,8 +98,10 @@ def command_succeeds(spec: ProcessSpec, argv: Sequence[str], env: Mapping[str, s
 
 
 def _run_silently(argv: Sequence[str], **options: Any) -> exec.CompletedProcess:
-    """Run a command without input and output. If it takes too long, kill all processes in its
-    session.
+    """Run a command with empty standard input, and discard its output.
+
+    If the command takes longer than `COMMAND_TIMEOUT_SECONDS`, kill its process group and raise
+    `subprocess.TimeoutExpired`.
     """
     devnull = subprocess.DEVNULL
     with subprocess.Popen(
@@ -120,7 +122,10 @@ def _run_silently(argv: Sequence[str], **options: Any) -> exec.CompletedProcess:
 
 
 class LogProbe:
-    """Checks whether a line of a log matches a pattern. Each call reads only the new lines."""
+    """A probe that checks whether a log contains a line with a match for a pattern.
+
+    Each call reads only the new lines.
+    """
 
     def __init__(self, log: Path, pattern: str, start: int) -> None:
         from symphony.host.logs import LogTail
@@ -129,19 +134,19 @@ class LogProbe:
         self._pattern = re.compile(pattern)
 
     def __call__(self) -> bool:
-        """Return whether a line that was added since the previous call matches."""
-        # A terminal ends each line with a carriage return, which is not part of the text.
+        """Return whether a line added since the previous call contains a match for the pattern."""
+        # A terminal inserts a carriage return, which is not part of the text, before each newline.
         lines = (line.removesuffix("\r") for line in self._tail.read_new())
         return any(self._pattern.search(line) for line in lines)
 
 
 class ReadinessMonitor:
-    """Probes one process until it is ready or until its timeout has passed.
+    """A monitor that probes one process until it is ready or the timeout has passed.
 
-    A probe blocks, so it runs in a separate thread. All other work happens in the event loop. The
-    monitor stops without a result as soon as ``is_active`` returns False. ``on_timeout`` is called
-    with the error of the last probe, or with ``""`` if that probe ran without an error. ``timeout``
-    is in seconds.
+    A probe blocks, so it runs in a separate thread. All other work happens in the event loop. As
+    soon as ``is_active`` returns False, the monitor stops without calling ``on_ready`` or
+    ``on_timeout``. ``on_timeout`` is called with the last probe's error message, or with ``""`` if
+    that probe could be completed. ``timeout`` is in seconds.
     """
 
     def __init__(
@@ -163,7 +168,7 @@ class ReadinessMonitor:
         self._delay = FIRST_DELAY_SECONDS
 
     def start(self) -> None:
-        """Run the first or the next probe in a new thread."""
+        """Run the next probe in a new thread, unless ``is_active`` returns False."""
         if self._is_active():
             threading.Thread(target=self._run_probe, daemon=True).start()
 

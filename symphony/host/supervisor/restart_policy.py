@@ -1,4 +1,4 @@
-"""The restart policy, which determines whether and when an exited process starts again."""
+"""The restart policy, which determines whether and when a process that has exited is restarted."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ _MAX_DOUBLINGS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """The delays, in seconds, before an exited process starts again.
+    """The delays, in seconds, before a process that has exited is restarted.
 
     The first restart is immediate. The second restart is delayed by ``first`` seconds, and the
-    delay doubles for each further restart up to ``longest`` seconds. A run of at least ``reset``
-    seconds resets the sequence. The default values are those of Kubernetes
+    delay doubles with each further restart, up to ``longest`` seconds. If the process runs for at
+    least ``reset`` seconds before it exits, the sequence begins again. The default values are those
+    of Kubernetes
     (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy).
     """
 
@@ -25,7 +26,9 @@ class Backoff:
     reset: float = 600.0
 
     def delay(self, in_row: int) -> float:
-        """Return the delay before a restart that follows ``in_row`` restarts after short runs."""
+        """Return the delay in seconds before a restart that follows ``in_row`` consecutive
+        restarts.
+        """
         if in_row == 0:
             return 0.0
         doublings = min(in_row - 1, _MAX_DOUBLINGS)
@@ -34,9 +37,10 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The decision to start a process again after ``delay`` seconds.
+    """The decision to restart a process after ``delay`` seconds.
 
-    ``in_row`` is the number of consecutive restarts after short runs, including this one.
+    ``in_row`` is the number of consecutive restarts since the sequence of delays began, including
+    this restart.
     """
 
     delay: float
@@ -46,8 +50,8 @@ class Restart:
 def decide_restart(
     policy: str, track: Track, code: int | None, now: float, backoff: Backoff
 ) -> Restart | None:
-    """Return the restart of a process that exited with ``code``, or None if it must not start
-    again.
+    """Return the `Restart` for a process that exited with ``code``, or None if the process must not
+    be restarted.
 
     ``policy`` is ``Always``, ``OnFailure`` or ``Never``. ``now`` is in seconds since the epoch.
     """

@@ -1,8 +1,8 @@
-"""The supervisor of one experiment: the parent of its processes, detached from the launcher.
+"""The supervisor of one experiment. It runs as a process that is detached from the launcher.
 
-The supervisor starts the processes in their order, observes their exits, restarts them, probes
-their readiness and stops them. It records all of these events in the event log, from which every
-other program reads them. Its own decisions are computed from the same events by
+The supervisor starts the processes in dependency order, notices when they exit, restarts them,
+probes their readiness and stops them. It records each of these steps in the event log, which other
+programs read. The supervisor's own decisions depend on the recorded events; see
 `symphony.plan.start_order` and `restart_policy`.
 """
 
@@ -28,7 +28,7 @@ from symphony.host.supervisor.readiness import ReadinessMonitor, make_probe
 from symphony.plan import start_order
 from symphony.status import ENDED, ReasonCode, State
 
-# The interval at which the supervisor checks processes that it cannot wait for.
+# The interval at which the supervisor polls processes whose exit it cannot wait for.
 CHECK_INTERVAL_SECONDS = 0.05
 ROLL_BACK_GRACE_SECONDS = 1.0
 
@@ -45,9 +45,11 @@ class LaunchRefused(Exception):
 class Supervisor:
     """The supervisor of one experiment.
 
-    ``holds`` maps each port to the descriptor of its hold, which is closed when the server of the
-    port starts. ``gpus`` maps each process to the descriptors of its leases, which are closed when
-    the process has exited for the last time. ``children`` creates the object that starts processes.
+    ``holds`` maps each port to the file descriptor of its hold. The supervisor closes this
+    descriptor just before it starts the process that serves the port. ``gpus`` maps each process
+    name to the file descriptors of the process's GPU leases. The supervisor closes these
+    descriptors when the process has exited for the last time. ``children`` creates the object that
+    starts processes.
     """
 
     def __init__(
@@ -76,8 +78,8 @@ class Supervisor:
         self._loop = EventLoop()
         self._children = children(self._loop, run, self._handle_exit)
         self._log_times = LogTimes(self._loop, run)
-        # Maps process names to process groups that still have members after the exit of their
-        # leader.
+        # Maps the name of each process that has exited to its process group, while the group still
+        # has members.
         self._leftover_groups: dict[str, int] = {}
         self._followers = _group_followers(specs)
         self._sweep_deadline: float | None = None
@@ -85,8 +87,8 @@ class Supervisor:
         self._skip_grace = False
         self._loop.on_signal(STOP_SIGNAL, self.stop)
         self._loop.on_signal(KILL_SIGNAL, self._kill)
-        # A child process inherits the setting "ignore", but not a handler. A handler that does
-        # nothing therefore handles these signals.
+        # A child process would inherit SIG_IGN, but it does not inherit a handler. These signals
+        # therefore get a handler that does nothing.
         for number in (signal.SIGINT, signal.SIGHUP):
             self._loop.on_signal(number, lambda: None)
 
@@ -102,20 +104,22 @@ class Supervisor:
         self._start_or_decide(self._specs, launching=True)
 
     def run(self) -> None:
-        """Supervise until all processes have exited."""
+        """Supervise the processes until all of them have exited."""
         self._loop.post(self._finish_if_all_ended)
         self._loop.run()
 
     def roll_back(self) -> None:
-        """Stop the processes of a failed launch, and wait until they have exited."""
+        """Stop a failed launch's processes, wait until they exit, and remove what they leave
+        behind.
+        """
         self._loop.after(ROLL_BACK_GRACE_SECONDS, self._kill)
         self.stop()
         self.run()
         self._children.discard()
 
     def stop(self) -> None:
-        """Send SIGTERM to every process, and SIGKILL when the grace period of the process has
-        passed.
+        """Send SIGTERM to every running process, and SIGKILL to each process that outlives its
+        grace period.
         """
         if self._state.stopping:
             return
@@ -158,11 +162,11 @@ class Supervisor:
     # --- starting ---
 
     def _start_or_decide(self, names: Iterable[str], *, launching: bool = False) -> None:
-        """Start those of the named processes that can start now, all in one batch.
+        """Start the processes in ``names`` that can start now, in one batch.
 
-        The start of a process, or the decision that a process will never start, can allow other
-        processes to start. Repeat the procedure for these processes until nothing changes. Raises
-        LaunchRefused if ``launching`` is set and a process cannot be started.
+        The start of a process, or the decision that it will never start, affects the processes that
+        start after it. Repeat the procedure for those processes until nothing changes. Raises
+        LaunchRefused if ``launching`` is true and a process cannot be started.
         """
         while names and not self._state.stopping:
             to_start: list[str] = []
@@ -186,7 +190,10 @@ class Supervisor:
             self._finish_if_all_ended()
 
     def _verdict(self, name: str) -> start_order.Verdict | None:
-        """Return whether a process can start, or None if it has already started or never will."""
+        """Return the verdict on whether a process can start now.
+
+        Return None if the process has already started or will never start.
+        """
         track = self._state.tracks[name]
         if track.state is not State.PENDING or track.started is not None:
             return None
@@ -289,9 +296,10 @@ class Supervisor:
             self._finish_if_all_ended()
 
     def _stop_leftover_group(self, name: str, group: int) -> None:
-        """Kill the members that an exited process left in its group, after the grace period.
+        """After an exited process's grace period, kill the processes that remain in its process
+        group.
 
-        The group has already received SIGTERM.
+        These processes have already received SIGTERM.
         """
         deadline = time.monotonic() + self._specs[name].grace
         self._leftover_groups[name] = group
@@ -328,10 +336,10 @@ class Supervisor:
         self._loop.stop()
 
     def _sweep(self) -> bool:
-        """Stop processes of the run that have left the process groups of the children.
+        """Stop the run's processes that are in none of the children's process groups.
 
-        Send SIGTERM to each process when it is found, and SIGKILL after the longest grace period in
-        the experiment. Return whether any processes were found.
+        Send SIGTERM to each process when it is found, and SIGKILL after the experiment's longest
+        grace period. Return whether there were any such processes.
         """
         from symphony.host.processes.tree import find_run_processes, send_signal
 
@@ -360,7 +368,7 @@ class Supervisor:
     def _record_never(
         self, name: str, reason: str, code: ReasonCode, *, stopped: bool = False
     ) -> None:
-        """Record that a process will not start, or will not start again."""
+        """Record that a process will not be started or restarted."""
         details = {"stopped": True} if stopped else {}
         self._record("never", name, reason=reason, reason_code=code, **details)
 
@@ -376,7 +384,7 @@ class Supervisor:
 
 
 def _group_followers(specs: Mapping[str, ProcessSpec]) -> dict[str, list[str]]:
-    """Return a mapping from each process to the processes that start after it."""
+    """Return a mapping from process names to the names of the processes that start after them."""
     followers: dict[str, list[str]] = {}
     for name, spec in specs.items():
         for other in spec.starts_after:
@@ -399,10 +407,10 @@ def _file_size(path: Path) -> int:
 
 
 def _explain_exit(code: int | None, reason: str) -> tuple[ReasonCode, str]:
-    """Return the reason code and the reason of an exit.
+    """Return the reason code and the reason for an exit.
 
-    ``reason`` is the explanation from the backend, or ``""``. If the backend gives no explanation,
-    some exits are explained by their exit codes.
+    ``reason`` is the backend's explanation, or ``""`` if there is none. An empty ``reason`` is
+    replaced by the meaning of the exit code if this meaning is known.
     """
     if code is None:
         return ReasonCode.LOST, f"exit status unknown: {reason}"
@@ -415,7 +423,7 @@ def _explain_exit(code: int | None, reason: str) -> tuple[ReasonCode, str]:
 
 
 def _signal_name(code: int) -> str:
-    """Return the name of the signal for an exit code above 128, or ``""`` if there is none."""
+    """Return the name of the signal that an exit code indicates, or ``""`` if it indicates none."""
     if code <= 128:
         return ""
     try:
@@ -431,7 +439,7 @@ def _restart_message(restart: restart_policy.Restart, code: int | None) -> str:
 
 
 def _process_group(pid: int) -> int:
-    """Return the process group of a process, or 0 if there is no such process."""
+    """Return the process group ID of a process, or 0 if there is no such process."""
     try:
         return os.getpgid(pid)
     except ProcessLookupError:

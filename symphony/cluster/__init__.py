@@ -1,4 +1,4 @@
-"""The abstract cluster, and the functions that find and create the cluster of a backend."""
+"""The abstract cluster, and the functions that find a backend and create its cluster."""
 
 from symphony.cluster.cluster import Cluster, ExecResult, Manifest, OnChange, Progress, Tunnel
 

@@ -1,4 +1,4 @@
-"""The abstract cluster, which defines the methods of every backend."""
+"""The abstract cluster, which defines the methods that every backend has."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails
 
 
-# A function that is called with each status that differs from the previous status.
+# A function that is called with each status that differs from the previous one, or None.
 OnChange = Callable[[ExperimentStatus], None] | None
 
-# A function that is called with the number of bytes copied so far and the total number, which is
-# None if it is unknown.
+# A function that is called with the number of bytes copied so far and the total number of bytes,
+# which is None if it is unknown.
 Progress = Callable[[int, int | None], None]
 
 
 class Manifest(abc.ABC):
-    """The objects that a backend creates for a plan. A dry run prints the text of the manifest.
+    """A description of the objects that a backend creates for a plan. A dry run prints this
+    description as text.
 
     The text ends with a newline, because YAML text without a final newline can have a different
     meaning.
@@ -53,13 +54,13 @@ class Manifest(abc.ABC):
 
     @abc.abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the manifest as a dictionary that can be written as JSON."""
+        """Return the manifest as a dictionary that can be serialized as JSON."""
 
     def write(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> None:
         """Write the manifest, including secret values, to a file that only its owner can read.
 
         With ``dry_run``, make the same checks but write nothing. Raises `Unsupported` if the
-        manifest of the backend does not contain secret values.
+        backend's manifests do not contain secret values.
         """
         raise Unsupported(
             f"the manifest of {self.experiment!r} contains no values of secrets on this backend"
@@ -67,20 +68,23 @@ class Manifest(abc.ABC):
 
 
 class Cluster(abc.ABC):
-    """Launches experiments and reports their status. Each backend defines one subclass.
+    """An object that launches experiments and reports their status. Each backend defines one
+    subclass.
 
-    ``preamble_cmds`` and ``start_dir`` apply to every experiment that this cluster launches, and
-    precede the experiment's own settings. Every method that takes the name of an experiment raises
-    `NotFound` if the experiment does not exist.
+    ``preamble_cmds`` and ``start_dir`` apply to every experiment that this cluster launches. The
+    commands run before the experiment's own preamble commands, and a relative ``start_dir`` of the
+    experiment is relative to the cluster's ``start_dir``. Unless stated otherwise, every method
+    that takes the name of an experiment raises `NotFound` if the experiment does not exist.
     """
 
     backend: ClassVar[str]
-    # Whether commands run on this machine. If so, they receive Ctrl-C directly from the terminal.
+    # True if `exec_command` runs commands on this machine. They then receive Ctrl-C directly from
+    # the terminal.
     commands_run_here: ClassVar[bool] = False
-    # Whether a plain dry run checks that no running experiment has the same name. If it is False,
-    # only `dry_run="server"` makes this check, and a plain dry run sends no request to the backend.
+    # True if a plain dry run checks that no running experiment has the same name. If False, only
+    # `dry_run="server"` makes this check, and a plain dry run sends no requests to the backend.
     dry_run_checks_name: ClassVar[bool] = True
-    # Whether every process must have a container image.
+    # True if every process must have a container image.
     requires_image: bool = False
     _resources: Mapping[str, str] = MappingProxyType({})
     _configuration: SymphonyConfig | None = None
@@ -91,13 +95,13 @@ class Cluster(abc.ABC):
         self._preamble_cmds = preamble_cmds
         self._start_dir = start_dir
         if preamble_cmds is not None or start_dir is not None:
-            # Validate the options here, so that an invalid option raises an error before the first
-            # launch.
+            # Validate the options now, so that an invalid option raises an error here and not at
+            # the first launch.
             _ = self.defaults
 
     @functools.cached_property
     def defaults(self) -> Defaults:
-        """The settings that apply to every launched experiment and precede its own settings."""
+        """The default settings that this cluster applies to every experiment that it launches."""
         from symphony.model.validators import nonempty_text, shell_lines
         from symphony.plan.resolve import Defaults
 
@@ -111,12 +115,13 @@ class Cluster(abc.ABC):
 
     @staticmethod
     def new(name: str | None = None, **options: Any) -> Cluster:
-        """Return the cluster of a backend: ``local``, ``tmux``, ``kube`` or a third party's.
+        """Return a cluster for a backend, which is ``local``, ``tmux``, ``kube`` or a third-party
+        backend.
 
         ``name`` is the name or an alias of a backend. If it is None, the backend is taken from
-        `SymphonyConfig`. ``options`` are the keyword arguments of the backend's class. The
-        configuration provides the options that are not given. Only the module of the selected
-        backend is imported.
+        `SymphonyConfig`. ``options`` are keyword arguments for the backend's class. Options that
+        are not given are taken from the configuration. Only the selected backend's module is
+        imported.
 
         Raises `PluginError` if the backend cannot be loaded, and `SpecError` if an option is
         invalid.
@@ -127,10 +132,10 @@ class Cluster(abc.ABC):
 
     @classmethod
     def with_options(cls, name: str, options: Mapping[str, Any]) -> Cluster:
-        """Return a cluster that is constructed with the given options as keyword arguments.
+        """Return a cluster that is constructed with ``options`` as keyword arguments.
 
-        ``name`` is the name of the backend for error messages. Raises `SpecError` if the class does
-        not accept one of the options. The ``path`` of the error is the name of this option.
+        ``name`` is the backend's name for error messages. Raises `SpecError` if the class does not
+        accept one of the options. The error's ``path`` contains the name of this option.
         """
         known = cls.option_names()
         for option in options:
@@ -144,7 +149,7 @@ class Cluster(abc.ABC):
         """Return the names of the keyword arguments that this class accepts.
 
         If a constructor takes ``**options``, the keyword arguments of its base class are included,
-        because the constructor passes them on.
+        because the constructor passes ``options`` on to the base class.
         """
         names: dict[str, None] = {}
         for base in cls.__mro__:
@@ -160,7 +165,9 @@ class Cluster(abc.ABC):
         return list(names)
 
     def set_default_resources(self, resources: Mapping[str, str]) -> None:
-        """Set the resources, such as ``{"cpu": "2"}``, for processes that request none."""
+        """Set the default resource requests, such as ``{"cpu": "2"}``. Each default applies to
+        the processes that neither request nor limit the resource.
+        """
         self._resources = resources
         vars(self).pop("defaults", None)
 
@@ -168,8 +175,8 @@ class Cluster(abc.ABC):
     def configuration(self) -> SymphonyConfig:
         """The configuration that applies to the experiments on this cluster.
 
-        `Cluster.new` sets this attribute. A cluster that is constructed directly uses the
-        `SymphonyConfig` of the program.
+        `Cluster.new` sets this attribute. A cluster that is constructed directly uses the program's
+        `SymphonyConfig`.
         """
         if self._configuration is None:
             from symphony.config import SymphonyConfig
@@ -195,8 +202,8 @@ class Cluster(abc.ABC):
         """Return an empty experiment without launching anything. The keyword arguments are those of
         `Experiment`.
 
-        If the configuration contains a user name, the name of the experiment begins with the user
-        name, as in ``sarah-rl``. Raises `SpecError` if the name is invalid.
+        If the configuration contains a user name, the experiment's name begins with it, as in
+        ``sarah-rl``. Raises `SpecError` if the experiment's name is invalid.
         """
         from symphony.model import Experiment
 
@@ -210,7 +217,7 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def manifest(self, experiment: Experiment) -> Manifest:
-        """Return the objects that a launch would create, without creating them.
+        """Return the manifest of the objects that a launch would create, without creating them.
 
         Raises `SpecError` if the experiment cannot be launched.
         """
@@ -227,17 +234,19 @@ class Cluster(abc.ABC):
     ) -> Manifest:
         """Start an experiment and return its manifest once all its objects have been created.
 
-        If a running experiment has the same name, it is not changed and `AlreadyExists` is raised.
-        With ``force``, the new experiment replaces it. An experiment that has finished is always
-        replaced. If the launch fails, everything that the launch started is removed and
-        `LaunchFailed` is raised.
+        If a running experiment has the same name, it is not changed and `AlreadyExists` is raised,
+        unless ``force`` is set. With ``force``, the new experiment replaces it. An experiment that
+        has finished is always replaced. If the launch fails, everything that it created is removed
+        and `LaunchFailed` is raised.
 
-        If an experiment directory is configured (`SymphonyConfig`), the launch is saved in this
-        directory. Replacing an experiment that is already saved there also requires ``force``.
+        If `SymphonyConfig` sets an experiment directory, the experiment and its manifest are saved
+        there. Replacing an experiment that is already saved there also requires ``force``.
 
-        With ``dry_run``, write the manifest to standard output and start nothing; see `dry_run`.
-        With the value ``"server"``, the server of the backend also validates the manifest. On a
-        backend that takes time to launch, ``on_change`` is called with each change of the status.
+        With ``dry_run``, write the manifest to standard output and start nothing; see
+        `Cluster.dry_run`. With ``dry_run="server"``, the backend's server also validates the
+        manifest. On backends that take some time to launch an experiment, such as Kubernetes,
+        ``on_change`` is called during the launch with each status that differs from the previous
+        one.
         """
         if dry_run not in (True, False, "server"):
             raise SpecError(f"dry_run must be True, False or 'server', not {dry_run!r}")
@@ -251,12 +260,12 @@ class Cluster(abc.ABC):
     def dry_run(
         self, experiment: Experiment, *, force: bool = False, server: bool = False
     ) -> Manifest:
-        """Return the manifest of a launch after checking that the launch would be accepted.
+        """Check that a launch would be accepted, and return its manifest.
 
-        Nothing is created. With ``server``, the server of the backend validates the manifest.
+        Nothing is created. With ``server``, the backend's server also validates the manifest.
         Raises `AlreadyExists` if the name is in use and ``force`` is not set. If
-        `dry_run_checks_name` is False, as on Kubernetes, running experiments are considered only
-        with ``server``.
+        `dry_run_checks_name` is False, as on Kubernetes, the names of running experiments are
+        checked only with ``server``.
         """
         if not force:
             self._check_not_saved(experiment.name)
@@ -286,9 +295,10 @@ class Cluster(abc.ABC):
     def _launch_and_save(
         self, experiment: Experiment, *, force: bool, on_change: OnChange
     ) -> Manifest:
-        """Launch the experiment, and save it if an experiment directory is configured.
+        """Launch the experiment, and save it and its manifest if an experiment directory is
+        configured.
 
-        If the launch cannot be saved, the experiment is deleted.
+        If they cannot be saved, the launched experiment is deleted.
         """
         directory = self.configuration.experiment_folder
         if directory is None:
@@ -308,10 +318,10 @@ class Cluster(abc.ABC):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> Manifest:
-        """Start all processes of ``experiment``, or none if one process cannot be started."""
+        """Start all processes of ``experiment``, or none of them if one cannot be started."""
 
     def check(self, manifest: Manifest) -> None:
-        """Have the server of the backend validate ``manifest`` without creating anything.
+        """Have the backend's server validate ``manifest`` without creating anything.
 
         Raises `Unsupported` if the backend has no server.
         """
@@ -324,15 +334,16 @@ class Cluster(abc.ABC):
     ) -> list[Manifest]:
         """Launch several experiments in order.
 
-        If a launch fails, the previously launched experiments continue to run and the remaining
-        experiments are not launched.
+        If a launch fails, the experiments that have already been launched continue to run and the
+        remaining experiments are not launched.
         """
         return [self.launch(experiment, force=force, dry_run=dry_run) for experiment in experiments]
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
-        """Stop an experiment, and keep its logs and its status.
+        """Stop an experiment, but keep its logs and its status.
 
-        With ``at_once``, processes are killed without a grace period.
+        With ``at_once``, processes are killed without a grace period. Raises `Unsupported` if the
+        backend cannot keep a stopped experiment.
         """
         raise Unsupported(
             f"the {self.backend} backend cannot stop an experiment and keep it; delete it"
@@ -340,7 +351,7 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, experiment: str) -> None:
-        """Stop an experiment and remove all its objects, logs and status.
+        """Stop an experiment and remove all its objects, its logs and its status.
 
         If the experiment does not exist, nothing happens.
         """
@@ -358,14 +369,14 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
-        """Return the current status of an experiment and its processes."""
+        """Return the current status of an experiment and of its processes."""
 
     def describe_process_group(
         self, experiment: str, process_group: str
     ) -> tuple[ProcessStatus, ...]:
         """Return the current status of each member of a group.
 
-        Raises `NotFound` if the experiment does not contain the group.
+        Raises `NotFound` if the experiment does not exist or does not contain the group.
         """
         members = tuple(p for p in self.describe_experiment(experiment) if p.group == process_group)
         if not members:
@@ -375,23 +386,25 @@ class Cluster(abc.ABC):
     def describe_process(
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessStatus:
-        """Return the current status of a process. Raises `NotFound` if the process does not
-        exist.
+        """Return the current status of a process. Raises `NotFound` if the experiment or the
+        process does not exist, or if the process is not in ``process_group``.
         """
         return find_status(self.describe_experiment(experiment), process, process_group)
 
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessDetails:
-        """Return the status of a process together with its settings, its addresses and its
-        events.
+        """Return the status of a process together with its settings, addresses and events, as far
+        as the backend knows them.
         """
         from symphony.process_details import ProcessDetails
 
         return ProcessDetails(status=self.describe_process(experiment, process, process_group))
 
     def describe_topology(self, experiment: str) -> Topology:
-        """Return the services of a launched experiment, with their ports and connections."""
+        """Return the processes, groups and services of a launched experiment, including the
+        services' ports and connections.
+        """
         raise Unsupported(
             f"the {self.backend} backend cannot report the connections of {experiment!r}"
         )
@@ -408,10 +421,11 @@ class Cluster(abc.ABC):
         """Block until every process has finished, and return the status of the experiment.
 
         ``timeout`` is in seconds; `TimeoutError` is raised when it expires. ``on_change`` is called
-        with each status that differs from the previous status. With ``until="started"`` or
-        ``until="ready"``, block only until every process has started or is ready. Processes that
-        have finished or that did not become ready in time are not waited for. The returned status
-        reports the state of each process.
+        with each status that differs from the previous one. With ``until="started"`` or
+        ``until="ready"``, block only until every process has started or is ready, respectively.
+        This method does not wait for processes that have finished or, with ``until="ready"``, for
+        processes that did not become ready in time. The returned status contains the state of each
+        process.
         """
 
     # --- using ---
@@ -441,10 +455,12 @@ class Cluster(abc.ABC):
         tail: int | None = None,
         previous: bool = False,
     ) -> str | Iterator[str]:
-        """Return the log of a process. With ``follow``, return an iterator over its lines.
+        """Return the log of a process as a string. With ``follow``, return an iterator over its
+        lines.
 
         ``since`` and ``tail`` have the same meaning as in `iter_logs`. With ``previous``, return
-        only the output before the last restart, if the backend keeps this output separately. Raises
+        only the output before the last restart; `Unsupported` is raised if the backend does not
+        keep this output separately, and `NotFound` if the process has not been restarted. Raises
         `SpecError` if both ``previous`` and ``follow`` are set.
         """
         name = self.describe_process(experiment, process, process_group).name
@@ -464,12 +480,14 @@ class Cluster(abc.ABC):
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
-        """Return all output of a process so far, unchanged."""
+        """Return a process's output so far, limited by ``since`` and ``tail`` and otherwise
+        unchanged.
+        """
 
     def _read_previous_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
-        """Return the output of a process from before its last restart."""
+        """Return a process's output from before its last restart."""
         raise Unsupported(
             f"the {self.backend} backend keeps one log of a process, which continues after a "
             f"restart: {process!r} has no previous one"
@@ -485,12 +503,13 @@ class Cluster(abc.ABC):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> dict[str, Path]:
-        """Write logs to files in a directory and return a mapping from processes to files.
+        """Write the log of each process to a file in the directory ``folder``, and return a mapping
+        from process names to paths.
 
-        ``processes`` defaults to all processes. The log of a process is written to
-        ``<process>.log``. An existing file is replaced once the new file is complete. With
-        ``follow``, lines are written until the processes have exited. Use this method to keep logs
-        longer than the backend does.
+        ``processes`` defaults to all processes. The files are named ``<process>.log``. An existing
+        file is replaced once the new file is complete. With ``follow``, however, existing files are
+        emptied first, and lines are written until the processes have exited. Use this method to
+        keep logs longer than the backend does.
         """
         from symphony.cluster.save_logs import save_following, save_once
 
@@ -516,12 +535,13 @@ class Cluster(abc.ABC):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """Iterate over the lines of several logs in the order in which they were written.
+        """Iterate over the lines of several processes' logs in the order in which they were
+        written.
 
         ``processes`` defaults to all processes. With ``follow``, continue until the processes have
         exited. ``since`` is a number of seconds or a duration before now (``"90s"``, ``"5m"``,
-        ``"2h"``), or an ISO 8601 time. ``tail`` limits the output to this number of last lines of
-        each process.
+        ``"2h"``), or an ISO 8601 time. Earlier lines are omitted. ``tail`` limits the output to the
+        last ``tail`` lines of each process.
         """
 
     def exec_command(
@@ -533,9 +553,11 @@ class Cluster(abc.ABC):
         *,
         interactive: bool = False,
     ) -> ExecResult:
-        """Run a command in the environment and the working directory of a running process.
+        """Run a command in the environment and the working directory of a running process, and
+        return the command's result.
 
-        With ``interactive``, the command uses the terminal, and its output is not captured.
+        With ``interactive``, the command is connected to the terminal, and its output is not
+        captured.
         """
         raise Unsupported(
             f"the {self.backend} backend cannot run commands in the environment of a process"
@@ -557,13 +579,13 @@ class Cluster(abc.ABC):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Copy a file or a directory to or from a process, in the same way as ``cp -r``.
+        """Copy a file or a directory to or from a process, as ``cp -r`` does.
 
-        The path in the process is written as ``process:path`` or ``group/process:path``. A relative
-        path is relative to the working directory of the process. ``progress`` is called with the
-        number of bytes copied so far and the total number, which is None if it is unknown. A
-        backend that copies instantly does not call it. With ``dry_run``, check both paths and copy
-        nothing.
+        One of ``source`` and ``target`` is a path in a process, written as ``process:path`` or
+        ``group/process:path``. A relative path in a process is relative to the process's working
+        directory. ``progress`` is called with the number of bytes copied so far and the total
+        number of bytes, which is None if it is unknown. A backend whose processes run on this
+        machine does not call ``progress``. With ``dry_run``, check both paths but copy nothing.
         """
         raise Unsupported(f"the {self.backend} backend cannot copy files")
 
@@ -587,7 +609,7 @@ class Cluster(abc.ABC):
 
         ``port`` is required only for a process, because a service defines its own port.
         ``local_port`` defaults to any free port. If a connection fails, ``on_error`` is called with
-        a message from another thread.
+        an error message, in another thread.
         """
         raise Unsupported(f"the {self.backend} backend cannot forward ports")
 
@@ -604,26 +626,26 @@ class Cluster(abc.ABC):
     # --- names ---
 
     def find_process(self, experiment: str, process: str) -> ProcessStatus:
-        """Return the process with the name ``process`` or ``group/process``."""
+        """Return the status of a process. ``process`` is its name, or ``group/process``."""
         group, _, name = process.rpartition("/")
         return find_status(self.describe_experiment(experiment), name, group or None)
 
     def fuzzy_match_experiment(self, name: str) -> list[str]:
-        """Return the experiments that ``name`` can refer to.
+        """Return the names of the experiments that ``name`` can refer to.
 
-        Names equal to ``name`` are returned if there are any; otherwise names that begin with
-        ``name``, then names that end with it, then names that contain it.
+        The result contains only the best matches: names equal to ``name``, else names that begin
+        with it, else names that end with it, else names that contain it.
         """
         return fuzzy_match(name, self.list_experiments())
 
     def fuzzy_match_process(self, experiment: str, name: str) -> list[str]:
-        """Return the processes of an experiment that ``name`` can refer to."""
+        """Return the names of the experiment's processes that ``name`` can refer to."""
         return fuzzy_match(name, [process.name for process in self.describe_experiment(experiment)])
 
 
 def _check_is_experiment(value: object) -> None:
-    """Raise `SpecError` if ``value`` is not an `Experiment` but, for example, the name of an
-    experiment.
+    """Raise `SpecError` if ``value`` is not an `Experiment`, for example because it is an
+    experiment's name.
     """
     from symphony.model import Experiment
 
@@ -638,9 +660,9 @@ def _check_is_experiment(value: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecResult:
-    """The result of a command: its exit code, and its output if the output was captured.
+    """The result of a command: its exit code, and its output if it was captured.
 
-    If signal n killed the command, the exit code is 128 + n.
+    If signal n killed the command, ``exit_code`` is 128 + n.
     """
 
     exit_code: int
@@ -649,10 +671,11 @@ class ExecResult:
 
 
 class Tunnel:
-    """A connection from this machine to a service. It can be used as a context manager.
+    """A connection from this machine to a process or a service. A tunnel can be used as a context
+    manager.
 
-    ``address`` is ``host:port``. If ``forwarded`` is true, the address works until the tunnel is
-    closed. Otherwise, it is the address of the service itself, and closing the tunnel has no
+    ``address`` has the form ``host:port``. If ``forwarded`` is true, the address can be used until
+    the tunnel is closed. Otherwise, it is the service's own address, and closing the tunnel has no
     effect.
     """
 

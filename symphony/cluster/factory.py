@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def create_cluster(base: type[Any], name: str | None, options: Mapping[str, Any]) -> Cluster:
-    """Return the cluster of a backend; see `Cluster.new`.
+    """Return a cluster for a backend; see `Cluster.new`.
 
-    ``base`` is `Cluster`. It is a parameter because the module of `Cluster` imports this module.
+    ``base`` is the class `Cluster`, which is a parameter because its module imports this module.
     The current configuration provides the backend if ``name`` is None, and each option that is not
     in ``options``. The cluster uses this configuration for all its launches.
     """
@@ -36,7 +36,7 @@ def create_cluster(base: type[Any], name: str | None, options: Mapping[str, Any]
 def _create_configured(
     base: type[Any], configuration: SymphonyConfig, name: str, options: Mapping[str, Any]
 ) -> Cluster:
-    """Return a cluster with the given ``options``, and configured values for all other options."""
+    """Return a cluster with the given ``options``. Other options have their configured values."""
     backend = _open_backend(base, configuration, name)
     values, sections = _configured_options(configuration, backend)
     only_configured = {
@@ -51,8 +51,8 @@ def _create_configured(
 
 
 def _open_backend(base: type[Any], configuration: SymphonyConfig, name: str) -> type[Cluster]:
-    """Return the class of a backend. An error names the file or variable that selected the
-    backend.
+    """Return a backend's class. If the configuration selected the backend, the message of a
+    `PluginError` names the file or variable that selected it.
     """
     try:
         return plugins.open_backend(name, base)
@@ -66,10 +66,11 @@ def _open_backend(base: type[Any], configuration: SymphonyConfig, name: str) -> 
 def _configured_options(
     configuration: SymphonyConfig, backend: type[Cluster]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the configured options of a backend, and map each of them to its section of
-    ``options``.
+    """Return a backend's configured options, and a mapping from each option to the section that
+    sets it.
 
-    A section is named after a backend or one of its aliases.
+    The sections are the keys of ``options`` in the configuration. Each section is named after a
+    backend or an alias of a backend.
     """
     name = backend.backend
     values = configuration.options_for(name, backend.option_names())
@@ -83,10 +84,11 @@ def _configured_options(
 
 
 def _is_alias(configuration: SymphonyConfig, section: str, backend: str) -> bool:
-    """Return whether the name of a section of ``options`` is an alias of ``backend``.
+    """Return whether ``section``, the name of a section of ``options``, is an alias of ``backend``.
 
-    A section for a backend that is not installed is allowed. Raises `SpecError` if the name of the
-    section is similar to the name of an installed backend, because it is probably a typing error.
+    Sections for backends that are not installed are allowed. Raises `SpecError` if the section's
+    name is unknown but similar to the name of an installed backend, because the name is probably a
+    typing error.
     """
     try:
         return plugins.find_backend(section).name == backend
@@ -100,9 +102,9 @@ def _is_alias(configuration: SymphonyConfig, section: str, backend: str) -> bool
 def _configured_position(
     configuration: SymphonyConfig, sections: Mapping[str, str]
 ) -> Iterator[None]:
-    """Add the position in a configuration file to each `SpecError` about a configured option.
+    """Add the position in the configuration to a `SpecError` about a configured option.
 
-    ``sections`` maps each configured option to the section of ``options`` that sets it.
+    ``sections`` maps each configured option to the section that sets it; see `_configured_options`.
     """
     try:
         yield
@@ -114,9 +116,10 @@ def _configured_position(
 
 
 def _first_word_of(message: str, options: Iterable[str]) -> str:
-    """Return the option at the beginning of a message, or an empty string.
+    """Return the option with which ``message`` begins, or an empty string if it begins with none of
+    ``options``.
 
-    Messages about the value of an option begin with the name of the option.
+    Error messages about an option's value begin with the option's name.
     """
     for option in options:
         if re.match(rf"{re.escape(option)}\b", message):

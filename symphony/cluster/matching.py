@@ -1,6 +1,6 @@
-"""Finding experiments and processes by name, and the corresponding errors of all backends.
+"""Match the names of experiments and processes, and create the errors that all backends share.
 
-The functions use only names and statuses and do not access a backend.
+The functions use only names and statuses, and do not access a backend.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from symphony.errors import AlreadyExists, NotFound, SpecError
 from symphony.names import did_you_mean, join_names
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 
-# The condition that `Cluster.wait` waits for.
+# The condition for which `Cluster.wait` waits.
 Until = Literal["started", "ready", "ended"]
 
 
 def fuzzy_match(name: str, known: Sequence[str]) -> list[str]:
     """Return the known names that ``name`` can refer to.
 
-    Names equal to ``name`` are returned if there are any; otherwise names that begin with ``name``,
-    then names that end with it, then names that contain it.
+    The result contains only the best matches: names equal to ``name``, else names that begin with
+    it, else names that end with it, else names that contain it.
 
     >>> fuzzy_match("agent", ["agent-1", "agent-2", "big-agent"])
     ['agent-1', 'agent-2']
@@ -41,7 +41,7 @@ def fuzzy_match(name: str, known: Sequence[str]) -> list[str]:
 def find_status(
     status: ExperimentStatus, process: str, process_group: str | None = None
 ) -> ProcessStatus:
-    """Return the status of one process of an experiment.
+    """Return the status of ``process`` from its experiment's ``status``.
 
     Raises `NotFound` if the process does not exist, or if it is not in ``process_group``.
     """
@@ -67,10 +67,11 @@ _CONDITION_MET: dict[str, Callable[[ProcessStatus], bool]] = {
 
 
 def still_awaited(status: ExperimentStatus, until: Until) -> list[str]:
-    """Return the processes for which `Cluster.wait` must continue to wait.
+    """Return the paths of the processes for which `Cluster.wait` must continue to wait.
 
-    Processes that have finished or that did not become ready in time are not waited for. Raises
-    `SpecError` if ``until`` is not a valid condition.
+    `Cluster.wait` does not wait for processes that have finished or, with ``until="ready"``, for
+    processes that did not become ready in time. Raises `SpecError` if ``until`` is not a valid
+    condition.
     """
     if until not in _CONDITION_MET:
         hint = did_you_mean(str(until), _CONDITION_MET)
@@ -82,13 +83,13 @@ def still_awaited(status: ExperimentStatus, until: Until) -> list[str]:
 
 
 def wait_timeout(name: str, until: Until, awaited: Sequence[str], timeout: float) -> TimeoutError:
-    """Return the error that `Cluster.wait` raises after ``timeout`` seconds."""
+    """Return the error that `Cluster.wait` raises when its ``timeout`` (in seconds) expires."""
     state = "is still running" if until == "ended" else f"is not {until}"
     return TimeoutError(f"experiment {name!r} {state} after {timeout:g} s: {join_names(awaited)}")
 
 
 def experiment_exists(name: str) -> AlreadyExists:
-    """Return the error for a launch that uses the name of a running experiment."""
+    """Return the error for launching an experiment whose name is in use by a running experiment."""
     return AlreadyExists(
         f"experiment {name!r} is running and was not changed; delete it, or launch with force"
     )

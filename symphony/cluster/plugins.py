@@ -1,8 +1,8 @@
 """Finding and loading backends.
 
-The names of backends come from entry points, and pluggy validates the plug-ins. Looking up a name
-reads package metadata and imports nothing. Loading a backend imports only the plug-in of this
-backend.
+The names of backends come from entry points, and pluggy validates the plug-ins. Listing the names
+only reads package metadata and imports no plug-in. Finding or loading a backend by name imports
+only its own plug-in.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ def backend_names() -> list[str]:
 
 
 def open_backend(name: str, base: type[Any]) -> type[Cluster]:
-    """Return the `Cluster` class of a backend. ``name`` is a case-insensitive name or alias.
+    """Return a backend's subclass of `Cluster`. ``name`` is the backend's name or an alias, and is
+    case-insensitive.
 
-    ``base`` is `Cluster`. It is a parameter because the module of `Cluster` imports this module.
+    ``base`` is the class `Cluster`, which is a parameter because its module imports this module.
     Raises `PluginError` if the backend does not exist, if two distributions provide it, if its
-    plug-in cannot be imported or does not contain a valid hook, or if required packages are not
-    installed. If packages are missing, the message contains the command that installs them.
+    plug-in cannot be imported or does not contain a valid hook, or if the backend's class cannot be
+    loaded. If an optional package is missing, the message contains the command that installs it.
     """
     info = find_backend(name)
     module_name, _, class_name = info.load.partition(":")
@@ -56,10 +57,11 @@ def open_backend(name: str, base: type[Any]) -> type[Cluster]:
 
 
 def find_backend(name: str) -> BackendInfo:
-    """Return the description of one backend. Only the plug-in of this backend is imported.
+    """Return the description of the backend with the name or alias ``name``, importing only this
+    backend's plug-in.
 
-    Raises `PluginError` in the same cases as `open_backend`, except for errors in the class of the
-    backend, which is not loaded.
+    Raises `PluginError` in the same cases as `open_backend`, except for errors in the backend's
+    class, which is not loaded.
     """
     wanted = name.lower()
     points = list(entry_points(group=GROUP))
@@ -74,15 +76,15 @@ def find_backend(name: str) -> BackendInfo:
 
 
 def installed_backends() -> list[BackendInfo]:
-    """Return the description of each installed backend, sorted by name.
+    """Return the descriptions of all installed backends, sorted by name.
 
-    If a plug-in is broken, or two distributions provide the same name, the ``summary`` of the
-    description contains the error and its ``load`` is empty. The other backends are still listed.
+    If a plug-in is broken, or two distributions provide the same name, the backend's ``summary``
+    contains the error, and its ``load`` is empty. The other backends are still listed.
     """
     targets: dict[str, set[str]] = {}
     for point in entry_points(group=GROUP):
         targets.setdefault(point.name.lower(), set()).add(point.value)
-    # Names with the same targets are the name and the aliases of one backend.
+    # If names have the same targets, they are the name and the aliases of one backend.
     names_by_targets: dict[frozenset[str], list[str]] = {}
     for name in sorted(targets):
         names_by_targets.setdefault(frozenset(targets[name]), []).append(name)
@@ -95,7 +97,9 @@ def installed_backends() -> list[BackendInfo]:
 
 
 def _info_or_error(names: Sequence[str]) -> BackendInfo:
-    """Return the description of the backend with these names, or a description of the error."""
+    """Return the description of the backend with these names. If the backend cannot be used, the
+    description contains the error.
+    """
     try:
         return find_backend(names[0])
     except PluginError as exc:
@@ -105,10 +109,11 @@ def _info_or_error(names: Sequence[str]) -> BackendInfo:
 
 
 def _single(points: Sequence[EntryPoint]) -> EntryPoint:
-    """Return the only entry point of a name. Raise `PluginError` if several distributions
-    provide it.
+    """Return the only distinct entry point in ``points``, all of which have the same name. Raise
+    `PluginError` if several distributions provide this name.
     """
-    # A distribution can be found twice, for example, if its directory appears twice on the path.
+    # The same distribution can be found twice, for example, if its directory appears twice in
+    # sys.path.
     by_target = {(point.value, _distribution(point)): point for point in points}
     if len(by_target) > 1:
         claims = " and ".join(
@@ -137,8 +142,8 @@ def _load_info(point: EntryPoint) -> BackendInfo:
 
 
 def _call_hook(module: ModuleType, point: EntryPoint) -> BackendInfo:
-    """Return the result of the hook of a plug-in. Raise `PluginError` if it is not a
-    `BackendInfo`.
+    """Call a plug-in's hook and return the `BackendInfo`. Raise `PluginError` if the hook is
+    invalid or fails.
     """
     import pluggy
 
@@ -175,7 +180,7 @@ def _refuse_unknown_hooks(module: ModuleType, plugin: str) -> None:
 
 
 def _check_name(info: BackendInfo, point: EntryPoint, plugin: str) -> None:
-    """Raise `PluginError` if the name in a description differs from the name of the entry point."""
+    """Raise `PluginError` if the entry point's name is not one of the names in ``info``."""
     known = (info.name, *info.aliases)
     if point.name.lower() not in {name.lower() for name in known}:
         raise PluginError(
@@ -185,7 +190,7 @@ def _check_name(info: BackendInfo, point: EntryPoint, plugin: str) -> None:
 
 
 def _missing_module(info: BackendInfo, module: str, exc: ModuleNotFoundError) -> str:
-    """Return the error message for a module that is not installed."""
+    """Return the error message for a backend that needs a module that is not installed."""
     missing = exc.name or ""
     is_own_module = f"{module}.".startswith(f"{missing}.")
     if info.extra and not is_own_module:
@@ -200,6 +205,6 @@ def _missing_module(info: BackendInfo, module: str, exc: ModuleNotFoundError) ->
 
 
 def _first_line(exc: Exception) -> str:
-    """Return the class name of an error and the first line of its message."""
+    """Return the class name of an exception and the first line of its message."""
     lines = str(exc).strip().splitlines() or [""]
     return f"{type(exc).__name__}: {lines[0]}"

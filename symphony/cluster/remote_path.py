@@ -1,7 +1,8 @@
-"""Parsing the source and the target of a copy as written by the user.
+"""Parsing the source and the target of a copy operation, as the user writes them.
 
-A path in a process is ``process:path`` or ``group/process:path``. A local path that contains a
-colon begins with ``./`` or ``/``.
+A path in a process has the form ``process:path`` or ``group/process:path``. A local path that
+contains a colon must begin with ``./`` or ``/``, so that it is not mistaken for a path in a
+process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from symphony.names import is_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotePath:
-    """A path in a process. A relative path is relative to the working directory of the process."""
+    """A path in a process. A relative ``path`` is relative to the process's working directory."""
 
     process: str
     group: str | None
@@ -42,9 +43,10 @@ def parse_remote_path(text: str) -> RemotePath | None:
 
 
 def parse_transfer(source: str, target: str) -> tuple[RemotePath | None, RemotePath | None]:
-    """Parse the source and the target of a copy. The local path is returned as None.
+    """Parse the source and the target of a copy operation. In the result, None stands for the local
+    path.
 
-    Raises `SpecError` if both paths are local or if both are in a process.
+    Raises `SpecError` if both paths are local or if both are in processes.
     """
     remote_source = parse_remote_path(source)
     remote_target = parse_remote_path(target)

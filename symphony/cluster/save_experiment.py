@@ -1,4 +1,4 @@
-"""Saving the experiment and the manifest of a launch in a directory named after the experiment."""
+"""Saving a launched experiment and its manifest in a directory named after the experiment."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ MANIFEST_FILE = "manifest.yml"
 def saving(
     experiment: Experiment, backend: str, directory: Path, *, force: bool
 ) -> Iterator[Callable[[Manifest], None]]:
-    """Yield a function that saves the launch with its manifest in ``directory/<experiment>``.
+    """Yield a function that saves the experiment and its manifest in ``directory/<experiment>``.
 
-    Launch the experiment inside the context and then call the function. If the function is not
-    called, nothing is saved. Secret values are omitted, as in a dry run.
+    Launch the experiment inside the context, and then call the function with the manifest. If the
+    function is not called, nothing is saved. Secret values are omitted, as in a dry run.
 
-    If the name is already saved, raise `AlreadyExists` before anything is launched, unless
-    ``force`` is set. With ``force``, the two files are replaced once the new files are complete,
-    and other files in the directory are kept. Raises `BackendError` if a file cannot be written.
+    Unless ``force`` is set, `AlreadyExists` is raised on entry if an experiment with the same name
+    is already saved. With ``force``, the two saved files are replaced once the new files are
+    complete, and other files in the directory are kept. Raises `BackendError` if a file cannot be
+    written.
     """
     target = directory / experiment.name
     if not force:
@@ -43,7 +44,7 @@ def saving(
         temporary.mkdir()
     try:
         with _wrap_os_errors(experiment, directory):
-            # Write this file before the launch, so that an error is raised before any process
+            # Write this file before the launch, so that any error is raised before a process
             # starts.
             _write_experiment(experiment, backend, temporary / EXPERIMENT_FILE)
 
@@ -95,12 +96,13 @@ def _write_experiment(experiment: Experiment, backend: str, path: Path) -> None:
 def _move_files(source: Path, target: Path, *, force: bool) -> None:
     """Move the saved files to ``target``.
 
-    A new directory is moved as a whole. If ``target`` exists, its files are replaced one by one,
-    and restored if a file cannot be replaced.
+    If ``target`` does not exist, the directory ``source`` is moved as a whole. Otherwise, the files
+    in ``target`` are replaced one by one, and the previous files are restored if one of them cannot
+    be replaced.
     """
     if not force or not target.is_dir():
-        # The rename fails if another program has created a nonempty directory at this path since
-        # the check.
+        # Renaming fails if another program has created a nonempty directory at this path since the
+        # check.
         source.rename(target)
         return
     previous = {name: _read_if_exists(target / name) for name in (EXPERIMENT_FILE, MANIFEST_FILE)}

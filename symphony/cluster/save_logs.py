@@ -1,4 +1,4 @@
-"""Saving the log of each process as a file in a directory selected by the user."""
+"""Saving the log of each process to a file in a directory that the user selects."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ MAX_OPEN_LOG_FILES = 128
 def save_once(
     directory: str | os.PathLike[str], names: Sequence[str], read: Callable[[str], str]
 ) -> dict[str, Path]:
-    """Write the log of each process to a file and return a mapping from processes to files.
+    """Write the log of each process to a file, and return a mapping from process names to paths.
 
-    ``read`` returns the log of a process. A file is replaced once the new file is complete.
+    ``read`` returns the log of the process with the given name. An existing file is replaced once
+    the new file is complete.
     """
     files = _log_files(directory, names)
 
@@ -38,9 +39,9 @@ def save_once(
 def save_following(
     directory: str | os.PathLike[str], names: Sequence[str], lines: Iterable[LogLine]
 ) -> dict[str, Path]:
-    """Write each line to the file of its process until ``lines`` is exhausted.
+    """Write each line to its process's file until ``lines`` is exhausted.
 
-    Return a mapping from processes to files.
+    Existing files are emptied first. Return a mapping from process names to paths.
     """
     files = _log_files(directory, names)
     for path in files.values():
@@ -73,7 +74,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 class _LogWriters:
-    """Files that are open for appending.
+    """Log files that are open for appending.
 
     At most `MAX_OPEN_LOG_FILES` files are open at once. The least recently used file is closed
     first.

@@ -1,4 +1,4 @@
-"""Parsing the ``since`` argument of a request for logs."""
+"""Parsing the ``since`` argument of the methods that return logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def parse_since(since: float | str, now: float) -> float:
     """Convert ``since`` to seconds since the epoch.
 
     ``since`` is a number of seconds or a duration (``"5m"``) before ``now``, or an ISO 8601 time.
-    Raises `SpecError` if the value is invalid.
+    ``now`` is also in seconds since the epoch. Raises `SpecError` if ``since`` is invalid.
 
     >>> parse_since("1m30s", 100.0)
     10.0

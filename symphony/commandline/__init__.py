@@ -1,7 +1,7 @@
-"""The ``symphony`` command line, and the base class for a project's own command line.
+"""The ``symphony`` command line, and the base class for the command lines of other projects.
 
-This package is the only part of symphony that prints, prompts and exits. Each command imports the
-modules that it needs when it runs.
+Only this package prompts the user and determines the exit code of ``symphony``. It also prints
+almost all output. When a command runs, it imports the modules that it needs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from symphony.commandline.parser import SymphonyParser
 
 __all__ = ["SymphonyParser", "main"]
 
-# How many new objects cause a garbage collection. A short command keeps almost all objects that it
-# creates. With Python's default of 700, the collections take 3 ms and find almost nothing.
+# The number of new objects that causes a garbage collection. A short command keeps almost all
+# objects that it creates. With Python's default of 700, the collections take 3 ms and find almost
+# nothing.
 _OBJECTS_BEFORE_COLLECTION = 20_000
 
 

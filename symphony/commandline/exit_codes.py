@@ -13,8 +13,8 @@ BACKEND_ERROR = 3
 INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE: the reader has closed the pipe
 
-# Error messages refer to standard output by this name, for example if it is redirected to a file on
-# a full disk.
+# Error messages use this name for standard output, for example when it is redirected to a file on a
+# full disk.
 STANDARD_OUTPUT = "standard output"
 
 
@@ -40,7 +40,8 @@ def exit_code(exc: BaseException) -> int:
     """Return the exit code for an error.
 
     A launch that the backend rejects is a usage error, for example if the experiment requests more
-    GPUs than exist. Other backend failures are not caused by the user's input.
+    GPUs than exist. Other backend failures have a separate exit code, because the user's input does
+    not cause them.
     """
     if isinstance(exc, KeyboardInterrupt):
         return INTERRUPTED
@@ -54,7 +55,7 @@ def exit_code(exc: BaseException) -> int:
 
 
 def error_message(exc: BaseException) -> str:
-    """Return the message for an error as one line."""
+    """Return a one-line message for an error."""
     if isinstance(exc, KeyboardInterrupt):
         return "interrupted"
     if isinstance(exc, OSError) and _is_system_error(exc):
@@ -67,7 +68,7 @@ def error_message(exc: BaseException) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text without line breaks."""
+    """Join the nonempty lines of ``text`` with spaces."""
     return " ".join(part.strip() for part in text.splitlines() if part.strip())
 
 
@@ -76,7 +77,11 @@ def _is_system_error(exc: BaseException) -> bool:
 
 
 def _system_error_message(exc: OSError) -> str:
-    """Return the operating system's message, preceded by the one or two files that it refers to."""
+    """Return the operating system's message, preceded by the names of the affected files, if any.
+
+    If the error occurred because the working directory is missing, return a message that states
+    this instead.
+    """
     names = [
         os.fsdecode(name)
         for name in (exc.filename, exc.filename2)
@@ -91,9 +96,9 @@ def _system_error_message(exc: OSError) -> str:
 
 
 def _working_directory_is_missing() -> bool:
-    """Return whether the working directory was removed.
+    """Return whether the working directory has been removed.
 
-    If the working directory is missing, errors from functions that need it do not mention it.
+    Errors from functions that need the working directory do not mention that it is missing.
     """
     from pathlib import Path
 

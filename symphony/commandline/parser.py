@@ -31,8 +31,8 @@ class SymphonyParser(
 ):
     """Launch multi-process experiments as local processes, in tmux or on Kubernetes.
 
-    An experiment is a YAML or JSON file, or a Python file with a
-    function build(exp). A process is named by its own name or as group/process.
+    An experiment is described in a YAML or JSON file, or in a Python file with a function
+    build(exp). A process is identified by its name or by group/process.
 
     For example:
       symphony launch rl.yml
@@ -51,7 +51,7 @@ class SymphonyParser(
         self.setup()
 
     def setup(self) -> None:
-        """Add commands and arguments. Override this method in a subclass."""
+        """Add commands and arguments. The method does nothing unless a subclass overrides it."""
 
     def _add_commands(self) -> None:
         offer = self._offer
@@ -79,7 +79,7 @@ class SymphonyParser(
         offer("config", self._add_config)
 
     def complete_names(self, action: argparse.Action, given: Sequence[str]) -> Iterable[str] | None:
-        """Return the names that ``action`` accepts, or None if it does not take a name."""
+        """Return the names that ``action`` accepts, or None if it does not accept a name."""
         from symphony.commandline.commands.completion_names import complete_names
 
         return complete_names(self, action, given)

@@ -1,7 +1,8 @@
-"""The configuration: settings of a user or a project that apply to all experiments.
+"""The configuration: a user's or a project's settings for all experiments.
 
-The settings come from files, environment variables and the program. Most programs have no settings
-and import only `symphony.config.config` and `symphony.config.locations`.
+The settings come from the command line, the program, environment variables and files. If there are
+no settings, which is the usual case, only `symphony.config.config` and `symphony.config.locations`
+are imported.
 """
 
 from __future__ import annotations

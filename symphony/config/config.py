@@ -30,18 +30,20 @@ class SymphonyConfig:
     The value of a field is taken from the first of these sources that sets the field:
 
     1. the command line
-    2. the program, by `update` and the other methods of this class
+    2. the program, through `update` and the other methods of this class
     3. environment variables
     4. the selected profile
-    5. the file of the project: ``.symphony.yml`` in the working directory or its nearest parent
+    5. the project's file: ``.symphony.yml`` in the working directory, or in the nearest parent
+       directory that contains one
     6. the file that the environment variable ``SYMPHONY_CONFIG`` names
     7. the user's own file: ``~/.config/symphony/config.yml``
 
     A profile that the command line or the program selects ranks directly below the source that
     selects it.
 
-    Files are read when a value is first needed, and read again when the working directory or an
-    environment variable changes. A `SpecError` about a file contains its path and the line number.
+    Files are read when a value is first needed, and read again when the working directory or a
+    relevant environment variable changes. The message of a `SpecError` about a file contains the
+    file's path and, if it is known, the line number.
     """
 
     _instance: ClassVar[SymphonyConfig | None] = None
@@ -49,7 +51,7 @@ class SymphonyConfig:
     _program_sources: list[ConfigSource]
     _command_line: dict[str, str]
     _handlers: dict[str, list[Handler]]
-    # The sources outside the program, and the environment key for which they were read.
+    # The sources outside the program, preceded by the cache key for which they were read.
     _cached_sources: tuple[object, list[ConfigSource]] | None
     _merged: dict[KeyPath, SourcedValue] | None
 
@@ -67,12 +69,12 @@ class SymphonyConfig:
 
     @property
     def username(self) -> str | None:
-        """The user name with which the names of new experiments begin."""
+        """The user name that prefixes the names of new experiments, or None if none is set."""
         return self._value("username")  # type: ignore[no-any-return]
 
     @property
     def experiment_folder(self) -> Path | None:
-        """The directory in which every launch is saved."""
+        """The directory in which every launch is saved, or None if launches are not saved."""
         path = self._value("experiment_folder")
         if path is None:
             return None
@@ -82,19 +84,20 @@ class SymphonyConfig:
 
     @property
     def backend(self) -> str:
-        """The backend that is used if no backend is given."""
+        """The backend to use if the program does not name one."""
         return self._value("backend") or DEFAULT_BACKEND
 
     @property
     def profile(self) -> str | None:
-        """The selected profile."""
+        """The name of the selected profile, or None if no profile is selected."""
         return self._value("profile")  # type: ignore[no-any-return]
 
     def get(self, field: str, default: Any = None) -> Any:
         """Return the value of a field, or ``default`` if the field is not set.
 
-        The values of ``resources`` and ``options`` are dictionaries. Raises `SpecError` if the
-        field does not exist.
+        ``backend`` always has a value, because it has a built-in default. The values of
+        ``resources`` and ``options`` are dictionaries. Raises `SpecError` if the field does not
+        exist.
         """
         self._check_known(field)
         if field == "backend":
@@ -103,7 +106,11 @@ class SymphonyConfig:
         return default if value is None else value
 
     def settings(self) -> dict[str, SourcedValue]:
-        """Map each field that is set, such as ``resources.cpu``, to its value and source."""
+        """Return a mapping from each field that is set, such as ``resources.cpu``, to its value.
+
+        Each value includes its source. ``backend`` is always included, because it has a built-in
+        default.
+        """
         from symphony.config.merging import SourcedValue
 
         settings = {".".join(key): sourced for key, sourced in self._effective().items()}
@@ -112,8 +119,9 @@ class SymphonyConfig:
         return {"backend": SourcedValue(DEFAULT_BACKEND, BUILT_IN_SOURCE), **settings}
 
     def experiment_name(self, name: str) -> str:
-        """Return the name of a new experiment: ``name``, prefixed with the user name if it is
-        set.
+        """Return ``name``, prefixed with the user name if one is set.
+
+        A name that already begins with the user name and a hyphen is not changed.
         """
         username = self.username
         if username is None:
@@ -125,7 +133,8 @@ class SymphonyConfig:
     def options_for(self, backend: str, names: Iterable[str]) -> dict[str, Any]:
         """Return the options that are configured for a backend.
 
-        ``names`` are the options that the class of the backend accepts.
+        ``names`` contains the names of the options that the backend's class accepts. Fields such as
+        ``namespace`` are included only if ``names`` contains them.
         """
         if self.is_empty():
             return {}
@@ -142,9 +151,9 @@ class SymphonyConfig:
         return options
 
     def source(self, field: str) -> str | None:
-        """Return the source of a field's value: a file and line, a variable, or ``--profile``.
+        """Return the source of a field's value, such as a file and line or a variable.
 
-        Return None if the value is a built-in default.
+        Return None if the field is not set, or if ``--backend`` is the only setting.
         """
         if self.is_empty():
             return None
@@ -152,16 +161,17 @@ class SymphonyConfig:
         return None if sourced is None else sourced.source
 
     def profile_of(self, field: str) -> str | None:
-        """Return the profile that sets the effective value of a field, or None."""
+        """Return the profile that sets a field's effective value, or None if no profile sets it."""
         if self.is_empty():
             return None
         _, parent = self._find_source((field,))
         return parent[-1] if parent else None
 
     def position(self, *keys: str) -> str | None:
-        """Return the file position of a value or a group, such as ``"options", "kube"``.
+        """Return the position in a file at which a field or a group of fields is set.
 
-        Return None if the value is not set in a file.
+        ``keys`` is the path of the field or the group, such as ``"options", "kube"``. Return None
+        if no file sets it.
         """
         if self.is_empty():
             return None
@@ -190,7 +200,10 @@ class SymphonyConfig:
         self.update({"username": username})
 
     def set_experiment_folder(self, folder: str | os.PathLike[str] | None) -> None:
-        """Save every launch in a subdirectory of ``folder`` named after the experiment."""
+        """Save every launch in the subdirectory of ``folder`` that has the experiment's name.
+
+        If ``folder`` is None, launches are not saved.
+        """
         self.update({"experiment_folder": None if folder is None else os.fspath(folder)})
 
     def update(self, settings: Mapping[str, Any]) -> None:
@@ -204,9 +217,11 @@ class SymphonyConfig:
         self._add_source(from_program(settings, PROGRAM_SOURCE, self._own_fields()))
 
     def load_config_file(self, path: str | os.PathLike[str]) -> None:
-        """Set the values from a YAML, JSON or TOML file, with the priority of the program.
+        """Set the values from a YAML, JSON or TOML file.
 
-        Raises `NotFound` if the file does not exist, and `SpecError` if its content is invalid.
+        The values override settings that the program made earlier, and are overridden by settings
+        that it makes later. Raises `NotFound` if the file does not exist, and `SpecError` if its
+        contents are invalid.
         """
         from pathlib import Path
 
@@ -215,14 +230,15 @@ class SymphonyConfig:
         self._add_source(read_file(Path(path), self._own_fields(), is_found_file=False))
 
     def register_handler(self, field: str, handler: Handler) -> None:
-        """Call ``handler`` with the new value whenever the program changes a field.
+        """Call ``handler`` with the new value whenever the program changes ``field``.
 
         If the field is already set, the handler is called immediately. The new value is None if the
-        field is no longer set. A field that symphony does not define becomes valid in `update` and
-        `load_config_file`. In files that are found by searching, the names of your own keys must
-        begin with ``x-``.
+        field is no longer set. If symphony does not define the field, registering a handler makes
+        the field valid in `update` and `load_config_file`. In files that symphony finds by
+        searching or through SYMPHONY_CONFIG, the names of your own keys must begin with ``x-``.
 
-        If a handler raises an error, the change is rejected and `SpecError` is raised.
+        If a handler raises an error, the change is rejected. A `SymphonyError` is raised unchanged,
+        and any other exception is converted to a `SpecError`.
         """
         _check_handler(field, handler)
         is_new = field not in self._handlers
@@ -238,7 +254,7 @@ class SymphonyConfig:
             raise
 
     def reset(self) -> None:
-        """Remove the handlers and all settings made by the program.
+        """Remove the handlers and all settings made by the program or on the command line.
 
         Afterwards, the values from files and environment variables apply again.
         """
@@ -249,14 +265,14 @@ class SymphonyConfig:
         self._merged = None
 
     def set_command_line(self, options: Mapping[str, str]) -> None:
-        """Set the options of the running command line (``{"--profile": "gke"}``)."""
+        """Set the options given on the command line, such as ``{"--profile": "gke"}``."""
         self._command_line = dict(options)
         self._merged = None
 
     # --- implementation ---
 
     def _own_fields(self) -> list[str]:
-        """Return the fields with a handler, which can include fields that the program added."""
+        """Return the fields that have a handler, including those that symphony does not define."""
         return list(self._handlers)
 
     def _check_known(self, field: str) -> None:
@@ -283,7 +299,7 @@ class SymphonyConfig:
         return None if sourced is None else sourced.value
 
     def _effective(self) -> dict[KeyPath, SourcedValue]:
-        # Reading the external sources resets self._merged if they have changed.
+        # This call resets self._merged if it reads the external sources again.
         external = self._external_sources()
         if self._merged is None:
             from symphony.config.merging import merge_sources
@@ -294,10 +310,10 @@ class SymphonyConfig:
         return self._merged
 
     def _find_source(self, key: KeyPath) -> tuple[ConfigSource | None, KeyPath]:
-        """Return the source of a value, and the key under which the source sets the value.
+        """Return the source of a value, and the parent key under which that source sets it.
 
-        If ``key`` is a group, return the source of its first value. If the key is not set, the
-        source is None.
+        If ``key`` is a group, return the source of its first value. If the key is not set, or is
+        set on the command line, the source is None.
         """
         for found_key, sourced in self._effective().items():
             if found_key[: len(key)] != key:
@@ -310,8 +326,10 @@ class SymphonyConfig:
         return None, ()
 
     def _external_sources(self) -> list[ConfigSource]:
-        """Return the environment variables and the files, reading them again if they may have
-        changed.
+        """Return the sources outside the program: the environment variables and the files.
+
+        The sources are read again if the working directory or one of the variables in
+        `locations.WATCHED_VARIABLES` has changed.
         """
         directory = locations.working_directory()
         watched = [os.environ.get(name) for name in locations.WATCHED_VARIABLES]
@@ -322,10 +340,10 @@ class SymphonyConfig:
         return self._cached_sources[1]
 
     def _add_source(self, source: ConfigSource) -> None:
-        """Add a source from the program with the highest priority, and call the handlers.
+        """Add a source with a higher priority than the program's other sources.
 
-        If a handler raises an error, the source is removed, and the handlers that have already been
-        called are called again with the previous values.
+        The handlers of the changed fields are called. If a handler raises an error, the source is
+        removed, and these handlers are called with the previous values.
         """
         fields = self._own_fields()
         previous_values = {field: self._value(field) for field in fields}

@@ -1,7 +1,7 @@
 """The fields of a configuration, and the validation of their values.
 
 A configuration is stored as a flat mapping. The key of a value is its path, such as ``("resources",
-"cpu")``. The value None removes the value from a source with a lower priority.
+"cpu")``. The value None removes the value that a source with a lower priority sets.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from symphony.names import MAX_LENGTH, check_name, did_you_mean, is_name, join_n
 
 KeyPath = tuple[str, ...]
 Values = dict[KeyPath, Any]
-# A function that validates the value of a field. It takes the value and the directory for relative
-# paths.
+# A function that validates a field's value and returns the value to store. Its arguments are the
+# value and the base directory for relative paths.
 FieldReader = Callable[[object, Path], Any]
 
-# The prefix of user-defined keys, which every program accepts.
+# The prefix of user-defined keys. Every program accepts keys with this prefix.
 OWN_KEY_PREFIX = "x-"
 PROFILES = "profiles"
 
@@ -35,8 +35,8 @@ class Content(NamedTuple):
 def with_username(username: str, name: str) -> str:
     """Return the experiment name with the user name as a prefix: ``rl`` becomes ``sarah-rl``.
 
-    A name that already begins with the user name is not changed. Raises `SpecError` if ``name`` is
-    invalid, or if the result is too long.
+    A name that already begins with the user name and a hyphen is not changed. Raises `SpecError` if
+    ``name`` is invalid, or if the result is too long.
 
     >>> with_username("sarah", "rl"), with_username("sarah", "sarah-rl")
     ('sarah-rl', 'sarah-rl')
@@ -57,10 +57,13 @@ def with_username(username: str, name: str) -> str:
 
 
 def _nonempty_text(value: object, what: str) -> str:
-    """Return ``value`` if it is a nonempty string. Raise `SpecError` otherwise."""
+    """Validate ``value`` as a nonempty string, and return it.
+
+    Raises `SpecError` if ``value`` is invalid.
+    """
     if isinstance(value, str) and value and "\0" not in value:
         return value
-    # Import this module only for other values, so that valid variables are read without the import.
+    # This module is imported here because most values are valid strings, which do not need it.
     from symphony.model import validators
 
     return validators.nonempty_text(value, what)
@@ -104,10 +107,10 @@ FIELDS: dict[str, FieldReader] = {
     "kubeconfig": _path_reader("kubeconfig"),
     "image": _text_reader("image"),
 }
-# The fields that contain other fields: the resource amounts, and the options of each backend.
+# The fields that contain other fields: the resource amounts, and each backend's options.
 GROUPS = ("resources", "options")
 RESOURCES = ("cpu", "memory", "mem")
-# Fields that are passed to the class of a backend if the class has an option with the same name.
+# Fields that are passed to a backend's class if the class has an option with the same name.
 BACKEND_OPTION_FIELDS = ("context", "namespace", "kubeconfig", "image")
 
 KNOWN = (*FIELDS, *GROUPS, PROFILES)
@@ -115,16 +118,17 @@ IN_PROFILES = tuple(name for name in (*FIELDS, *GROUPS) if name != "profile")
 
 
 def is_text_field(path: tuple[str | int, ...], key: str, inherited: bool) -> bool:
-    """Return whether the value of ``key`` is text, even if YAML would read it as another type."""
+    """Return whether ``key`` takes a string, even if YAML would read its value as another type."""
     is_top_level = not path or (len(path) == 2 and path[0] == PROFILES)
     return inherited or (is_top_level and key in FIELDS)
 
 
 def read_content(data: object, base: Path, own_fields: Collection[str] = ()) -> Content:
-    """Validate a configuration.
+    """Validate a configuration, and return its values and its profiles' values.
 
     ``base`` is the directory for relative paths. ``own_fields`` are fields that the program has
-    added. Raises `SpecError`; its ``path`` identifies the invalid key or value.
+    added. Raises `SpecError` if a key or a value is invalid. The error's ``path`` identifies the
+    key or value.
     """
     from symphony.model import validators
 
@@ -180,7 +184,7 @@ def _unknown_key(
 
 
 def _read_resources(value: object) -> Values:
-    """Validate the default resources for processes that request none."""
+    """Validate and return the default resources for processes that request none."""
     from symphony.model import quantities, validators
 
     given = validators.mapping(value, "resources")
@@ -197,8 +201,9 @@ def _read_resources(value: object) -> Values:
 
 
 def _read_options(value: object) -> Values:
-    """Validate the options of each backend. The backend's class validates the values of the
-    options.
+    """Validate the structure of the backend options, and return the options.
+
+    The backend's class validates the values of the options.
     """
     from symphony.model import validators
 

@@ -1,6 +1,6 @@
 """Reading a configuration file in YAML, JSON or TOML.
 
-The suffix of the file determines its format. If the suffix is unknown, the content determines the
+The suffix of the file determines its format. If the suffix is unknown, the contents determine the
 format.
 """
 
@@ -29,9 +29,10 @@ _TOML_LINE = re.compile(r"""\s*(\[{1,2}[-\w."' ]+\]{1,2}|[-\w."' ]+=.*)\s*(#.*)?
 def read_file(path: Path, own_fields: Collection[str] = (), *, is_found_file: bool) -> ConfigSource:
     """Read a configuration file.
 
-    ``own_fields`` are fields that the program has added. ``is_found_file`` is true if the file
-    was found by searching, and false if the program loaded it explicitly by its path. Raises
-    `NotFound` if the file does not exist, and `SpecError` if its content is invalid.
+    ``own_fields`` are fields that the program has added. ``is_found_file`` is true if symphony
+    found the file, by searching or through SYMPHONY_CONFIG, and false if the program loaded it
+    explicitly by its path. Raises `NotFound` if the file does not exist, and `SpecError` if its
+    contents are invalid.
     """
     text = read_text(path)
     parse = _PARSERS[detect_format(path, text)]
@@ -87,7 +88,7 @@ def _parse_toml(path: Path, text: str) -> tuple[Any, Locator]:
         match = re.match(r"line (\d+), column (\d+)", position)
         suffix = f":{match[1]}:{match[2]}" if match else ""
         raise SpecError(f"{path}{suffix}: not TOML: {message.rstrip('.')}") from exc
-    # TOML supports dates, but no field takes a date. Convert dates to text.
+    # TOML supports dates, but no field takes a date. Convert dates to strings.
     data = json.loads(json.dumps(data, default=str))
     # The TOML parser does not report positions.
     return data, lambda _: str(path)
@@ -125,8 +126,8 @@ def only_file(paths: Sequence[Path]) -> Path:
 def refuse_untrusted(path: Path) -> None:
     """Raise `SpecError` if another user may have created the file to attack this user.
 
-    A file is untrusted if it belongs to another user and its directory is writable by every user.
-    Such a file must not be read, because a configuration can contain commands.
+    A file is untrusted if its owner is neither this user nor root, and its directory is writable by
+    every user. Such a file must not be read, because a configuration can contain commands.
     """
     try:
         owner = path.stat().st_uid

@@ -1,6 +1,7 @@
 """The files and environment variables from which the configuration is read.
 
-Every command-line invocation runs this code, so it imports few modules and does little work.
+Every command-line invocation runs this code, so this module imports few other modules and does
+little work.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ PROJECT_FILE_NAMES = tuple(f".symphony{suffix}" for suffix in SUFFIXES)
 USER_FILE_NAMES = tuple(f"config{suffix}" for suffix in SUFFIXES)
 FILE_VARIABLE = "SYMPHONY_CONFIG"
 
-# The fields that an environment variable can set.
+# Maps environment variables to the fields that they set.
 VARIABLES = {
     "SYMPHONY_BACKEND": "backend",
     "SYMPHONY_PROFILE": "profile",
@@ -26,13 +27,15 @@ VARIABLES = {
     "SYMPHONY_IMAGE": "image",
 }
 
-# The variables on which the configuration depends. If one of them changes, it is read again.
+# The variables on which the configuration depends. If one of them changes, the configuration is
+# read again.
 WATCHED_VARIABLES = (FILE_VARIABLE, "XDG_CONFIG_HOME", "HOME", *VARIABLES)
 
 
 class FileLocation(NamedTuple):
-    """A file that is read if it exists. ``kind`` is ``project``, ``user`` or the name of a
-    variable.
+    """The path of a configuration file, which may not exist.
+
+    ``kind`` is ``project``, ``user`` or the name of the variable that contains the path.
     """
 
     kind: str
@@ -49,16 +52,17 @@ def working_directory() -> Path | None:
 
 
 def home_directory(environ: Mapping[str, str]) -> Path:
-    """Return the home directory of the user."""
+    """Return the user's home directory."""
     home = environ.get("HOME")
     return Path(home) if home else Path.home()
 
 
 def project_files(directory: Path, home: Path) -> list[Path]:
-    """Return the configuration files of the project that ``directory`` belongs to.
+    """Return the configuration files of the project that contains ``directory``.
 
-    The files are in the nearest directory that contains any, starting at ``directory`` and going up
-    to ``home`` or the root. If a directory contains several files, reading them raises an error.
+    The search starts at ``directory`` and goes up to ``home`` or the root. It ends at the first
+    directory that contains a configuration file. A directory may contain only one such file;
+    `read_sources` raises `SpecError` if there are several.
     """
     for candidate in (directory, *directory.parents):
         found = _existing(candidate, PROJECT_FILE_NAMES)
@@ -68,10 +72,9 @@ def project_files(directory: Path, home: Path) -> list[Path]:
 
 
 def user_directory(environ: Mapping[str, str]) -> Path:
-    """Return the directory of the user's configuration.
+    """Return the user's configuration directory.
 
-    The directory is determined according to the XDG base directory specification, which ignores
-    relative paths.
+    As the XDG Base Directory Specification requires, a relative path in XDG_CONFIG_HOME is ignored.
     """
     config_home = environ.get("XDG_CONFIG_HOME", "")
     if config_home.startswith("/"):
@@ -80,7 +83,10 @@ def user_directory(environ: Mapping[str, str]) -> Path:
 
 
 def user_files(environ: Mapping[str, str]) -> list[Path]:
-    """Return the user's configuration files. Reading more than one file raises an error."""
+    """Return the user's configuration files.
+
+    Only one such file may exist; `read_sources` raises `SpecError` if there are several.
+    """
     return _existing(user_directory(environ), USER_FILE_NAMES)
 
 

@@ -1,4 +1,4 @@
-"""Merging the sources of a configuration into the effective configuration, without I/O."""
+"""Merging configuration sources into the effective configuration, without I/O."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class SourcedValue(NamedTuple):
 class ConfigSource:
     """One source of configuration: its values, and the values of its profiles.
 
-    ``is_found_file`` is true for a file that was found by searching, and false for a file that the
-    program loads. ``position`` returns the position of a key in the source as text, for example,
-    for ``("profiles", "gke", "options", "kube")``. It is None if the source is not a file.
+    ``is_found_file`` is true for a file that symphony found, by searching or through
+    SYMPHONY_CONFIG, and false for all other sources. ``position`` returns the position of a key,
+    such as ``("profiles", "gke", "options", "kube")``, as text. ``position`` is None if the source
+    is not a file.
     """
 
     values: Mapping[KeyPath, SourcedValue]
@@ -51,8 +52,8 @@ class ConfigSource:
 def merge_sources(sources: Sequence[ConfigSource]) -> dict[KeyPath, SourcedValue]:
     """Return the effective configuration. ``sources`` are sorted from highest to lowest priority.
 
-    The selected profile ranks directly below the source that selects it, and above all files.
-    Raises `SpecError` if no source defines this profile.
+    The selected profile ranks directly below the source that selects it, but always above the files
+    that symphony found. Raises `SpecError` if no source defines this profile.
     """
     merged: dict[KeyPath, SourcedValue] = {}
     # The groups that a source has removed. Sources with a lower priority cannot set these groups
@@ -69,7 +70,7 @@ def merge_sources(sources: Sequence[ConfigSource]) -> dict[KeyPath, SourcedValue
 
 
 def _by_priority(sources: Sequence[ConfigSource]) -> list[Mapping[KeyPath, SourcedValue]]:
-    """Return the values of the sources, with the values of the selected profile inserted."""
+    """Return the values of the sources and of the selected profile, highest priority first."""
     all_values = [source.values for source in sources]
     selecting = [index for index, values in enumerate(all_values) if PROFILE_KEY in values]
     if not selecting:

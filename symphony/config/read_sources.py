@@ -1,4 +1,4 @@
-"""Reading configuration sources: the command line, the program, variables and files."""
+"""Reading configuration sources: the command line, the program, environment variables and files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from symphony.config import fields, locations
 from symphony.config.merging import ConfigSource, SourcedValue
 from symphony.errors import NotFound, SpecError, error_path
 
-# The command-line options that set a field.
+# The command-line options that set a field of the configuration.
 COMMAND_LINE_OPTIONS = {"--backend": "backend", "--profile": "profile"}
 
 
 def from_command_line(options: Mapping[str, str]) -> ConfigSource:
-    """Return the source for command-line options, given as a mapping from options to values."""
+    """Return a source for command-line options. ``options`` maps the options to their values."""
     values: dict[fields.KeyPath, SourcedValue] = {}
     for option, value in options.items():
         values[(COMMAND_LINE_OPTIONS[option],)] = SourcedValue(value, option)
@@ -25,9 +25,10 @@ def from_command_line(options: Mapping[str, str]) -> ConfigSource:
 def from_program(
     settings: Mapping[str, Any], name: str, own_fields: Collection[str] = ()
 ) -> ConfigSource:
-    """Return the source for settings made by the program, in the form of a configuration file.
+    """Return a source for settings that the calling program passes.
 
-    ``name`` is the name of the source. Raises `SpecError` with the invalid key in its message.
+    ``settings`` has the structure of a configuration file. ``name`` is the name of the source.
+    Raises `SpecError` if a setting is invalid; the message names the key.
     """
     base = locations.working_directory() or Path("/")
     try:
@@ -44,10 +45,10 @@ def _with_source(values: fields.Values, source: str) -> dict[fields.KeyPath, Sou
 
 
 def from_environment(environ: Mapping[str, str]) -> ConfigSource:
-    """Return the source for the environment variables.
+    """Return a source for the environment variables.
 
-    An empty variable removes the value from a source with a lower priority. Raises `SpecError` with
-    the name of the variable in its message if a value is invalid.
+    An empty variable removes the value that a source with a lower priority sets. Raises `SpecError`
+    if a value is invalid; the message names the variable.
     """
     base = locations.working_directory() or Path("/")
     values: dict[fields.KeyPath, SourcedValue] = {}
@@ -72,11 +73,11 @@ def read_sources(
     named_file: str | None,
     user_files: Sequence[Path],
 ) -> list[ConfigSource]:
-    """Read the environment variables and the files, sorted from the highest priority to the lowest.
+    """Return a source for the environment variables and one for each file, highest priority first.
 
-    A file that is found in two ways is read once. Raises `SpecError` if a directory contains
-    several configuration files or if a file is invalid, and `NotFound` if the named file does not
-    exist.
+    A file that is found in two ways is read only once. Raises `SpecError` if a variable or a file
+    is invalid, if a project file is untrusted, or if a directory contains several configuration
+    files. Raises `NotFound` if ``named_file`` does not exist.
     """
     sources = []
     environment = from_environment(environ)
@@ -90,7 +91,7 @@ def read_sources(
 def _read_files(
     project_files: Sequence[Path], named_file: str | None, user_files: Sequence[Path]
 ) -> list[ConfigSource]:
-    # This module imports the YAML and JSON parsers.
+    # ``file_formats`` imports the YAML and JSON parsers, so it is imported only if there are files.
     from symphony.config import file_formats
 
     paths = []

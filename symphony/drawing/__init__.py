@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
 
 FORMATS = ("text", "mermaid", "dot", "svg")
-# Maps suffixes of output files to formats.
+# Maps the suffixes of output files to formats.
 SUFFIXES = {
     ".txt": "text",
     ".mmd": "mermaid",
@@ -25,9 +25,9 @@ SUFFIXES = {
 
 
 def draw(topology: Topology, file_format: str, states: Mapping[str, str] | None = None) -> str:
-    """Return the drawing of a topology in one of `FORMATS`. The text ends with a newline.
+    """Return a drawing of a topology as text that ends with a newline.
 
-    ``states`` maps the names of processes to their states.
+    ``file_format`` is one of `FORMATS`. ``states`` maps the names of processes to their states.
     """
     if file_format == "mermaid":
         from symphony.drawing.mermaid import mermaid

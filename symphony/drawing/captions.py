@@ -1,4 +1,4 @@
-"""The texts and the colours that all drawings share."""
+"""The labels and colours that several drawing formats share."""
 
 from __future__ import annotations
 
@@ -17,21 +17,19 @@ COLOURS = {
     "unknown": ("#ecdcff", "#8250df"),
     "stopped": ("#e4e7eb", "#57606a"),
 }
-# The priority of states. If the processes of a node are in several states, the first matching state
-# determines its colour.
+# The states in order of priority. If a node's processes are in several states, the state with the
+# highest priority determines the node's colour.
 _STATE_PRIORITY = ("failed", "unknown", "pending", "running", "stopped", "succeeded")
 
 
 def state_label(node: Node, states: Mapping[str, str] | None) -> str:
-    """Return the state of the processes of a node as text, or an empty string if it is unknown."""
+    """Return the states of a node's processes as text, or an empty string if none is known."""
     counts = tally(node.processes, states or {})
     return tallied(counts, many=len(node.processes) > 1)
 
 
 def most_important_state(node: Node, states: Mapping[str, str] | None) -> str:
-    """Return the state that determines the colour of a node, or an empty string if no state is
-    known.
-    """
+    """Return the state that determines a node's colour, or an empty string if no state is known."""
     counts = tally(node.processes, states or {})
     for state in _STATE_PRIORITY:
         if state in counts:
@@ -40,7 +38,7 @@ def most_important_state(node: Node, states: Mapping[str, str] | None) -> str:
 
 
 def service_note(service: Service) -> str:
-    """Return the note that follows the name of a service, or an empty string."""
+    """Return the note that follows a service's name, or an empty string if there is none."""
     if not service.bound and not service.exposed:
         return NOT_BOUND
     notes = []
@@ -58,8 +56,9 @@ def group_title(topology: Topology, group: str) -> str:
 
 
 def summary(topology: Topology, states: Mapping[str, str] | None) -> str:
-    """Return the number of processes in each state as text, or an empty string if no state is
-    known.
+    """Return the number of processes in each state as text.
+
+    The text is empty if no state is known.
     """
     names = [name for node in topology.nodes for name in node.processes]
     return tallied(tally(names, states or {}), many=True)

@@ -1,7 +1,7 @@
 """Drawing a topology in DOT, the language of Graphviz.
 
 The syntax is documented at https://graphviz.org/doc/info/lang.html. Every identifier is quoted,
-because the name of a process can be a DOT keyword, such as ``node`` or ``graph``.
+because a process name can be a DOT keyword, such as ``node`` or ``graph``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _ATTRIBUTES = (
 def dot(topology: Topology, states: Mapping[str, str] | None = None) -> str:
     """Return the DOT source of a directed graph.
 
-    Clients are on the left, services in the middle, and the processes that bind them on the right.
+    Clients are on the left, services in the middle, and the processes that bind or expose the
+    services on the right.
     """
     return "\n".join(_lines(topology, states)) + "\n"
 
@@ -82,10 +83,10 @@ def _edges(topology: Topology) -> Iterator[str]:
 
 
 def _edge_end(topology: Topology, name: str, attribute: str) -> tuple[str, dict[str, str]]:
-    """Return the node at the end of an edge, and the attributes of the edge.
+    """Return the node at one end of an edge, and the attributes that this end adds to the edge.
 
-    An edge cannot end at a subgraph, so an edge of a group ends at one of the group's nodes. The
-    ``attribute`` (``lhead`` or ``ltail``) clips the edge at the border of the subgraph.
+    An edge cannot end at a subgraph, so an edge to or from a group ends at one of the group's
+    nodes. The ``attribute`` (``lhead`` or ``ltail``) clips the edge at the border of the subgraph.
     """
     if name not in topology.groups:
         return _quoted(f"process {name}"), {}
@@ -93,7 +94,10 @@ def _edge_end(topology: Topology, name: str, attribute: str) -> tuple[str, dict[
 
 
 def _anchor(topology: Topology, group: str) -> str:
-    """Return the node at which the edges of a group end: the middle member of the group."""
+    """Return the node at which a group's edges end.
+
+    This node is the group's middle member, or an invisible node if the group has no members.
+    """
     members = topology.inside(group)
     if not members:
         return f"group {group}"

@@ -2,7 +2,7 @@
 
 The layout uses the algorithm of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of
 Hierarchical System Structures", 1981): reverse the edges that close a cycle, assign layers, order
-the parts of each layer, and assign positions. The result is deterministic. Lengths are in pixels.
+the parts in each layer, and assign positions. The result is deterministic. Lengths are in pixels.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import NamedTuple
 SWEEPS = 12
 # The distance between two layers: the minimum, the increment per edge, and the maximum.
 MIN_LAYER_GAP, GAP_PER_EDGE, MAX_LAYER_GAP = 84.0, 0.3, 300.0
-# The minimum and maximum distance between two parts of a layer. The distance is larger if another
-# layer is taller.
+# The minimum and maximum distance between adjacent parts in a layer. The distance can exceed the
+# minimum if another layer is taller.
 GAP, MAX_GAP = 14.0, 44.0
-# The maximum number of layers. A wider drawing would not be legible, so it is drawn in two columns.
+# The maximum number of layers. A drawing with more layers would not be legible, so its parts are
+# drawn in two columns.
 MAX_LAYERS = 10
 # The height that a long edge needs in each layer that it crosses.
 PASSAGE_HEIGHT = 6.0
@@ -36,7 +37,7 @@ class Size(NamedTuple):
 
 
 class Rect(NamedTuple):
-    """The position of the upper left corner of a part, and its size."""
+    """The position of a part's upper left corner, and the part's size."""
 
     x: float
     y: float
@@ -51,11 +52,11 @@ class Rect(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The positions of all parts and edges.
+    """The positions of all edges, and of all parts that have edges.
 
     ``passages`` maps each edge to the positions at which the edge crosses the layers between its
-    ends, from left to right. The value is None for an edge between two parts in the same column,
-    which occurs only if there would be too many layers.
+    ends, from left to right. The value is None for an edge between two parts in the same column.
+    Such edges occur only if there would be too many layers.
     """
 
     rects: Mapping[str, Rect]
@@ -65,10 +66,10 @@ class Layout:
 
 
 def layout(sizes: Mapping[str, Size], edges: Sequence[Edge], columns: Mapping[str, int]) -> Layout:
-    """Return positions of the parts such that most edges go from left to right.
+    """Position the parts so that most edges go from left to right.
 
-    A part without an edge gets no position. If two parts are connected by edges in both directions,
-    the first edge determines which part is on the left. All parts of a layer have the same width.
+    A part without edges has no position. If two parts are connected by edges in both directions,
+    the first edge determines which part is on the left. All parts in a layer have the same width.
     ``columns`` maps each part to its column, and column 0 is on the right. The columns are used if
     there would be more than `MAX_LAYERS` layers.
     """
@@ -166,9 +167,7 @@ def _from_left_to_right(edge: Edge, layer_of: Mapping[str, int]) -> Edge:
 
 
 def _chain(edge: Edge, forward: Edge, layer_of: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the ends of an edge from left to right, with a passage in each layer between the
-    ends.
-    """
+    """Return an edge's left end, its passage in each layer between its ends, and its right end."""
     left, right = forward
     between = range(layer_of[left] - 1, layer_of[right], -1)
     passages = [f"{edge[0]} > {edge[1]} @ {layer}" for layer in between]
@@ -181,10 +180,10 @@ def _chain(edge: Edge, forward: Edge, layer_of: Mapping[str, int]) -> tuple[str,
 def _order_layers(
     keys: Sequence[str], layer_of: Mapping[str, int], chains: Mapping[Edge, tuple[str, ...]]
 ) -> list[list[str]]:
-    """Return the layers from left to right, each in the order with the fewest crossings found.
+    """Return the layers from left to right, each in the best order that was found.
 
-    The layers are sorted alternately by their neighbours on the left and by their neighbours on the
-    right.
+    The best order has the fewest crossings. The parts in each layer are sorted repeatedly,
+    alternately by their left and their right neighbours.
     """
     depth = max(layer_of.values(), default=-1) + 1
     layers: list[list[str]] = [[] for _ in range(depth)]
@@ -227,9 +226,9 @@ def _neighbours(
 def _sort_layer(
     layer: list[str], neighbours: Mapping[str, list[str]], layers: Sequence[Sequence[str]]
 ) -> None:
-    """Sort a layer by the mean position of the neighbours of each part.
+    """Sort the parts in a layer by the mean position of their neighbours.
 
-    A part without neighbours keeps its position.
+    A part without neighbours is sorted by its own current position.
     """
     position = {}
     for other in layers:
@@ -251,7 +250,7 @@ def _count_crossings(layers: Sequence[Sequence[str]], right: Mapping[str, list[s
         for key in layer:
             ends = sorted(position[target] for target in right.get(key, ()))
             for end in ends:
-                # These edges begin above the current edge and end below it.
+                # Count the edges that begin above this edge and end below it.
                 total += len(previous_ends) - bisect.bisect_right(previous_ends, end)
             for end in ends:
                 bisect.insort(previous_ends, end)
@@ -284,7 +283,10 @@ def _assign_middles(
 
 
 def _gaps(layers: Sequence[Sequence[str]], heights: Mapping[str, float]) -> list[float]:
-    """Return the gap between parts in each layer. The gap is larger if another layer is taller."""
+    """Return the gap between parts in each layer.
+
+    The gap can exceed `GAP` if another layer is taller.
+    """
     filled = [sum(heights[key] for key in layer) for layer in layers]
     totals = [height + GAP * len(layer) for layer, height in zip(layers, filled, strict=True)]
     highest = max(totals, default=0.0)
@@ -298,12 +300,11 @@ def _gaps(layers: Sequence[Sequence[str]], heights: Mapping[str, float]) -> list
 def _spread(
     layer: Sequence[str], wanted: Mapping[str, float], heights: Mapping[str, float], gap: float
 ) -> dict[str, float]:
-    """Return the positions closest to the wanted positions that keep the order and the gap of a
-    layer.
+    """Return the positions closest to ``wanted`` that keep the layer's order and gap.
 
-    The function minimizes the sum of squares by isotonic regression (pool adjacent violators): it
-    subtracts from each wanted position the distance from the first part, and replaces values that
-    are not in ascending order by their mean.
+    The function minimizes the sum of the squared distances by isotonic regression (pool adjacent
+    violators): it subtracts from each wanted position the distance from the first part, and
+    replaces values that are not in ascending order by their mean.
     """
     offsets: list[float] = []
     for index, key in enumerate(layer):

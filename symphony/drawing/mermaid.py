@@ -1,9 +1,8 @@
-"""Drawing a topology as a Mermaid flowchart, a format that code hosts and documentation tools
-render.
+"""Drawing a topology as a Mermaid flowchart, which many code hosts and documentation tools render.
 
-The syntax is documented at https://mermaid.js.org/syntax/flowchart.html. The names of processes are
-used only in quoted labels and never as identifiers, because a name can be a Mermaid keyword, such
-as ``end``.
+The syntax is documented at https://mermaid.js.org/syntax/flowchart.html. Process names are used
+only in quoted labels and never as identifiers, because a name can be a Mermaid keyword, such as
+``end``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ _TEXT_COLOUR = "color:#1f2328"
 def mermaid(topology: Topology, states: Mapping[str, str] | None = None) -> str:
     """Return the Mermaid source of a flowchart.
 
-    Clients are on the left, services in the middle, and the processes that bind them on the right.
+    Clients are on the left, services in the middle, and the processes that bind the services on the
+    right.
     """
     return "\n".join(_lines(topology, states)) + "\n"
 
@@ -81,7 +81,9 @@ def _classes(
     node_ids: Mapping[str, str],
     service_ids: Mapping[str, str],
 ) -> Iterator[str]:
-    """Yield the style for each state and for services, and the identifiers with this style."""
+    """Yield the style of each state and of each kind of service, and the list of nodes with this
+    style.
+    """
     members: dict[str, list[str]] = {}
     for node in topology.nodes:
         state = most_important_state(node, states)

@@ -1,9 +1,9 @@
 """Drawing a topology as SVG without external programs.
 
-Clients are on the left, services in the middle, and the processes that bind them on the right. The
-drawing has a background and a dark colour scheme (``prefers-color-scheme``, CSS Media Queries Level
-5), so that it is legible on any page. The text uses a fixed-width font, and the size of a box
-depends on its text. Lengths are in pixels.
+Clients are on the left, services in the middle, and the processes that bind the services on the
+right. The drawing has its own background, and a light and a dark colour scheme
+(``prefers-color-scheme``, CSS Media Queries Level 5), so that it is legible on any page. The text
+uses a fixed-width font, and the size of a box depends on its text. Lengths are in pixels.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ MARGIN = 24.0
 PADDING = 12.0
 # The minimum width available for rows of boxes without lines. A wider drawing allows wider rows.
 MIN_ROW_WIDTH = 900.0
-# The number of processes in one column of a group, and the maximum number of columns.
+# A group has one column for every PROCESSES_PER_COLUMN boxes or part thereof, up to MAX_COLUMNS. A
+# group with lines that begin or end at its members has only one column.
 PROCESSES_PER_COLUMN, MAX_COLUMNS = 12, 4
-# The offset of the second rectangle of a box that represents several processes.
+# The offset of the rectangle that is drawn behind a box that represents several processes.
 STACK_OFFSET = 4.0
-# The horizontal distance by which a line between two boxes in one column curves to the right.
+# The maximum distance by which a line between two boxes in the same column curves to the right.
 ARC_WIDTH = 56.0
-# The length of a line in the legend, with and without the surrounding space.
+# The width of a legend item without its text, and the length of the item's line.
 LEGEND_ITEM_WIDTH, LEGEND_LINE_WIDTH = 72.0, 34.0
 
 BoxKind = Literal["process", "group", "service"]
@@ -49,12 +50,12 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Box:
-    """A box of the drawing.
+    """A box in the drawing.
 
     ``lines`` contains the text of the box, and ``members`` contains the boxes inside a group, which
     are arranged in ``columns`` columns. ``state`` determines the colour. ``is_bound`` is false for
-    a service that no process binds, and ``is_stack`` is true for a box that represents several
-    processes.
+    a service that no process binds or exposes, and ``is_stack`` is true for a box that represents
+    several processes.
     """
 
     key: str
@@ -88,7 +89,7 @@ class _Box:
 
     @property
     def cell_size(self) -> Size:
-        """The size of each box inside a group, which is the size of the largest box."""
+        """The size of each box inside a group: the members' largest width and largest height."""
         sizes = [member.size for member in self.members]
         width = max((size.width for size in sizes), default=0.0)
         height = max((size.height for size in sizes), default=0.0)
@@ -97,8 +98,9 @@ class _Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """A line between two boxes, given by their keys. ``title`` is shown while the pointer is on
-    the line.
+    """A line between two boxes, which are given by their keys.
+
+    ``title`` is shown while the pointer is on the line.
     """
 
     kind: LineKind
@@ -162,7 +164,7 @@ def svg(topology: Topology, states: Mapping[str, str] | None = None) -> str:
 
 
 def _boxes(topology: Topology, states: Mapping[str, str] | None) -> list[_Box]:
-    """Return the boxes for the services, processes and groups of the experiment."""
+    """Return the boxes for the experiment's services, processes and groups."""
     process_boxes = {node.key: _process_box(node, states) for node in topology.nodes}
     boxes = [_service_box(service) for service in topology.services]
     for name in topology.members:
@@ -203,7 +205,7 @@ def _service_box(service: Service) -> _Box:
 
 def _group_box(topology: Topology, name: str, members: Sequence[_Box]) -> _Box:
     columns = 1
-    # A line to a member can end only at the side of the group if the group has one column.
+    # A line can reach a member from the side of the group only if the group has one column.
     if len(members) > PROCESSES_PER_COLUMN and not _has_lines_inside(topology, name):
         columns = min(MAX_COLUMNS, math.ceil(len(members) / PROCESSES_PER_COLUMN))
     return _Box(
@@ -228,8 +230,8 @@ def _has_lines_inside(topology: Topology, group: str) -> bool:
 def _lines(topology: Topology) -> list[_Line]:
     """Return the lines between boxes.
 
-    The lines from services to the processes that bind them come first. If a process connects to its
-    own service, the first line determines that the service is on the left.
+    The lines from services to the processes that bind them come first. If a process also connects
+    to a service that it binds, this order places the service to the left of the process.
     """
     lines = []
     for service in topology.services:
@@ -258,8 +260,9 @@ def _lines(topology: Topology) -> list[_Line]:
 
 
 def _place_boxes(boxes: Sequence[_Box], positions: Layout, top: float) -> _Picture:
-    """Return the positions of all boxes. Boxes without lines are placed in rows below the other
-    boxes.
+    """Return the positions of all boxes.
+
+    Boxes without lines are placed in rows below the other boxes.
     """
     picture = _Picture()
     for box in boxes:
@@ -289,7 +292,7 @@ def _paths(
     positions: Layout,
     top: float,
 ) -> Iterator[tuple[_Line, str]]:
-    """Yield each line with its path. A line inside a group has no path and is omitted."""
+    """Yield each line and its path. A line inside a group has no path and is omitted."""
     ends = _line_ends(lines, edges, picture)
     for index, (line, edge) in enumerate(zip(lines, edges, strict=True)):
         if edge[0] == edge[1]:
@@ -316,10 +319,10 @@ def _line_ends(
     """Map the index of each line to the points at which the line begins and ends.
 
     The lines at one side of a box are distributed over the height of the box, in the vertical order
-    of their other ends, so that they do not cross.
+    of their other ends, so that these lines do not cross.
     """
-    # Maps a box and a side to tuples: the position of the other end, the index of the line, and
-    # whether the line begins here.
+    # Maps a side of a box to the lines at this side. The tuple for a line contains the position of
+    # its other end, its index, and whether the line begins at this side.
     sides: dict[tuple[str, str], list[tuple[float, int, bool]]] = {}
     for index, (line, (source, target)) in enumerate(zip(lines, edges, strict=True)):
         if source == target:
@@ -346,7 +349,7 @@ def _line_ends(
 
 
 def _arc(source: Point, target: Point) -> str:
-    """Return the path of a line between two boxes in one column. The line curves to the right."""
+    """Return a path that curves to the right between two boxes in the same column."""
     (source_x, source_y), (target_x, target_y) = source, target
     x = max(source_x, target_x) + min(ARC_WIDTH, 12 + abs(target_y - source_y) / 4)
     controls = f"{_point(x, source_y)} {_point(x, target_y)} {_point(target_x, target_y)}"
@@ -534,6 +537,6 @@ def _point(x: float, y: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a length with at most one decimal digit."""
+    """Format a length with at most one decimal place."""
     # Adding 0 turns -0.0 into 0.0.
     return f"{round(value, 1) + 0.0:.10g}"

@@ -1,4 +1,4 @@
-"""Drawing a topology as a tree of text.
+"""Drawing a topology as a text tree.
 
 On a terminal, the tree fits the width of the terminal: long text is wrapped, and a name that is
 longer than a line is truncated. In a pipe or a file, text is neither wrapped nor truncated.
@@ -25,7 +25,7 @@ class Signs(NamedTuple):
     """The characters with which a tree is drawn.
 
     ``middle`` and ``last`` begin a branch, and ``vertical`` continues the line to the next branch.
-    ``to`` and ``by`` are arrows.
+    ``to`` and ``by`` are arrows. ``ellipsis`` replaces omitted text.
     """
 
     middle: str
@@ -68,10 +68,10 @@ def text_tree(
     signs: Signs = UNICODE,
     paint: Paint | None = None,
 ) -> list[str]:
-    """Return the lines of a tree of processes and groups, with their services and conditions.
+    """Return the lines of a tree of processes and groups, with their services and start conditions.
 
     ``states`` maps the names of processes to their states. ``width`` is the width of the terminal,
-    or None for a pipe. ``paint`` takes the text of a state and returns the text in colour.
+    or None for a pipe or a file. ``paint`` takes the text of a state and returns it in colour.
     """
     branches = _TreeBuilder(topology, states, signs).branches()
     rows = list(_rows(branches, "", signs))
@@ -84,7 +84,7 @@ def text_tree(
 
 
 class _TreeBuilder:
-    """Builds the branches of a tree."""
+    """A builder for the branches of a tree."""
 
     def __init__(self, topology: Topology, states: Mapping[str, str] | None, signs: Signs) -> None:
         self._topology = topology
@@ -199,7 +199,10 @@ def _row_lines(
 
 
 def _wrap(prefix: str, next_prefix: str, text: str, width: int | None, signs: Signs) -> list[str]:
-    """Wrap text at word boundaries. The first line begins with ``prefix``."""
+    """Wrap text at word boundaries, and truncate words that are longer than a line.
+
+    The first line begins with ``prefix``, and all further lines begin with ``next_prefix``.
+    """
     if width is None or len(prefix) + len(text) <= width:
         return [prefix + text]
     lines: list[str] = []
@@ -213,10 +216,10 @@ def _wrap(prefix: str, next_prefix: str, text: str, width: int | None, signs: Si
 
 
 def _split_line(text: str, room: int, ellipsis: str) -> tuple[str, str]:
-    """Return the part of the text that fits in a line, and the remaining text.
+    """Return the part of ``text`` that fits in ``room`` characters, and the remaining text.
 
-    The text is split after a comma if possible, and otherwise between words. A word that is longer
-    than the line is truncated.
+    The text is split after a comma if possible, and otherwise between words. If the first word is
+    longer than ``room``, it is truncated.
     """
     if len(text) <= room:
         return text, ""

@@ -16,9 +16,9 @@ def test_help_has_the_options_of_the_chosen_backend(
     program: Program, words: tuple[str, ...]
 ) -> None:
     shown = program.ok(*words, "--help")
-    assert "options of the kube backend:" in shown
+    assert "options for the kube backend:" in shown
     assert "--namespace NAMESPACE" in shown
-    assert "options of the kube backend:" not in program.ok("ls", "--help")
+    assert "options for the kube backend:" not in program.ok("ls", "--help")
 
 
 def test_the_variable_chooses_the_backend(program: Program) -> None:

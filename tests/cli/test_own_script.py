@@ -198,7 +198,7 @@ def test_help_describes_backends_only_if_there_is_a_choice(script: Script) -> No
         shown = script(*words, "--help").stdout
         assert "usage: mine.py" in shown
         assert "-b" not in shown.replace("-batch", "").split()
-        for hidden in ("--backend", "options of the kube", "--namespace", "For example:\n\n"):
+        for hidden in ("--backend", "options for the kube", "--namespace", "For example:\n\n"):
             assert hidden not in shown
     assert "--backend" not in script("__complete", "ls", "--").stdout
     script.replace_cluster("return super().create_cluster()\n\n    goes_by_backend = True")

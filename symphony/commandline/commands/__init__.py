@@ -1,5 +1,5 @@
 """The commands of the command line.
 
-Each module that contains a class ``...Commands`` adds one or more commands. The other modules
-contain helpers for these classes.
+Except for `base_commands`, each module with a class whose name ends with ``Commands`` adds one or
+more commands. All other modules contain helpers for these classes.
 """

@@ -1,4 +1,6 @@
-"""The base class of the command classes: arguments and helpers that several commands share."""
+"""The base class of the command classes, with the arguments and helpers that several commands
+share.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ class BaseCommands(CommandLine):
     """A set of related commands.
 
     For each command, ``_add_<command>`` declares its arguments and ``action_<command>`` runs it.
-    The docstring of ``action_<command>`` is the help text of the command.
+    The docstring of ``action_<command>`` is the command's help text.
 
     To keep the start-up time of short commands low, each method imports the modules that it needs.
     """
@@ -29,10 +31,10 @@ class BaseCommands(CommandLine):
     ) -> None:
         """Add an argument that sets ``args.experiment``.
 
-        The argument is positional, or ``--experiment NAME`` if ``positional`` is false. If it is
-        not given, ``args.experiment`` is None.
+        The argument is positional, or ``-e`` or ``--experiment`` if ``positional`` is false. If
+        the argument is optional and not given, ``args.experiment`` is None.
         """
-        text = "experiment name or a unique part of it; . is the current one"
+        text = "experiment name, or a unique part of it; . is the current experiment"
         if positional:
             parser.add_argument(
                 "experiment", metavar="EXPERIMENT", nargs=None if required else "?", help=text
@@ -45,7 +47,9 @@ class BaseCommands(CommandLine):
     def _add_component_arg(self, parser: argparse.ArgumentParser) -> None:
         """Add a positional argument that sets ``args.process``."""
         parser.add_argument(
-            "process", metavar="PROCESS", help="process name or group/name, or a unique part of it"
+            "process",
+            metavar="PROCESS",
+            help="process name or group/name, or a unique part of either",
         )
 
     def _add_file(
@@ -53,9 +57,9 @@ class BaseCommands(CommandLine):
         parser: argparse.ArgumentParser,
         *,
         metavar: str = "FILE",
-        text: str = "YAML, JSON, or Python with build(exp)",
+        text: str = "YAML or JSON file, or Python file with build(exp)",
     ) -> None:
-        """Add the arguments for the experiment file, the experiment name and the parameters."""
+        """Add the arguments for the experiment file, the experiment's name and its parameters."""
         parser.add_argument("file", metavar=metavar, help=text)
         parser.add_argument(
             "--name", metavar="NAME", help="override the experiment name in the file"
@@ -73,8 +77,8 @@ class BaseCommands(CommandLine):
     def add_dry_run(self, parser: argparse.ArgumentParser) -> None:
         """Add ``--dry-run`` and ``--dry-run-server``.
 
-        ``args.dry_run`` is False, True or ``"server"``, which are the values that
-        `symphony.Cluster.launch` accepts.
+        ``args.dry_run`` is False, True or ``"server"``. `symphony.Cluster.launch` accepts the same
+        values for ``dry_run``.
         """
         parser.add_argument(
             "--dry-run",
@@ -88,7 +92,7 @@ class BaseCommands(CommandLine):
             dest="dry_run",
             action="store_const",
             const="server",
-            help="also let the backend's server validate every object (or: --dry-run=server)",
+            help="also have the backend's server validate every object (or: --dry-run=server)",
         )
 
     def _add_client_dry_run(
@@ -102,8 +106,8 @@ class BaseCommands(CommandLine):
     def _add_hidden_dry_run(self, parser: argparse.ArgumentParser) -> None:
         """Accept ``--dry-run`` for a command that never changes anything.
 
-        Every command accepts the option, so that a script can add the option to any command. The
-        help omits the option because it has no effect.
+        Every command accepts this option, so that scripts can add it to any command. The help of a
+        command that never changes anything omits the option, because it has no effect.
         """
         parser.add_argument("--dry-run", action="store_true", help=argparse.SUPPRESS)
 
@@ -114,13 +118,13 @@ class BaseCommands(CommandLine):
         )
 
     def _add_json(self, parser: argparse.ArgumentParser, what: str = "JSON") -> None:
-        """Add ``--json``; ``what`` completes "print ..." in the help."""
+        """Add ``--json``. Its help text is "print" followed by ``what``."""
         parser.add_argument("--json", action="store_true", help=f"print {what}")
 
     # --- helpers for commands that take an experiment file ---
 
     def _load_experiment(self, args: argparse.Namespace) -> Experiment:
-        """Load the experiment from ``args.file``.
+        """Load the experiment from ``args.file`` with the given name and parameters.
 
         Raises `SpecError` or `NotFound` if the experiment cannot be loaded.
         """
@@ -131,7 +135,7 @@ class BaseCommands(CommandLine):
         return load_experiment_file(self.cluster, Path(args.file), args.name, dict(args.parameters))
 
     def _show_dry_run(self, experiment: Experiment, args: argparse.Namespace) -> None:
-        """Print the manifest that launching the experiment would create."""
+        """Print the manifest that a launch of the experiment would create."""
         server = args.dry_run == "server"
         manifest = self.cluster.dry_run(experiment, force=args.force, server=server)
         self._show_manifest(manifest, args.json)
@@ -146,7 +150,7 @@ class BaseCommands(CommandLine):
             show_text(str(manifest))
 
     def _next_commands(self, experiment: str) -> list[str]:
-        """Return lines that list useful commands for a newly launched experiment."""
+        """Return lines that suggest commands for a newly launched experiment."""
         from symphony.commandline.output.views import align_pairs
 
         location = "".join(f" {word}" for word in self.cluster_arguments)

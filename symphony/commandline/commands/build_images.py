@@ -1,4 +1,6 @@
-"""``launch --build``: build and push the images of an experiment before it is launched."""
+"""The ``--build`` option of ``launch``, which builds and pushes an experiment's images before the
+launch.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,16 @@ if TYPE_CHECKING:
 def with_built_images(
     cluster: Cluster, experiment: Experiment, *, dry_run: bool, force: bool
 ) -> Experiment:
-    """Build and push the declared images, and return the experiment with the resulting image tags.
+    """Build and push the images that ``experiment`` declares, and return a copy of it that uses the
+    pushed images.
 
-    Progress messages and the build output go to standard error. If the backend runs no containers,
-    nothing is built and the experiment is returned unchanged. In a dry run, the function lists the
-    images that would be built and returns the experiment with the tags that the images would get.
+    Progress messages and the build output are written to standard error. If the backend does not
+    run containers, nothing is built and the experiment is returned unchanged. In a dry run, the
+    function lists the images that would be built, and returns a copy of the experiment that uses
+    the tags that these images would get.
 
     The experiment is validated before the first build. Unless ``force`` is set, the function raises
-    `AlreadyExists` if an experiment with the same name is running.
+    `AlreadyExists` before the first build if an experiment with the same name is running.
     """
     from symphony.addons.docker.images import build_images, plan_images, with_images
 
@@ -32,7 +36,8 @@ def with_built_images(
     planned = plan_images(experiment)
     references = {image.repository: image.reference for image in planned}
     tagged = with_images(experiment, planned, references)
-    # Rendering the manifest detects an invalid experiment before a build that can take a long time.
+    # Create the manifest to detect an invalid experiment before the build, which can take a long
+    # time.
     ignored = {item.setting for item in cluster.manifest(tagged).ignored}
     if "container_image" in ignored:
         return _without_build(cluster, experiment)
@@ -56,10 +61,10 @@ def _without_build(cluster: Cluster, experiment: Experiment) -> Experiment:
 
 
 def _refuse_running(cluster: Cluster, name: str) -> None:
-    """Raise `AlreadyExists` if the experiment is running.
+    """Raise `AlreadyExists` if an experiment called ``name`` is running.
 
-    The launch repeats this check. The check before the build prevents a long build that would be
-    wasted.
+    The launch repeats this check. Checking before the build as well avoids a long build whose
+    result could not be launched.
     """
     from symphony.cluster.matching import experiment_exists
 

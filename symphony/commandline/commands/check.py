@@ -1,4 +1,4 @@
-"""The command that validates an experiment file: ``check``."""
+"""The ``check`` command, which checks an experiment file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CheckCommands(BaseCommands):
-    """Adds the ``check`` command."""
+    """The ``check`` command."""
 
     def _add_check(self) -> None:
         parser = self.add_subparser("check")
@@ -23,13 +23,13 @@ class CheckCommands(BaseCommands):
             metavar="BACKEND",
             action="append",
             default=[],
-            help="check for this backend, or all; repeatable "
-            "(default: the backend of -b, else all installed backends)",
+            help="backend to check for, or all; repeatable "
+            "(default: the value of -b, else all installed backends)",
         )
         parser.add_argument("--offline", action="store_true", help="do not query any cluster")
         self._add_hidden_dry_run(parser)
         parser.add_argument(
-            "--strict", action="store_true", help="exit with 1 if there are warnings"
+            "--strict", action="store_true", help="exit with code 1 if there are warnings"
         )
         self._add_json(parser, "the findings as JSON")
 
@@ -37,12 +37,12 @@ class CheckCommands(BaseCommands):
         """Check an experiment file for problems without launching it.
 
         The command reports all problems at once: missing images, paths and addresses that exist
-        only on this machine, services without a binding or connecting process, an environment that
-        is close to the size limit, GPUs that no node provides, and everything that a backend
-        rejects. Each finding is one line with its position in the file and a suggested fix. Nothing
-        is launched; a cluster is queried only for its GPUs.
+        only on this machine, services that no process binds or to which no process connects,
+        environments that are close to the size limit, GPUs that no node provides, and everything
+        that a backend rejects. Each finding is printed on one line, with its position in the file
+        and a suggested fix. Nothing is launched, and a cluster is queried only for its GPUs.
 
-        The exit code is 1 if there are errors, else 0.
+        The exit code is 1 if there are errors or, with --strict, warnings. Otherwise, it is 0.
 
         For example:
           symphony check rl.yml --target kube
@@ -74,9 +74,9 @@ class CheckCommands(BaseCommands):
         return report.exit_code(strict=args.strict)
 
     def _cluster_for(self, backend: str) -> Cluster:
-        """Return a cluster for a backend.
+        """Return a cluster for ``backend``.
 
-        If the command line selects this backend, the backend options in the command line apply.
+        If the command line selects this backend, the backend options on the command line apply.
         """
         from symphony.cluster import Cluster
         from symphony.cluster.plugins import find_backend

@@ -27,12 +27,13 @@ _LEVEL_COLOURS = {
     WARNING: STATE_COLOURS["pending"],
     NOTE: STATE_COLOURS["running"],
 }
-# Matches the line and column numbers in front of an error message: "rl.yml:3:5: ...".
+# Matches the line and column numbers between the file name and the rest of an error message, as in
+# "rl.yml:3:5: ...".
 _POSITION_PATTERN = re.compile(r"(?::(\d+)(?::(\d+))?)?: ")
 
 
 class Position(NamedTuple):
-    """A position in a file. Line and column numbers start at 1, or are None if they are unknown."""
+    """A position in a file. Line and column numbers start at 1 and are None if they are unknown."""
 
     line: int | None = None
     column: int | None = None
@@ -42,15 +43,15 @@ UNKNOWN_POSITION = Position()
 
 
 class CheckReport:
-    """The findings in one experiment file for one or more backends."""
+    """The findings for one experiment file and one or more backends."""
 
     def __init__(
         self, path: Path, backends: Sequence[str], open_cluster: Callable[[str], Cluster]
     ) -> None:
-        """Open the cluster of each backend.
+        """Open a cluster for each backend.
 
-        If ``"all"`` or no backend is requested, the report covers every installed backend that can
-        be used. Raises `PluginError` if a requested backend cannot be used.
+        If ``backends`` is empty or contains ``"all"``, the report covers every installed backend
+        that can be used. Raises `PluginError` if a requested backend cannot be used.
         """
         self._path = path
         self._open_cluster = open_cluster
@@ -62,10 +63,12 @@ class CheckReport:
             self.targets = self._installed_targets()
 
     def collect(self, load: Callable[[], LoadResult], *, offline: bool) -> None:
-        """Load the experiment and collect all findings in file order.
+        """Load the experiment, and collect all findings.
 
-        If the file cannot be parsed, the parse error is the only finding. Otherwise, the rules
-        check the valid parts of the experiment.
+        The findings are sorted by position if the positions of all findings are known.
+
+        If ``load`` raises `SpecError`, only this error is collected. Otherwise, the rules check the
+        valid parts of the experiment.
         """
         try:
             result = load()
@@ -102,7 +105,7 @@ class CheckReport:
         return [Target(name, self._open_cluster(name)) for name in names]
 
     def _installed_targets(self) -> list[Target]:
-        """Return the installed backends that can be used, and add a note for each other backend."""
+        """Return the installed backends that can be used, and add a note for each of the others."""
         from symphony.cluster.plugins import installed_backends
 
         targets = []
@@ -120,7 +123,7 @@ class CheckReport:
         return targets
 
     def _load_error(self, error: SpecError) -> tuple[Position, Finding]:
-        """Convert a load error to its position and a finding whose message omits the position."""
+        """Return the position of a load error, and a finding whose message omits the position."""
         text = one_line(str(error))
         position = UNKNOWN_POSITION
         rest = text.removeprefix(str(self._path))
@@ -143,7 +146,7 @@ class CheckReport:
     # --- output ---
 
     def exit_code(self, *, strict: bool) -> int:
-        """Return 1 if there are errors, or warnings with ``strict``. Otherwise, return 0."""
+        """Return 1 if there are errors or, with ``strict``, warnings. Otherwise, return 0."""
         failing = {ERROR, WARNING} if strict else {ERROR}
         has_failed = any(finding.level in failing for _, finding in self.findings)
         return FAILED if has_failed else OK
@@ -157,13 +160,13 @@ class CheckReport:
         ]
 
     def summary(self) -> str:
-        """Return a line with the number of findings at each level."""
+        """Return one line with the number of findings at each level."""
         counts = _count_levels(finding for _, finding in self.findings)
         targets = join_names(target.name for target in self.targets)
         return f"{self._path}: {counts} for {targets}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as data that can be written as JSON."""
+        """Return the report as data that can be serialized as JSON."""
         levels = [finding.level for _, finding in self.findings]
         return {
             "file": str(self._path),
@@ -188,7 +191,9 @@ def _finding_line(path: Path, position: Position, finding: Finding, colour: str)
 
 
 def _count_levels(findings: Iterable[Finding]) -> str:
-    """Return, for example, ``2 errors, 1 warning``, or ``no problems found`` without findings."""
+    """Return the number of findings at each level as text, such as ``2 errors, 1 warning``, or ``no
+    problems found`` if there are none.
+    """
     levels = [finding.level for finding in findings]
     counts = []
     for level in (ERROR, WARNING, NOTE):
@@ -208,7 +213,7 @@ def _position_from(match: re.Match[str]) -> Position:
 
 
 def _position_finder(path: Path) -> Callable[[DocumentPath], Position]:
-    """Return a function that finds the position of a setting in the file.
+    """Return a function that returns the position of a setting in the file.
 
     Positions are known only for YAML files.
     """
@@ -230,9 +235,9 @@ def _position_finder(path: Path) -> Callable[[DocumentPath], Position]:
 def _path_in_file(data: Any, path: DocumentPath) -> DocumentPath:
     """Translate a path in the loaded experiment to the corresponding path in the file.
 
-    Some keys differ between the two paths: replica ``agent-3`` is written as ``agent`` with a
-    count, and ``cmds`` can be written as ``cmd``. The result ends before the first key that the
-    file does not contain.
+    Some keys differ between the two paths: in the file, replica ``agent-3`` is written as ``agent``
+    with a ``count``, and ``cmds`` can be written as ``cmd``. The result ends before the first key
+    that the file does not contain.
     """
     written: list[str | int] = []
     for step in path:
@@ -249,7 +254,7 @@ def _path_in_file(data: Any, path: DocumentPath) -> DocumentPath:
 
 
 def _key_in_file(data: Any, step: str | int) -> str | int | None:
-    """Return the key in the file that corresponds to ``step``, or None if no such key exists."""
+    """Return the key in ``data`` that corresponds to ``step``, or None if there is no such key."""
     if not isinstance(data, dict):
         return None
     if step in data:

@@ -21,9 +21,9 @@ def complete_names(
 ) -> Iterable[str] | None:
     """Return the names that ``action`` accepts, or None if it does not take a name.
 
-    ``given`` contains the arguments that precede ``action``. The first argument is the experiment,
-    unless ``action`` itself accepts an experiment. The result is empty if the experiment does not
-    exist or cannot be reached.
+    ``given`` contains the arguments that precede ``action``. The first of them is the experiment,
+    unless ``action`` itself accepts an experiment. The result is empty if the names cannot be
+    determined, for example because the experiment does not exist or the cluster cannot be reached.
     """
     from symphony.errors import SymphonyError
 
@@ -35,8 +35,8 @@ def complete_names(
         experiment = given[0]
     try:
         location = _cluster_location(line)
-        # Names in the current experiment are not cached because the current experiment can change
-        # at any time.
+        # Names in the current experiment are not cached, because another experiment can become the
+        # current one at any time.
         if location is None or (experiment == CURRENT and find is not _experiments):
             return list(find(line, experiment))
         key = [*location, find.__name__, experiment]
@@ -46,11 +46,11 @@ def complete_names(
 
 
 def _cluster_location(line: CommandLine) -> list[object] | None:
-    """Return values that identify the cluster, or None if names from this cluster are not cached.
+    """Return values that identify the cluster, or None if the cluster's names are not cached.
 
-    Names are cached only if the backend is slow to respond and therefore declares a function that
-    returns these values. Names are not cached if a subclass creates the cluster, because the
-    location of such a cluster is unknown.
+    Names are cached only if the backend declares a function that returns these values. Backends
+    that are slow to respond declare such a function. Names are not cached if a subclass of
+    `CommandLine` creates the cluster, because the location of such a cluster is unknown.
     """
     info = line.backend_info
     if info is None or info.place is None or line.has_custom_cluster:
@@ -91,8 +91,8 @@ def _copy_prefixes(line: CommandLine, experiment: str) -> list[str]:
     return [f"{path}:" for path in _processes(line, experiment)]
 
 
-# The keys are metavars of arguments. An ambiguous metavar is followed by a space and the argument's
-# destination.
+# Maps metavars of arguments to the functions that find names. A key that consists of a metavar, a
+# space and an argument's destination applies only to that argument, and takes precedence.
 _FINDERS: Mapping[str, FindNames] = {
     "EXPERIMENT": _experiments,
     "FILE|EXPERIMENT": _experiments,

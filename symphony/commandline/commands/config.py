@@ -1,4 +1,4 @@
-"""The commands about the installation: ``config``, ``backends`` and ``completion``."""
+"""The commands that concern the installation: ``config``, ``backends`` and ``completion``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from symphony.commandline.output.terminal import print_note
 
 
 class ConfigCommands(BaseCommands):
-    """Adds the ``config``, ``backends`` and ``completion`` commands."""
+    """The ``config``, ``backends`` and ``completion`` commands."""
 
     def _add_config(self) -> None:
         parser = self.add_subparser("config")
@@ -29,14 +29,14 @@ class ConfigCommands(BaseCommands):
     def action_config(self, args: argparse.Namespace) -> int | None:
         """Show the effective configuration and where each value comes from.
 
-        A value is taken from the first of these that sets it: the command line, environment
-        variables such as SYMPHONY_BACKEND, the profile, .symphony.yml in this directory or the
-        nearest parent directory, the file that SYMPHONY_CONFIG names, and
+        Each value is taken from the first of these sources that sets it: the command line,
+        environment variables such as SYMPHONY_BACKEND, the profile, .symphony.yml in this directory
+        or the nearest parent directory that contains one, the file that SYMPHONY_CONFIG names, and
         ~/.config/symphony/config.yml.
 
-        config path prints the configuration files that are read, in the same order. config schema
-        prints the path of the JSON Schema of experiment files, which editors use to complete and
-        check them.
+        config path prints the paths of the configuration files that are read, in the same order.
+        config schema prints the path of the JSON Schema for experiment files, with which editors
+        can complete and check these files.
 
         For example:
           symphony config show
@@ -79,7 +79,8 @@ class ConfigCommands(BaseCommands):
     def action_completion(self, args: argparse.Namespace) -> int | None:
         """Print a shell completion script.
 
-        The script completes commands, options, and the names of experiments and processes.
+        The script completes commands, options, and the names of experiments, processes and
+        services.
 
         For example:
           eval "$(symphony completion bash)"
@@ -120,7 +121,7 @@ def _show_settings(as_json: bool) -> int:
 
 
 def _format_value(value: Any) -> str:
-    """Return a setting as text: a string unchanged, any other value as JSON."""
+    """Return a setting as text: a string is unchanged, and any other value is formatted as JSON."""
     import json
 
     if isinstance(value, str):
@@ -129,7 +130,7 @@ def _format_value(value: Any) -> str:
 
 
 def _show_paths(as_json: bool) -> int:
-    """Print the configuration files in order of precedence, highest first."""
+    """Print the paths of the configuration files in order of precedence, highest first."""
     import os
 
     from symphony.commandline.output.printing import show_json
@@ -151,7 +152,7 @@ def _show_paths(as_json: bool) -> int:
 
 
 def _show_schema(as_json: bool) -> int:
-    """Print the path of the JSON Schema of experiment files."""
+    """Print the path of the JSON Schema for experiment files."""
     from symphony.commandline.output.printing import show_json
     from symphony.model import schema
 

@@ -1,4 +1,4 @@
-"""The current experiment for each backend, which commands use if no experiment is named.
+"""Each backend's current experiment, which commands use if the user names no experiment.
 
 The name is stored in the state directory, in one file per backend.
 """
@@ -14,7 +14,7 @@ from symphony.host.run.directory import state_root
 
 
 def require_current(backend: str) -> str:
-    """Return the current experiment. Raises `UsageError` if none is set."""
+    """Return the current experiment of ``backend``. Raises `UsageError` if none is set."""
     current = get_current(backend)
     if current is None:
         raise UsageError(
@@ -25,7 +25,7 @@ def require_current(backend: str) -> str:
 
 
 def get_current(backend: str) -> str | None:
-    """Return the current experiment, or None if none is set."""
+    """Return the current experiment of ``backend``, or None if none is set."""
     try:
         return _file_of(backend).read_text().strip() or None
     except FileNotFoundError:
@@ -33,10 +33,10 @@ def get_current(backend: str) -> str | None:
 
 
 def set_current(backend: str, experiment: str) -> None:
-    """Make an experiment the current experiment."""
+    """Make ``experiment`` the current experiment of ``backend``."""
     file = _file_of(backend)
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # The file is replaced atomically because another process can read it at any time.
+    # Replace the file atomically, because another process can read it at any time.
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     with with_filename(file):
         try:
@@ -48,7 +48,7 @@ def set_current(backend: str, experiment: str) -> None:
 
 
 def clear_current(backend: str, experiment: str) -> None:
-    """Unset the current experiment if it is ``experiment``."""
+    """If ``experiment`` is the current experiment of ``backend``, unset it."""
     if get_current(backend) == experiment:
         _file_of(backend).unlink(missing_ok=True)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DeleteCommands(BaseCommands):
-    """Adds the ``delete`` and ``delete-batch`` commands."""
+    """The ``delete`` and ``delete-batch`` commands."""
 
     def _add_delete(self) -> None:
         parser = self.add_subparser("delete")
@@ -28,7 +28,10 @@ class DeleteCommands(BaseCommands):
     def _add_delete_batch(self) -> None:
         parser = self.add_subparser("delete-batch")
         parser.add_argument(
-            "patterns", metavar="PATTERN", nargs="*", help="names, or patterns such as 'rl-*'"
+            "patterns",
+            metavar="PATTERN",
+            nargs="*",
+            help="experiment names, or patterns such as 'rl-*'",
         )
         parser.add_argument(
             "--all", action="store_true", help="delete every experiment that symphony launched"
@@ -37,7 +40,10 @@ class DeleteCommands(BaseCommands):
 
     def _add_delete_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "-f", "--force", action="store_true", help="do not ask; ignore unknown names"
+            "-f",
+            "--force",
+            action="store_true",
+            help="do not ask for confirmation; ignore unknown names",
         )
         self._add_client_dry_run(parser)
         self._add_json(parser, "the names of the deleted experiments as JSON")
@@ -46,7 +52,7 @@ class DeleteCommands(BaseCommands):
         """Stop experiments and delete them, including their logs.
 
         On a terminal, the command asks for confirmation. A script must pass --force. With --force,
-        an unknown name is not an error.
+        the command does not ask, and ignores unknown names.
 
         For example:
           symphony delete rl
@@ -57,7 +63,7 @@ class DeleteCommands(BaseCommands):
     def action_delete_batch(self, args: argparse.Namespace) -> int | None:
         """Stop and delete all experiments whose names match a pattern.
 
-        In a pattern, * matches any text, ? matches one character and [ab] matches one of the
+        In a pattern, * matches any text, ? matches any one character, and [ab] matches one of the
         characters in the brackets. On a terminal, the command asks for confirmation. A script must
         pass --force.
 
@@ -72,7 +78,7 @@ class DeleteCommands(BaseCommands):
         )
         if not names:
             print_note("no experiment matches; nothing to delete")
-        # Without names, there is nothing to confirm.
+        # If there are no names, there is nothing to confirm.
         return self._delete(args, names, force=args.force or not names)
 
     def _delete(self, args: argparse.Namespace, names: Sequence[str], *, force: bool) -> int:
@@ -85,7 +91,7 @@ class DeleteCommands(BaseCommands):
 def _matching_names(
     cluster: Cluster, patterns: Sequence[str], *, allow_no_match: bool
 ) -> list[str]:
-    """Return the experiments whose names match a shell pattern.
+    """Return the names of the experiments that match any of the shell patterns.
 
     Raises `NotFound` if a pattern matches no experiment, unless ``allow_no_match`` is set.
     """
@@ -105,7 +111,9 @@ def _matching_names(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingExperiment:
-    """The state of an existing experiment in one line, and its number of processes as text."""
+    """The name of an existing experiment, a one-line summary of its state, and the number of its
+    processes as text.
+    """
 
     name: str
     summary: str
@@ -113,7 +121,7 @@ class ExistingExperiment:
 
 
 class Deletion:
-    """One run of ``delete`` or ``delete-batch``."""
+    """One execution of ``delete`` or ``delete-batch``."""
 
     def __init__(
         self, cluster: Cluster, names: Sequence[str], *, force: bool, as_json: bool, dry_run: bool
@@ -127,7 +135,7 @@ class Deletion:
     def run(self) -> int:
         """Delete the experiments and return the exit code.
 
-        Nothing is deleted if a name is wrong or the user does not confirm.
+        Without ``--force``, nothing is deleted if a name is unknown or the user does not confirm.
         """
         from symphony.commandline.commands.resolve_names import with_user_prefix
 
@@ -170,10 +178,11 @@ class Deletion:
         show_json(list(names))
 
     def _describe(self, name: str) -> ExistingExperiment:
-        """Describe an experiment. Raises `NotFound` if it does not exist.
+        """Return the description of an experiment. Raises `NotFound` if the experiment does not
+        exist.
 
-        An experiment with a damaged record can still be deleted, so the error message replaces the
-        summary.
+        An experiment whose record is damaged can still be deleted, so in that case the summary
+        contains the error message.
         """
         from symphony.commandline.output import views
 
@@ -194,7 +203,9 @@ class Deletion:
         )
 
     def _describe_or_none(self, name: str) -> ExistingExperiment | None:
-        """Describe an experiment, or return None if it does not exist and ``--force`` was given."""
+        """Return the description of an experiment, or None if it does not exist and ``--force`` is
+        set.
+        """
         try:
             return self._describe(name)
         except NotFound as exc:
@@ -204,12 +215,14 @@ class Deletion:
             return None
 
     def _confirm(self) -> bool:
-        """Ask the user for confirmation. Raises `UsageError` if there is no terminal."""
+        """Ask the user for confirmation, and return whether the user confirms. Raises `UsageError`
+        if there is no terminal.
+        """
         from symphony.commandline.commands.resolve_names import describe_resolved
 
         interactive = is_terminal(sys.stdin) and is_terminal(sys.stderr)
         if interactive:
-            # A partial name is accepted here because the question shows the complete name.
+            # Accept partial names here, because the question shows the complete names.
             existing = [
                 describe_resolved(self._cluster, name, self._describe) for name in self._names
             ]

@@ -1,4 +1,7 @@
-"""Load an experiment from a file: YAML, JSON, or Python with a function ``build(exp)``."""
+"""Load an experiment from a YAML, JSON or Python file.
+
+A Python file must define the function ``build(exp)``.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +44,15 @@ def load_experiment_file(
     """Load the experiment that a file describes.
 
     ``name`` overrides the name in the file. If a user name is configured, the experiment name is
-    prefixed with the user name. ``parameters`` contains values for the parameters that the file
-    declares, or for the keyword arguments of ``build``.
+    prefixed with it. ``parameters`` contains values for the parameters that the file declares, or
+    for the keyword arguments of ``build``.
 
     A Python file is executed with its directory first on ``sys.path``. Its function ``build``
-    receives a new experiment, which is named after the constant ``NAME`` or, without this constant,
-    after the file. The output of the Python file goes to standard error.
+    receives a new experiment, whose name is the value of the constant ``NAME`` or, without this
+    constant, is derived from the file name. The standard output of the Python file is redirected to
+    standard error.
 
-    Raises `SpecError` if the file is invalid and `NotFound` if it does not exist. The message
+    Raises `SpecError` if the file is invalid and `NotFound` if it does not exist. The error message
     contains the file name and, if it is known, the line number.
     """
     return load_with_errors(cluster, path, name, parameters).experiment_or_error()
@@ -62,8 +66,9 @@ def load_with_errors(
 ) -> LoadResult:
     """Load the valid parts of an experiment, and collect all errors in the other parts.
 
-    The arguments are the same as for `load_experiment_file`. Raises `SpecError` or `NotFound` if
-    the file cannot be read or parsed, and for the first error in a Python file.
+    The arguments are the same as for `load_experiment_file`. Raises `NotFound` if the file does not
+    exist, and `SpecError` if it cannot be read or parsed. Any error in a Python file raises
+    `SpecError`.
     """
     from symphony.model.load import LoadResult
 
@@ -123,7 +128,10 @@ def _load_python(
 
 
 def _compile(path: Path) -> CodeType:
-    """Compile a Python file. Raises `NotFound` or `SpecError` if the file cannot be compiled."""
+    """Compile a Python file.
+
+    Raises `NotFound` if the file does not exist, and `SpecError` if it cannot be read or compiled.
+    """
     try:
         return compile(path.read_bytes(), str(path.absolute()), "exec", dont_inherit=True)
     except FileNotFoundError:
@@ -139,7 +147,11 @@ def _compile(path: Path) -> CodeType:
 
 
 def _other_files_hint(path: Path) -> str:
-    """Return a hint that lists similarly named Python files in the directory, or all files."""
+    """Return a hint for an error message about a missing Python file.
+
+    The hint suggests Python files with similar names or, if there are none, lists all Python files
+    in the directory. It is empty if the directory contains no Python files.
+    """
     if not path.parent.is_dir():
         return ""
     files = sorted(item.name for item in path.parent.glob("*.py"))
@@ -149,7 +161,7 @@ def _other_files_hint(path: Path) -> str:
 
 
 def _build_function(module: ModuleType, path: Path) -> Callable[..., object]:
-    """Return the function ``build`` from a module. Raises `SpecError` if it is missing."""
+    """Return a module's function ``build``. Raises `SpecError` if there is no such function."""
     build = vars(module).get(BUILD_FUNCTION)
     if not callable(build):
         functions = [
@@ -168,7 +180,8 @@ def _build_function(module: ModuleType, path: Path) -> Callable[..., object]:
 def _refuse_deferred_result(result: object) -> None:
     """Raise `SpecError` if ``build`` returned a coroutine or a generator.
 
-    The body of such a function has not run, so the experiment would be empty without any error.
+    In both cases, the body of ``build`` has not run. Without this check, the experiment would be
+    empty, and no error would be reported.
     """
     for kind, description in _DEFERRED_RESULTS.items():
         if isinstance(result, kind):
@@ -197,8 +210,8 @@ def _build_arguments(
 
     Raises `SpecError` for a parameter that ``build`` does not accept.
 
-    A value remains a string if the default of the argument is a string. Otherwise, numbers and
-    booleans are converted.
+    A value remains a string if the argument's default is a string. Otherwise, a value that
+    represents a number or a boolean is converted to a number or a boolean.
     """
     if not parameters:
         return {}
@@ -225,7 +238,7 @@ def _build_arguments(
 
 
 def _experiment_name(module: ModuleType, path: Path) -> str:
-    """Return the constant ``NAME`` from a module, or a name derived from the file name."""
+    """Return the value of the constant ``NAME``, or a name derived from the file name."""
     name = vars(module).get(NAME_CONSTANT)
     if name is None:
         name = suggested_name(path.stem)
@@ -244,7 +257,7 @@ def _importing_from(directory: Path) -> Iterator[ModuleType]:
     """Yield a module in which to execute a file, with ``directory`` first on ``sys.path``."""
     module = ModuleType(_MODULE_NAME)
     previous = list(sys.path)
-    # Dataclasses look up the module that defines them in ``sys.modules``.
+    # Dataclasses look up their defining module in ``sys.modules``.
     sys.modules[_MODULE_NAME] = module
     sys.path.insert(0, str(directory))
     try:
@@ -256,7 +269,7 @@ def _importing_from(directory: Path) -> Iterator[ModuleType]:
 
 @contextlib.contextmanager
 def _errors_located_in(path: Path, summary: str) -> Iterator[None]:
-    """Convert every error to a `SpecError` that begins with the line in the user's file."""
+    """Raise each error as a `SpecError` whose message begins with the location in ``path``."""
     try:
         yield
     except SymphonyError as exc:
@@ -268,7 +281,7 @@ def _errors_located_in(path: Path, summary: str) -> Iterator[None]:
 
 
 def _location(path: Path, trace: TracebackType | None) -> str:
-    """Return ``file:line`` for the innermost call in ``path``, or ``file`` if no call is in it."""
+    """Return ``path:line`` for the innermost frame in ``path``, or ``path`` if there is none."""
     absolute = str(path.absolute())
     lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == absolute]
     return f"{path}:{lines[-1]}" if lines else str(path)

@@ -1,4 +1,7 @@
-"""Launch an experiment in the foreground: progress, merged logs, Ctrl-C and exit code."""
+"""Launch an experiment in the foreground, or wait for an experiment.
+
+The module shows progress and logs, handles Ctrl-C, and determines the exit code.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ if TYPE_CHECKING:
 
 
 class Interruptions:
-    """Stops the experiment on Ctrl-C.
+    """A handler for Ctrl-C that stops an experiment.
 
     The first Ctrl-C stops the experiment, the second kills it, and the third raises
     KeyboardInterrupt. A separate thread stops the experiment, so that the caller can show the
     output of the processes until they exit.
 
-    Until ``launched`` is set, the first Ctrl-C raises KeyboardInterrupt, which rolls back the
-    launch.
+    Until ``launched`` is set, every Ctrl-C raises KeyboardInterrupt, which causes the launch to be
+    rolled back.
     """
 
     def __init__(self, cluster: Cluster, name: str) -> None:
@@ -49,7 +52,9 @@ class Interruptions:
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle Ctrl-C inside the block, and at its end wait until the experiment has stopped.
+        """Handle Ctrl-C inside the block.
+
+        After Ctrl-C, the context manager does not exit until the experiment has been stopped.
 
         Raises the first error that occurred while the experiment was being stopped.
         """
@@ -95,7 +100,7 @@ def stop_or_delete(cluster: Cluster, name: str, *, at_once: bool) -> None:
 
 
 def launch_with_progress(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest:
-    """Launch an experiment and show the progress of the launch on the terminal."""
+    """Launch an experiment, and show its progress on the terminal."""
     size = views.count_processes(len(experiment.list_all_processes()))
     with (
         show_progress(f"launching {experiment.name} ({size})") as shown,
@@ -136,15 +141,16 @@ def _announcing_rollback(shown: ProgressLine, name: str) -> Iterator[None]:
 
 
 def launch_summary(cluster: Cluster, experiment: Experiment) -> str:
-    """Return a line that reports the launch."""
+    """Return a one-line summary of the launch."""
     size = views.count_processes(len(experiment.list_all_processes()))
     return f"launched {experiment.name} on {cluster.backend}: {size}"
 
 
 def wait_for_start(cluster: Cluster, name: str, until: Until) -> ExperimentStatus:
-    """Wait until each process has started or is ready, and return the experiment status.
+    """Wait until every process has started or is ready, depending on ``until``.
 
-    A process that has exited or was not ready in time does not prolong the wait.
+    Return the experiment's status. A process that has exited or was not ready in time does not
+    prolong the wait.
     """
     with (
         show_progress(f"waiting for {name}") as shown,
@@ -156,9 +162,9 @@ def wait_for_start(cluster: Cluster, name: str, until: Until) -> ExperimentStatu
 def report_failures(status: ExperimentStatus, until: Until) -> int:
     """Print a line for each process that failed or was not ready in time, and return the exit code.
 
-    The exit code is the exit code of the first process that failed, or 1 if the only problem is
-    that processes were not ready in time. The time at which a process became late is unknown, so
-    failed processes take precedence over late processes.
+    The exit code is that of the first process that failed. If no process failed, it is 1 if a
+    process was not ready in time, and 0 otherwise. Failed processes take precedence, because it
+    is unknown when a process missed its time limit.
     """
     late = []
     if until == "ready":
@@ -195,7 +201,8 @@ def launch_and_follow(
 ) -> int:
     """Launch an experiment and show the output of its processes until all have exited.
 
-    Return the exit code of the experiment, or 130 after Ctrl-C.
+    Return the experiment's exit code, 130 after Ctrl-C, or 1 if another command has deleted the
+    experiment.
     """
     name = experiment.name
     interruptions = Interruptions(cluster, name)

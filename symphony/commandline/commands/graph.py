@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class GraphCommands(BaseCommands):
-    """Adds the ``graph`` command."""
+    """The ``graph`` command."""
 
     def _add_graph(self) -> None:
         from symphony.commandline.output.graph_drawing import GRAPH_FORMATS
@@ -29,7 +29,7 @@ class GraphCommands(BaseCommands):
             "-o",
             "--output",
             metavar="FILE",
-            help="write to a file: .svg, .mmd, .dot, .txt or .json",
+            help="write the drawing to a .svg, .mmd, .dot, .txt or .json file",
         )
         parser.add_argument(
             "--format", metavar="FORM", choices=GRAPH_FORMATS, help=", ".join(GRAPH_FORMATS)
@@ -38,21 +38,22 @@ class GraphCommands(BaseCommands):
             "--all", action="store_true", help="draw every process; do not merge similar ones"
         )
         parser.add_argument(
-            "--no-states", action="store_true", help="draw only the file; do not query the backend"
+            "--no-states", action="store_true", help="do not show states or query the backend"
         )
-        self._add_client_dry_run(parser, "with --output: write nothing")
+        self._add_client_dry_run(parser, "with --output, do not write the file")
         self._add_json(parser, "the topology as JSON")
 
     def action_graph(self, args: argparse.Namespace) -> int | None:
         """Draw the processes, groups and services of an experiment.
 
-        If the argument is a file, the drawing shows the processes that it describes. If an
-        experiment of that name exists, the drawing also shows the state of each process. If the
-        argument is the name of an experiment, the drawing shows the experiment as it was launched,
-        with its actual ports. Similar processes are drawn as one.
+        If the argument is a file, the drawing shows the processes that the file describes. If the
+        experiment in the file has been launched, the drawing also shows the state of each process.
+        If the argument is the name of an experiment, the drawing shows the experiment as it was
+        launched, with its actual ports. Similar processes are drawn as one.
 
-        An arrow points from a process that connects to a service to the service, and from there to
-        the process that binds it. A dashed arrow points to a process that must start first.
+        An arrow points from each client of a service to the service, and from the service to the
+        process that binds it. A dashed arrow points from a process to the process that it waits
+        for.
 
         For example:
           symphony graph rl.yml
@@ -83,7 +84,7 @@ class GraphCommands(BaseCommands):
         """Return the status of the experiment that ``args.file`` names.
 
         Raises `NotFound` if the experiment does not exist. If an experiment file with that name
-        exists, the message suggests the file.
+        exists, the error message suggests the file.
         """
         from pathlib import Path
 

@@ -21,7 +21,7 @@ _TEMPLATE_NAME = "my-experiment"
 
 
 class InitCommands(BaseCommands):
-    """Adds the ``init`` command."""
+    """The ``init`` command."""
 
     def _add_init(self) -> None:
         parser = self.add_subparser("init")
@@ -38,14 +38,14 @@ class InitCommands(BaseCommands):
             help="experiment name (default: derived from the directory name)",
         )
         self._add_client_dry_run(parser)
-        self._add_json(parser, "the written files as JSON")
+        self._add_json(parser, "the paths of the written files as JSON")
 
     def action_init(self, args: argparse.Namespace) -> int | None:
         """Create a small starter project.
 
         The project contains an experiment with two processes that communicate through a service,
         their programs, a Dockerfile and a README. The programs need only Python. Existing files are
-        never overwritten: if one of the files exists, nothing is written.
+        never overwritten: if one of the files already exists, nothing is written.
 
         For example:
           symphony init pi
@@ -104,7 +104,7 @@ def experiment_name(directory: Path, given: str | None) -> str:
 
 
 def file_contents(name: str) -> dict[str, str]:
-    """Return the text of each project file, with ``name`` as the experiment name."""
+    """Return the contents of the project files for the experiment ``name``, keyed by file name."""
     from importlib.resources import files
 
     templates = files("symphony.commandline").joinpath(_TEMPLATE_DIRECTORY)
@@ -116,9 +116,9 @@ def file_contents(name: str) -> dict[str, str]:
 
 
 def target_paths(directory: Path, names: Iterable[str]) -> list[Path]:
-    """Return the path of each file in the directory.
+    """Return the path in ``directory`` of each file in ``names``.
 
-    Raises `AlreadyExists` if any of the files exists.
+    Raises `AlreadyExists` if any of the files already exists.
     """
     paths = [directory / name for name in names]
     existing = [str(path) for path in paths if path.is_symlink() or path.exists()]
@@ -133,8 +133,8 @@ def target_paths(directory: Path, names: Iterable[str]) -> list[Path]:
 def write_files(directory: Path, texts: Mapping[str, str]) -> list[Path]:
     """Write all files or none, and return their paths. Create missing directories.
 
-    Raises `AlreadyExists` if any of the files exists, and `SpecError` if the directory is not
-    writable.
+    Raises `AlreadyExists` if any of the files already exists, and `SpecError` if a file or
+    directory cannot be created.
     """
     paths = target_paths(directory, texts)
     texts_by_path = dict(zip(paths, texts.values(), strict=True))
@@ -147,7 +147,7 @@ def write_files(directory: Path, texts: Mapping[str, str]) -> list[Path]:
 
 
 def _create_files(directory: Path, texts: Mapping[Path, str], created: list[Path]) -> None:
-    """Create the directory, its parents and the files. Append each created path to ``created``."""
+    """Create the files and all missing directories. Append each created path to ``created``."""
     for parent in reversed([directory, *directory.parents]):
         if parent.is_dir():
             continue
@@ -163,7 +163,9 @@ def _create_files(directory: Path, texts: Mapping[Path, str], created: list[Path
 
 @contextlib.contextmanager
 def _removed_on_error() -> Iterator[list[Path]]:
-    """Yield a list for created paths, and remove these paths if the block raises an error."""
+    """Yield a list for the paths that the block creates. If the block raises an error, remove the
+    files and directories at these paths.
+    """
     created: list[Path] = []
     try:
         yield created

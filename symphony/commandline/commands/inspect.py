@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class InspectCommands(BaseCommands):
-    """Adds the ``ls``, ``ps``, ``describe`` and ``wait`` commands."""
+    """The ``ls``, ``ps``, ``describe`` and ``wait`` commands."""
 
     def _add_ls(self) -> None:
         parser = self.add_subparser("ls")
@@ -28,8 +28,8 @@ class InspectCommands(BaseCommands):
     def action_ls(self, args: argparse.Namespace) -> int | None:
         """List the experiments that symphony launched.
 
-        AGE is the time since the launch. A column without a value contains "-". Only the last
-        column may contain spaces.
+        AGE is the time since the launch. A cell without a value contains "-". Only the last column
+        may contain spaces.
 
         For example:
           symphony ls
@@ -50,8 +50,8 @@ class InspectCommands(BaseCommands):
     def _describe_all(self) -> tuple[list[ExperimentStatus], int]:
         """Return the status of every experiment, and the exit code.
 
-        An experiment that cannot be described is reported on standard error. The other experiments
-        are still returned.
+        An experiment that cannot be described is reported on standard error. The statuses of the
+        other experiments are still returned.
         """
         from symphony.errors import NotFound, SymphonyError
 
@@ -69,7 +69,10 @@ class InspectCommands(BaseCommands):
         return statuses, code
 
     def _watch(self, args: argparse.Namespace, table: Callable[[], list[str]]) -> int:
-        """Refresh a table until Ctrl-C. Raises `UsageError` if JSON output was also requested."""
+        """Show a table, and refresh it until Ctrl-C.
+
+        Raises `UsageError` if JSON output was also requested.
+        """
         from symphony.commandline.output.watch import watch_lines
 
         if args.json:
@@ -86,8 +89,8 @@ class InspectCommands(BaseCommands):
     def action_ps(self, args: argparse.Namespace) -> int | None:
         """Show the processes of an experiment.
 
-        EXIT is the exit code (128 + n for signal n). AGE is the time since the latest start. A
-        column without a value contains "-". Only the last column may contain spaces.
+        EXIT is the exit code (128 + n for signal n). AGE is the time since the latest start. A cell
+        without a value contains "-". Only the last column may contain spaces.
 
         For example:
           symphony ps rl
@@ -120,8 +123,8 @@ class InspectCommands(BaseCommands):
     def action_describe(self, args: argparse.Namespace) -> int | None:
         """Show details of one process.
 
-        The details are its state and the reason for it, its command, its location, its resources,
-        the addresses of its services, its events, and its last lines of output.
+        The details are its state and the reason for that state, its command, location, resources,
+        service addresses and events, and, without --json, the last lines of its output.
 
         For example:
           symphony describe rl learner
@@ -142,7 +145,7 @@ class InspectCommands(BaseCommands):
         return OK
 
     def _last_lines(self, experiment: str, process: str, number: int) -> list[str]:
-        """Return the last lines of a log, or the error message if the log cannot be read."""
+        """Return the last ``number`` lines of a log, or an error message if reading it fails."""
         from symphony.errors import SymphonyError
 
         try:
@@ -159,7 +162,7 @@ class InspectCommands(BaseCommands):
             "--timeout",
             metavar="TIME",
             type=parse_seconds,
-            help="give up after this time: seconds, or 90s, 5m",
+            help="give up after this time, in seconds or with a unit, such as 5m",
         )
         self._add_json(parser, "the final status as JSON")
 

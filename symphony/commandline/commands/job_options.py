@@ -39,7 +39,7 @@ __all__ = [
     "parse_whole_seconds",
 ]
 
-# The name of the only process in the experiment. The experiment has the name of the job.
+# The name of the only process in the experiment. The experiment is named after the job.
 PROCESS_NAME = "main"
 # A smaller value is probably a number without its unit, because no program can run in so little
 # memory.
@@ -65,10 +65,11 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """The values of the options of ``submit``.
+    """The values of the ``submit`` options.
 
-    Amounts are quantities in Kubernetes notation, and times are in seconds. Each field has the name
-    of an option. None and 0 mean that an option is not set.
+    Amounts are quantities in Kubernetes notation, and times are in seconds. Each field except
+    ``command`` is named after an option. None means that an option is not set. For ``gpu`` and
+    ``time``, 0 has the same meaning.
     """
 
     command: tuple[str, ...]
@@ -126,7 +127,10 @@ def build_experiment(request: JobRequest) -> Experiment:
 
 
 def _secrets(pairs: Sequence[Pair]) -> dict[str, str] | None:
-    """Map secret names to file paths. Raises `SpecError` if two files have the same name."""
+    """Return a mapping from secret names to file paths, or None if there are no secrets.
+
+    Raises `SpecError` if two files share a secret name.
+    """
     paths = dict(pairs)
     for name, path in pairs:
         if paths[name] != path:
@@ -138,7 +142,7 @@ def _secrets(pairs: Sequence[Pair]) -> dict[str, str] | None:
 
 
 def _set_resources(process: Process, request: JobRequest) -> None:
-    """Set the resource requests and limits. A limit defaults to the request."""
+    """Set the resource requests and limits. A CPU or memory limit defaults to the request."""
     _check_limit("cpu", request.cpu, request.limit_cpu)
     _check_limit("memory", request.memory, request.limit_memory)
     process.resource_request(cpu=request.cpu, memory=request.memory)
@@ -168,7 +172,7 @@ def _add_mount(process: Process, mount: Mount) -> None:
 
 # --- the default name ---
 
-# Programs that run another program. The job is named after the other program.
+# Programs that run another program. The job is named after that program.
 _INTERPRETERS = re.compile(
     r"(python|pypy)[\d.]*|(ba|da|z)?sh|torchrun|deepspeed|Rscript|julia|node|perl|ruby"
 )
@@ -180,7 +184,8 @@ def default_name(command: Sequence[str]) -> str:
     """Return the name for a job without ``--name``: the name of the program that the command runs.
 
     If the command starts an interpreter, the job is named after the program that the interpreter
-    runs. Raises `SpecError` if no name can be derived.
+    runs. If the command line contains the program's source code or names no program, the job is
+    named after the interpreter. Raises `SpecError` if no name can be derived.
 
     >>> default_name(["python", "-u", "work/train_big.py", "--epochs", "3"])
     'train-big'
@@ -229,7 +234,7 @@ _SETTINGS_OF_OPTIONS: dict[str, tuple[str, ...]] = {
 
 
 def ignored_options(request: JobRequest, ignored: Collection[str]) -> list[str]:
-    """Return the options that were given but that a backend ignores.
+    """Return the options that are set in ``request`` and that the backend ignores.
 
     ``ignored`` contains the settings that the backend's manifest lists as ignored.
     """
@@ -242,14 +247,14 @@ def ignored_options(request: JobRequest, ignored: Collection[str]) -> list[str]:
 
 # --- error messages ---
 
-# Maps suggestions in error messages of the library to suggestions that name options instead of
+# Maps suggestions in the library's error messages to suggestions that name options instead of
 # methods.
 _SUGGESTIONS = {"lower resource_limit(gpu=)": "lower --gpu, or omit it"}
 NO_IMAGE_MESSAGE = "a container image is required; add --image IMAGE"
 
 
 def message_for_options(exc: SymphonyError) -> str:
-    """Return an error message in which options of ``submit`` replace the names of methods."""
+    """Return the message of ``exc``, with ``submit`` options in place of method names."""
     if isinstance(exc, SpecError) and exc.path[-1:] == ("container_image",):
         return NO_IMAGE_MESSAGE
     text = str(exc)
@@ -262,14 +267,14 @@ def message_for_options(exc: SymphonyError) -> str:
 
 
 def parse_cpu(text: str) -> str:
-    """Parse a number of processors: ``2``, ``0.5`` or ``500m``. Return it in the same notation."""
+    """Validate ``text`` as a number of processors, such as ``0.5`` or ``500m``, and return it."""
     return quantity_text(text, "the number of processors")
 
 
 def parse_memory(text: str) -> str:
-    """Parse an amount of memory: a number with or without a unit. Return it unchanged.
+    """Validate ``text`` as an amount of memory, with or without a unit, and return it.
 
-    Raises `SpecError` for less than one megabyte, because the user probably omitted the unit.
+    Raises `SpecError` for less than one megabyte, because the user has probably omitted the unit.
     """
     quantity = quantity_text(text, "the amount of memory")
     if parse_quantity(quantity) < _LEAST_MEMORY_BYTES:
@@ -321,7 +326,7 @@ def parse_mount(text: str) -> Mount:
 
 
 def parse_variable(text: str, environ: Mapping[str, str]) -> Pair:
-    """Parse ``KEY=VALUE``, or ``KEY`` for a variable that is copied from ``environ``."""
+    """Parse ``KEY=VALUE``, or ``KEY`` for a variable whose value is copied from ``environ``."""
     from symphony.model.validators import env_pair
 
     key, equals, value = text.partition("=")
@@ -335,7 +340,7 @@ def parse_variable(text: str, environ: Mapping[str, str]) -> Pair:
 
 
 def parse_secret(text: str) -> Pair:
-    """Parse ``FILE`` or ``NAME=FILE``. Return the name of the secret and the path of the file."""
+    """Parse ``FILE`` or ``NAME=FILE``. Return the secret's name and the file's path."""
     from symphony.model.validators import files
 
     name, equals, path = text.partition("=")
@@ -345,7 +350,7 @@ def parse_secret(text: str) -> Pair:
 
 
 def parse_label(text: str) -> Pair:
-    """Parse ``KEY=VALUE``, the label of a node."""
+    """Parse a node label, ``KEY=VALUE``, and return its key and value."""
     from symphony.model.validators import label_pair
 
     key, equals, value = text.partition("=")
@@ -355,7 +360,7 @@ def parse_label(text: str) -> Pair:
 
 
 def parse_toleration(text: str) -> dict[str, str]:
-    """Parse ``KEY[=VALUE][:EFFECT]``, the kubectl notation for taints."""
+    """Parse a taint in kubectl notation, ``KEY[=VALUE][:EFFECT]``, and return its toleration."""
     from symphony.model.settings import TAINT_EFFECTS
     from symphony.model.validators import label_pair, one_of
 

@@ -10,7 +10,7 @@ from symphony.commandline.output.terminal import print_note
 
 
 class LaunchCommands(BaseCommands):
-    """Adds the ``launch`` and ``render`` commands."""
+    """The ``launch`` and ``render`` commands."""
 
     def _add_launch(self) -> None:
         parser = self.add_subparser("launch")
@@ -31,27 +31,27 @@ class LaunchCommands(BaseCommands):
             help="wait until all processes have started or are ready; fail if one fails",
         )
         self._add_json(
-            parser, "the manifest as JSON; with --follow, each log line and the final status"
+            parser, "JSON: the manifest or, with --follow, each log line and the final status"
         )
 
     def action_launch(self, args: argparse.Namespace) -> int | None:
         """Launch an experiment.
 
-        The command returns when all processes are created. The experiment keeps running when the
-        terminal is closed.
+        The command returns when all processes have been created. The experiment keeps running when
+        the terminal is closed.
 
         --follow shows the logs until all processes have exited. Ctrl-C stops the experiment; a
-        second Ctrl-C kills it. The exit code is that of the experiment.
+        second Ctrl-C kills it. The exit code is that of the experiment, or 130 after Ctrl-C.
 
-        --wait ready blocks until every process is ready or has exited; --wait started blocks until
-        every process has started. The exit code is that of the first process that failed, 1 if a
-        process was not ready in time, and 0 otherwise.
+        --wait ready blocks until every process is ready, has exited or was not ready in time;
+        --wait started blocks until every process has started or has failed. The exit code is that
+        of the first process that failed, 1 if a process was not ready in time, and 0 otherwise.
 
-        --build builds and pushes the images that the experiment declares. The processes run from
-        the images that were pushed.
+        --build builds and pushes the images that the experiment declares. The processes use the
+        pushed images.
 
-        A Python file sets the name of its experiment with NAME = "..."; the default is the file
-        name.
+        A Python file can set the experiment name with NAME = "..."; the default is derived from the
+        file name.
 
         For example:
           symphony launch rl.yml
@@ -99,14 +99,14 @@ class LaunchCommands(BaseCommands):
             metavar="FILE",
             help="write the manifest, including secret values, to FILE",
         )
-        self._add_client_dry_run(parser, "with --with-secrets: write nothing")
+        self._add_client_dry_run(parser, "with --with-secrets, do not write the file")
         self._add_json(parser)
 
     def action_render(self, args: argparse.Namespace) -> int | None:
         """Show the manifest of an experiment.
 
         Nothing is started. Settings that the backend does not support are listed as ignored. Secret
-        values are not shown; --with-secrets FILE writes the manifest with them to a file.
+        values are not shown; --with-secrets FILE writes the manifest, including them, to a file.
 
         For example:
           symphony render rl.yml

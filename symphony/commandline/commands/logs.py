@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LogsCommands(BaseCommands):
-    """Adds the ``logs`` command."""
+    """The ``logs`` command."""
 
     def _add_logs(self) -> None:
         parser = self.add_subparser("logs")
@@ -27,37 +27,43 @@ class LogsCommands(BaseCommands):
             "processes",
             metavar="PROCESS",
             nargs="*",
-            help="process names, or group/name (default: all processes)",
+            help="process name or group/name (default: all processes)",
         )
         parser.add_argument(
-            "-f", "--follow", action="store_true", help="show new lines until all have exited"
+            "-f",
+            "--follow",
+            action="store_true",
+            help="show new lines until all processes have exited",
         )
         parser.add_argument(
             "--since",
             metavar="TIME",
             type=check_since,
-            help="only lines since this time: 90s, 5m or 2h ago, or an ISO 8601 time",
+            help="show only lines since this time: 90s, 5m or 2h ago, or an ISO 8601 time",
         )
         parser.add_argument(
-            "--tail", metavar="N", type=parse_count, help="only the last N lines of each process"
+            "--tail",
+            metavar="N",
+            type=parse_count,
+            help="show only the last N lines of each process",
         )
         parser.add_argument(
-            "--previous", action="store_true", help="show the output before the last restart"
+            "--previous", action="store_true", help="show the output from before the last restart"
         )
         parser.add_argument(
             "--save",
             metavar="DIRECTORY",
             help="write the output of each process to DIRECTORY/PROCESS.log",
         )
-        self._add_client_dry_run(parser, "with --save: write nothing")
+        self._add_client_dry_run(parser, "with --save, do not write any files")
         self._add_json(parser, "each line as JSON")
 
     def action_logs(self, args: argparse.Namespace) -> int | None:
         """Show the output of processes.
 
         The output of a single process is shown unchanged. The output of several processes is merged
-        in order of time, and each line begins with the process name. --save writes the output to
-        files, which remain when the experiment is deleted.
+        in chronological order, and each line begins with the process name. --save writes the output
+        to files, which remain when the experiment is deleted.
 
         For example:
           symphony logs rl
@@ -89,7 +95,7 @@ class LogsCommands(BaseCommands):
         return self._show_merged(args, status.name, names)
 
     def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
-        """Show the output of one process unchanged. Do not add a missing newline at the end."""
+        """Show one process's output unchanged, without adding a missing newline at its end."""
         from symphony.commandline.output.printing import show_text
 
         text = self.cluster.get_log(experiment, process, since=args.since, tail=args.tail)
@@ -99,7 +105,7 @@ class LogsCommands(BaseCommands):
         return OK
 
     def _explain_empty_log(self, experiment: str, process: str) -> None:
-        """Report the state of a process without output, which often explains the empty log."""
+        """Report the state of a process that has no output. The state often explains why."""
         status = self.cluster.describe_process(experiment, process)
         reason = f": {status.reason}" if status.reason else ""
         print_note(f"{status.path} has no output ({status.state}{reason})")
@@ -114,7 +120,7 @@ class LogsCommands(BaseCommands):
         return OK
 
     def _follow(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
-        """Show new lines as they are written, until all processes have exited or Ctrl-C."""
+        """Follow the output until all processes have exited or the user presses Ctrl-C."""
         from symphony.commandline.output.printing import log_formatter, show_lines
 
         lines = self.cluster.iter_logs(
@@ -129,9 +135,9 @@ class LogsCommands(BaseCommands):
         return OK
 
     def _save(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
-        """Write the output to files, and print the paths of the files.
+        """Write the output to files, and print their paths.
 
-        With ``--follow``, write new lines until all processes have exited.
+        With ``--follow``, also write new lines until all processes have exited.
         """
         if args.json:
             raise UsageError("--save and --json cannot be combined; --save writes plain text")
@@ -153,9 +159,9 @@ class LogsCommands(BaseCommands):
     def _show_previous(
         self, args: argparse.Namespace, experiment: str, names: Sequence[str]
     ) -> int:
-        """Show the output from before the last restart, one process after another.
+        """Show each process's output from before its last restart, one process after another.
 
-        Raises `NotFound` if none of the processes was restarted.
+        Raises `NotFound` if none of the processes has been restarted.
         """
         from symphony.commandline.output.printing import log_formatter, show_lines, show_text
         from symphony.errors import NotFound

@@ -1,8 +1,8 @@
 """Find the experiment or process that the user meant by a complete or partial name.
 
 Matches are tried in this order: exact match, prefix, suffix, substring. If several names match, the
-user can choose from a menu on a terminal; a script gets an error that lists the matching names. "."
-is the current experiment.
+user can choose one from a menu on a terminal. Without a terminal, an error lists the matching
+names. The name "." means the current experiment.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ MAX_MENU_ENTRIES = 20
 
 
 def resolve_experiment(cluster: Cluster, given: str | None) -> ExperimentStatus:
-    """Return the status of the experiment that the user meant, by default the current one.
+    """Return the status of the experiment that the user meant by ``given``.
 
-    Raises `NotFound` if no name matches, and `UsageError` if several names match and there is no
-    terminal on which the user could choose a name.
+    If ``given`` is None or ``"."``, the user meant the current experiment.
+
+    Raises `NotFound` if no name matches. Raises `UsageError` if there is no current experiment, or
+    if several names match and the user does not choose one or has no terminal on which to choose.
     """
     return describe_resolved(cluster, given, cluster.describe_experiment)
 
@@ -38,7 +40,7 @@ def resolve_experiment(cluster: Cluster, given: str | None) -> ExperimentStatus:
 def describe_resolved(
     cluster: Cluster, given: str | None, describe: Callable[[str], Description]
 ) -> Description:
-    """Return the result of ``describe`` for the experiment that the user meant.
+    """Return the result of ``describe`` for the experiment that the user meant by ``given``.
 
     ``describe`` must raise `NotFound` for a name that does not exist. This function raises the same
     errors as `resolve_experiment`.
@@ -59,9 +61,10 @@ def describe_resolved(
 
 
 def with_user_prefix(cluster: Cluster, name: str) -> str:
-    """Return the name prefixed with the user name if that experiment exists, else ``name``.
+    """Return ``name`` with the user name as a prefix.
 
-    For example, for the user name ``sarah``, ``rl`` becomes ``sarah-rl``.
+    For example, ``rl`` becomes ``sarah-rl`` for the user name ``sarah``. If no experiment has the
+    prefixed name, return ``name`` unchanged.
     """
     from symphony.config import SymphonyConfig
 
@@ -73,10 +76,11 @@ def with_user_prefix(cluster: Cluster, name: str) -> str:
 
 
 def resolve_process(status: ExperimentStatus, given: str) -> ProcessStatus:
-    """Return the process that the user meant by ``process`` or ``group/process``.
+    """Return the status of the process that the user meant by ``given``.
 
-    The process name can be partial, but the group name must be complete. Raises the same errors as
-    `resolve_experiment`.
+    ``given`` has the form ``process`` or ``group/process``. The process name can be partial, but
+    the group name must be complete. Raises `NotFound` if no process matches, and `UsageError` if
+    several match and the user does not choose one or has no terminal on which to choose.
     """
     from symphony.cluster.matching import find_status, fuzzy_match
 
@@ -95,9 +99,10 @@ def resolve_process(status: ExperimentStatus, given: str) -> ProcessStatus:
 
 
 def _choose(kind: str, given: str, matches: Sequence[str], cause: NotFound) -> str:
-    """Return the only match, or ask the user to choose a match.
+    """Return the only match, or ask the user to choose one of several.
 
-    Raises `UsageError` if there are several matches and there is no terminal.
+    Raises `UsageError` if there are several matches, and there is no terminal or the user does not
+    choose one of them.
     """
     if len(matches) == 1:
         if is_terminal(sys.stderr):

@@ -20,20 +20,20 @@ T = TypeVar("T")
 
 
 class SubmitCommands(BaseCommands):
-    """Adds the ``submit`` command."""
+    """The ``submit`` command."""
 
     def _add_submit(self) -> None:
         parser = self.add_subparser("submit", remainder=True)
         parser.usage = f"{self.prog} submit [options] -- COMMAND..."
-        # A backend can have an option with the same name: for example, the kube backend has
-        # ``--image`` as the default for all processes. In this case, the option of ``submit`` takes
-        # precedence.
+        # A backend option can have the same name as a ``submit`` option. For example, the kube
+        # backend's ``--image`` is the default image of all processes. The ``submit`` option then
+        # takes precedence.
         parser.conflict_handler = "resolve"
         self._add_job_options(parser)
         self._add_lifecycle_options(parser)
         self.add_dry_run(parser)
         self._add_json(
-            parser, "the manifest as JSON; with --follow, each log line and the final status"
+            parser, "JSON: the manifest or, with --follow, each log line and the final status"
         )
         parser.add_argument("misplaced", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -52,15 +52,15 @@ class SubmitCommands(BaseCommands):
         add("--gpu", metavar="N", type=parse_count, help="number of GPUs")
         add("--limit-cpu", metavar="N", type=cpu, help="CPU limit (default: --cpu)")
         add("--limit-memory", metavar="SIZE", type=memory, help="memory limit (default: --memory)")
-        add("--shm", metavar="SIZE", type=memory, help="size of /dev/shm, used by data loaders")
+        add("--shm", metavar="SIZE", type=memory, help="size of /dev/shm, which data loaders use")
         add(
             "--mount",
             metavar="MOUNT",
             type=_argument_type(job_options.parse_mount),
             action="append",
             default=[],
-            help="mount a directory of the node: HOST:TARGET[:ro]; "
-            "HOST may be nfs://SERVER/PATH or pvc://CLAIM; repeatable",
+            help="mount a directory from the node: HOST:TARGET[:ro]; "
+            "HOST can also be nfs://SERVER/PATH or pvc://CLAIM; repeatable",
         )
         add(
             "--env",
@@ -68,7 +68,7 @@ class SubmitCommands(BaseCommands):
             type=_argument_type(lambda text: job_options.parse_variable(text, os.environ)),
             action="append",
             default=[],
-            help="set a variable: KEY=VALUE, or KEY to copy it from this environment; repeatable",
+            help="set a variable: KEY=VALUE, or KEY to copy its current value; repeatable",
         )
         add(
             "--secret",
@@ -81,7 +81,7 @@ class SubmitCommands(BaseCommands):
         add(
             "--workdir",
             metavar="DIRECTORY",
-            help="working directory (default: the current one; on Kubernetes that of the image)",
+            help="working directory (default: the current one; on Kubernetes, the image's)",
         )
         add(
             "--node-selector",
@@ -89,7 +89,7 @@ class SubmitCommands(BaseCommands):
             type=_argument_type(job_options.parse_label),
             action="append",
             default=[],
-            help="run only on nodes with this label, KEY=VALUE; repeatable",
+            help="run only on nodes with this label: KEY=VALUE; repeatable",
         )
         add(
             "--toleration",
@@ -97,7 +97,7 @@ class SubmitCommands(BaseCommands):
             type=_argument_type(job_options.parse_toleration),
             action="append",
             default=[],
-            help="allow nodes with this taint, KEY[=VALUE][:EFFECT]; repeatable",
+            help="allow nodes with this taint: KEY[=VALUE][:EFFECT]; repeatable",
         )
 
     def _add_lifecycle_options(self, parser: argparse.ArgumentParser) -> None:
@@ -110,14 +110,15 @@ class SubmitCommands(BaseCommands):
             "--time",
             metavar="TIME",
             type=_argument_type(job_options.parse_time_limit),
-            help="time limit: minutes, M:SS, H:MM:SS or D-HH:MM:SS as in Slurm, or 90s, 5m, 2h "
-            "(default: none)",
+            help="time limit: minutes, M:SS, H:MM:SS or D-HH:MM:SS as in Slurm, or "
+            "a number with a unit, such as 90s, 5m or 2h (default: none)",
         )
         add(
             "--grace",
             metavar="TIME",
             type=whole_seconds,
-            help="time between SIGTERM and SIGKILL: seconds, or 2m (default: 30)",
+            help="time between SIGTERM and SIGKILL, in seconds or with a unit, such as 2m "
+            "(default: 30)",
         )
         add(
             "--retries",
@@ -130,37 +131,38 @@ class SubmitCommands(BaseCommands):
             "--keep",
             metavar="TIME",
             type=whole_seconds,
-            help="delete the Job this long after it has finished: seconds, or 2h",
+            help="delete the Job this long after it finishes, in seconds or with a unit, "
+            "such as 2h",
         )
         add(
             "--force",
             action="store_true",
-            help="replace a job of the same name, running or finished",
+            help="replace a running or finished job of the same name",
         )
         waiting = group.add_mutually_exclusive_group()
         waiting.add_argument(
             "--follow",
             action="store_true",
-            help="follow the log and exit with the exit code of the job; Ctrl-C stops the job",
+            help="follow the log and exit with the job's exit code; Ctrl-C stops the job",
         )
         waiting.add_argument(
             "--wait",
             action="store_true",
-            help="wait for the job and exit with its exit code",
+            help="wait until the job finishes, and exit with its exit code",
         )
 
     def action_submit(self, args: argparse.Namespace) -> int | None:
         r"""Run a single command as a job.
 
-        The command is everything after the first --; it is passed on unchanged. The job is an
-        experiment with one process: ps, logs, wait, exec and delete accept its name. On Kubernetes
-        it is a Job, and --cpu and --memory set both the request and the limit.
+        The command consists of all words after the first --, which are passed on unchanged. The job
+        is an experiment with one process: ps, logs, wait, exec and delete accept its name. On
+        Kubernetes, it is a Job, and --cpu and --memory set both the request and the limit.
 
-        Kubernetes does not allow changes to a Job. If a job of the same name exists, even a
-        finished one, pass --force to replace it.
+        Kubernetes does not allow changes to a Job. If a running or finished job of the same name
+        exists, pass --force to replace it.
 
-        When the time limit expires, the job receives SIGTERM, and SIGKILL 30 seconds later (see
-        --grace). The program can use this time to save its results.
+        When the time limit expires, the job receives SIGTERM, and by default SIGKILL 30 seconds
+        later (see --grace). The program can use this time to save its results.
 
         For example:
           symphony submit --follow -- python train.py --epochs 3
@@ -175,7 +177,7 @@ class SubmitCommands(BaseCommands):
 
         request = _request(args)
         experiment = job_options.build_experiment(request)
-        # If a dry run does not query the cluster, it must also work without access to the cluster.
+        # A dry run that does not query the cluster must also work without access to it.
         queries_backend = self.cluster.dry_run_checks_name or args.dry_run in (False, "server")
         if queries_backend and not args.force:
             self._refuse_existing(experiment.name)
@@ -214,7 +216,7 @@ class SubmitCommands(BaseCommands):
         return OK
 
     def _report_ignored_options(self, request: JobRequest, experiment: Experiment) -> None:
-        """Print the options that were given but that the backend ignores."""
+        """Print the given options that the backend ignores."""
         from symphony.commandline.commands.job_options import ignored_options
 
         settings = {item.setting for item in self.cluster.manifest(experiment).ignored}
@@ -259,7 +261,7 @@ def _request(args: argparse.Namespace) -> JobRequest:
 
 
 def _missing_command(prog: str, args: argparse.Namespace) -> UsageError:
-    """Return the error for a command line that does not contain ``--`` before the command."""
+    """Return the error for a command that is missing or does not follow ``--``."""
     import shlex
 
     command = shlex.join([*args.misplaced, *args.remainder]) or "python train.py"

@@ -1,4 +1,4 @@
-"""The commands that act on a running experiment.
+"""The commands that use a launched experiment.
 
 These commands are ``exec``, ``attach``, ``cp``, ``forward``, ``visit`` and ``switch-experiment``.
 """
@@ -24,7 +24,7 @@ _BYTES_PER_MIB = 2**20
 
 
 class UseCommands(BaseCommands):
-    """Adds the commands that act on a running experiment."""
+    """The commands that use a launched experiment."""
 
     def _add_exec(self) -> None:
         parser = self.add_subparser("exec", remainder=True)
@@ -33,13 +33,14 @@ class UseCommands(BaseCommands):
         self._add_component_arg(parser)
         parser.add_argument("misplaced", nargs="*", help=argparse.SUPPRESS)
         self._add_client_dry_run(parser)
-        self._add_json(parser, "exit code and output as JSON")
+        self._add_json(parser, "the exit code and the output as JSON")
 
     def action_exec(self, args: argparse.Namespace) -> int | None:
         """Run a command in the environment and working directory of a process.
 
-        The command is everything after the first --; it is passed on unchanged. On Kubernetes, the
-        command runs in the container of the process. The exit code is that of the command.
+        The command consists of all words after the first --, which are passed on unchanged. On
+        Kubernetes, the command runs in the process's container. The exit code is that of the
+        command.
 
         For example:
           symphony exec rl learner -- env
@@ -71,9 +72,9 @@ class UseCommands(BaseCommands):
         return result.exit_code
 
     def _exec_interactive(self, experiment: str, process: ProcessStatus, command: list[str]) -> int:
-        """Run a command with the standard streams of this program."""
+        """Run a command with this program's standard streams, and return its exit code."""
         if sys.stdout is not None:
-            # The command writes to the same stream, so earlier output must be written first.
+            # The command writes to the same stream, so earlier output must be flushed first.
             sys.stdout.flush()
         signals: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if self.cluster.commands_run_here:
@@ -93,10 +94,10 @@ class UseCommands(BaseCommands):
     def action_attach(self, args: argparse.Namespace) -> int | None:
         """Attach the terminal to a process.
 
-        In tmux, the terminal shows the window of the process. Detach with the prefix and d (Ctrl-b
-        d); the process keeps running. On Kubernetes, the command opens a shell in the container of
-        the process. The local backend has no terminals to attach to: use exec to run a command in
-        the environment of the process, or logs -f to follow its output.
+        In tmux, the terminal shows the process's window. Detach with the prefix key followed by d
+        (by default, Ctrl-b d); the process keeps running. On Kubernetes, the command opens a shell
+        in the process's container. The local backend has no terminals to attach to: use exec to run
+        a command in the environment of the process, or logs -f to follow its output.
 
         For example:
           symphony attach -b tmux rl learner
@@ -125,8 +126,8 @@ class UseCommands(BaseCommands):
     def action_cp(self, args: argparse.Namespace) -> int | None:
         """Copy files or directories to or from a process.
 
-        A path in a process is written as PROCESS:PATH or GROUP/PROCESS:PATH. A relative
-        path begins in the working directory of the process.
+        A path in a process is written as PROCESS:PATH or GROUP/PROCESS:PATH. A relative PATH is
+        relative to the process's working directory.
 
         The command works like cp -r: if TARGET is an existing directory, the copy is created in it.
         Write DIRECTORY/. to copy the contents of a directory. An existing file is replaced only
@@ -158,16 +159,15 @@ class UseCommands(BaseCommands):
             "ports",
             metavar="PORT[:LOCAL]",
             nargs="?",
-            help="the port of the process, and the local port (default: any free port)",
+            help="the process's port, and the local port (default: any free port)",
         )
         self._add_client_dry_run(parser)
 
     def action_forward(self, args: argparse.Namespace) -> int | None:
-        """Forward a local port to a process until Ctrl-C.
+        """Forward a local port to a process or a service until Ctrl-C.
 
         Only programs on this machine can connect to the local port. For a service, PORT may be
-        omitted: the default is the port of the service. Forwarding continues when the process
-        restarts.
+        omitted: the default is the service's port. Forwarding continues when the process restarts.
 
         For example:
           symphony forward rl db 5432
@@ -267,9 +267,9 @@ class UseCommands(BaseCommands):
 def _keyboard_signals_left_to_command() -> Iterator[None]:
     r"""Ignore Ctrl-C and Ctrl-\ in this program while a command runs on the same terminal.
 
-    The terminal sends both signals to this program and to the command, but only the command must
-    react. The signals get an empty handler instead of SIG_IGN, because the command would inherit
-    SIG_IGN.
+    The terminal sends both signals to this program and to the command, but only the command should
+    react to them. An empty handler is installed instead of SIG_IGN, because the command would
+    inherit SIG_IGN.
     """
     import signal
 
@@ -312,9 +312,9 @@ def _copy_progress(show: Callable[[str], None]) -> Callable[[int, int | None], N
 
 
 def _parse_ports(text: str | None) -> tuple[int | None, int | None]:
-    """Return the remote and the local port in ``5432`` or ``5432:8080``. A missing port is None.
+    """Parse ``5432`` or ``5432:8080``, and return the remote and the local port.
 
-    Raises `UsageError` if a port is not a number.
+    A missing port is None. Raises `UsageError` if a port is not a number.
     """
     if text is None:
         return None, None
@@ -329,7 +329,7 @@ def _report_error(error: str) -> None:
 
 
 def _keep_open(tunnel: Tunnel, address: str) -> int:
-    """Print the address of a forwarded port, forward it until Ctrl-C, and return the exit code."""
+    """Print a tunnel's address, keep the tunnel open until Ctrl-C, and return the exit code."""
     import threading
 
     with tunnel:

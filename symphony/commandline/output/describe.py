@@ -1,4 +1,7 @@
-"""The output of ``symphony describe``: one process as sections of text. All functions are pure."""
+"""The output of ``symphony describe``: sections of text about one process.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``--dry-run`` messages for commands that connect to a process.
+"""The messages that ``attach``, ``cp``, ``forward``, ``visit`` and ``render`` print in a dry run.
 
 For invalid input, a dry run raises the same errors as the command itself.
 """
@@ -31,8 +31,8 @@ def preview_attach(cluster: Cluster, status: ExperimentStatus, process: ProcessS
 def preview_copy(cluster: Cluster, status: ExperimentStatus, source: str, target: str) -> str:
     """Return a message that describes the effect of ``cp``.
 
-    Raises `Unsupported` if the backend cannot copy files, or any other error that the backend
-    detects.
+    Raises the same errors as `Cluster.transfer_file`, such as `Unsupported` if the backend cannot
+    copy files.
     """
     cluster.transfer_file(status.name, source, target, dry_run=True)
     return f"would copy {source} to {target} ({status.name})"
@@ -64,7 +64,8 @@ def preview_forward(
 def preview_visit(cluster: Cluster, status: ExperimentStatus, service: str) -> str:
     """Return a message that describes the effect of ``visit``.
 
-    Raises `NotFound` if the service does not exist or is not reachable from this machine.
+    Raises `NotFound` if the experiment does not expose the service, and `Unsupported` if the
+    backend cannot expose services. Neither error is raised if ``forward`` can reach the service.
     """
     can_forward = _supports(cluster, "forward")
     try:
@@ -90,7 +91,7 @@ def preview_secrets_file(manifest: Manifest, path: str) -> str:
 
 
 def _supports(cluster: Cluster, capability: str) -> bool:
-    """Return whether a backend declares a capability.
+    """Return whether the cluster's backend declares ``capability``.
 
     A cluster whose backend is not a plug-in is assumed to have every capability.
     """
@@ -103,7 +104,10 @@ def _supports(cluster: Cluster, capability: str) -> bool:
 
 
 def _ports_by_service(cluster: Cluster, experiment: str) -> Mapping[str, int | None]:
-    """Map service names to ports. The mapping is empty if the backend does not report services."""
+    """Return a mapping from the names of an experiment's services to their ports.
+
+    The result is empty if the backend cannot report the services.
+    """
     try:
         services = cluster.describe_topology(experiment).services
     except SymphonyError:

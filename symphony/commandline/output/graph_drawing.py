@@ -37,9 +37,10 @@ _STATES = re.compile(rf"\b({'|'.join(STATE_COLOURS)})\b")
 
 
 def names_a_file(given: str) -> bool:
-    """Return whether an argument is a file. A name contains neither dots nor slashes.
+    """Return whether ``given`` is the name of a file rather than of an experiment.
 
-    A single dot is not a file but refers to the current experiment.
+    The name of an experiment contains neither dots nor slashes. A single dot means the current
+    experiment.
     """
     return given != "." and ("." in given or "/" in given)
 
@@ -47,7 +48,7 @@ def names_a_file(given: str) -> bool:
 def choose_format(requested: str | None, as_json: bool, output: str | None) -> str:
     """Return the requested format, the format implied by the output file, or ``text``.
 
-    Raises `UsageError` if two formats are requested, or if the format of the output file is
+    Raises `UsageError` if two different formats are requested, or if the output file's format is
     unknown.
     """
     if as_json:
@@ -82,9 +83,9 @@ def find_experiment_status(cluster: Cluster, name: str) -> ExperimentStatus | No
 
 
 def find_topology(cluster: Cluster, status: ExperimentStatus) -> Topology:
-    """Return the processes of an experiment and their connections.
+    """Return an experiment's processes and their connections.
 
-    If the backend does not report services, the result contains no services and a note is printed.
+    If the backend cannot report services, the result contains no services and a note is printed.
     Raises `NotFound` if the experiment does not exist.
     """
     try:
@@ -104,11 +105,11 @@ def show_graph(
     output: str | None,
     every: bool,
 ) -> int:
-    """Draw a topology to standard output or a file, and return the exit code.
+    """Write a drawing of a topology to standard output or a file, and return the exit code.
 
-    ``form`` is one of `GRAPH_FORMATS`. If a status is given, the drawing includes the states of the
-    processes. Similar processes are merged into one node unless ``every`` is true. Raises
-    `UsageError` if the file cannot be written.
+    ``form`` is one of `GRAPH_FORMATS`. If a status is given, the drawing includes the processes'
+    states. Similar processes are merged into one node unless ``every`` is true or the format is
+    JSON. Raises `UsageError` if the file cannot be written.
     """
     states: dict[str, str] | None = None
     if status is not None:
@@ -138,7 +139,7 @@ def writes_a_file(output: str | None) -> bool:
 
 
 def _note_undrawn_processes(topology: Topology, states: Mapping[str, str] | None) -> None:
-    """Print a note if any running processes are missing from the drawn file."""
+    """Print a note if the launched experiment has processes that are not in the drawing."""
     drawn = {name for node in topology.nodes for name in node.processes}
     others = [name for name in states or {} if name not in drawn]
     if others:
@@ -183,7 +184,7 @@ def _paint_states(words: str) -> str:
 
 
 def _choose_signs(stream: TextIO, environ: Mapping[str, str]) -> Signs:
-    """Return the signs that the stream can encode and the user's locale can display."""
+    """Return Unicode signs if the stream and the user's locale support them, else ASCII signs."""
     from symphony.drawing.text_tree import ASCII, UNICODE
 
     if not re.search("utf-?8", _locale(environ), re.IGNORECASE):

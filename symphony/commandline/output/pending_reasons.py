@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.status import ExperimentStatus, ProcessStatus
 
-# A reason that occurs in every normal start is reported only after this longer delay.
+# A reason that is normal during a start is reported only after this longer delay.
 USUAL_DELAY_SECONDS = 10.0
 PROBLEM_DELAY_SECONDS = 2.0
 _USUAL_CODES = {
@@ -37,7 +37,10 @@ ReportLine = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pending:
-    """The reason why a process is pending, and the time ``since`` at which it was first seen."""
+    """The reason why a process is pending.
+
+    ``since`` is the time at which this reason was first seen.
+    """
 
     reason: str
     code: ReasonCode | None
@@ -45,7 +48,7 @@ class _Pending:
 
     @property
     def due(self) -> float:
-        """The time at which the reason is reported."""
+        """The time at which the reason is due to be reported."""
         is_usual = self.code in _USUAL_CODES
         return self.since + (USUAL_DELAY_SECONDS if is_usual else PROBLEM_DELAY_SECONDS)
 
@@ -61,7 +64,7 @@ class PendingReasons:
         self._reported: set[tuple[str, str]] = set()
 
     def update(self, status: ExperimentStatus, now: float) -> None:
-        """Replace the reasons with the reasons in a new status."""
+        """Replace the reasons with those in a new status."""
         before = self._pending
         self._pending = {}
         for process in status:
@@ -76,10 +79,10 @@ class PendingReasons:
             )
 
     def due_lines(self, now: float) -> list[str]:
-        """Return the lines to report now, for example, ``main: pending: Unschedulable: ...``.
+        """Return the lines to report now, such as ``main: pending: Unschedulable: ...``.
 
-        Processes with the same reason share a line. A recurring reason is not reported again,
-        because two reasons alternate while Kubernetes retries an image pull.
+        Processes with the same reason share a line. A reason that recurs is not reported again. For
+        example, two reasons alternate while Kubernetes retries an image pull.
         """
         paths_by_reason: dict[str, list[str]] = {}
         for path, pending in self._unreported().items():
@@ -93,7 +96,10 @@ class PendingReasons:
         return lines
 
     def next_time(self) -> float | None:
-        """Return the time at which the next line is due if nothing changes, or None."""
+        """Return the time at which the next line is due if nothing changes.
+
+        Return None if every reason has been reported.
+        """
         return min((pending.due for pending in self._unreported().values()), default=None)
 
     def _unreported(self) -> dict[str, _Pending]:
@@ -112,9 +118,9 @@ def _is_waiting_to_start(process: ProcessStatus) -> bool:
 
 
 class ReasonReporter:
-    """Reports the reasons contained in the statuses that it receives.
+    """A reporter that explains why processes are pending, based on the statuses that it receives.
 
-    A thread prints the lines. The thread starts when the first pending process is seen.
+    A thread reports the reasons. The thread starts when the first pending process is seen.
     """
 
     def __init__(self, report: ReportLine) -> None:
@@ -144,7 +150,7 @@ class ReasonReporter:
             while not self._is_closed:
                 now = time.monotonic()
                 for line in self._reasons.due_lines(now):
-                    # Standard error can be closed.
+                    # Standard error may be closed.
                     with contextlib.suppress(OSError, ValueError):
                         self._report(line)
                 due = self._reasons.next_time()
@@ -157,7 +163,8 @@ def reporting_progress(
 ) -> Iterator[Callable[[ExperimentStatus], None]]:
     """Yield a function that shows a status as progress and reports pending processes.
 
-    The caller waits for an experiment and calls this function with each new status.
+    The caller must call the yielded function with each new status while it waits for the
+    experiment.
     """
 
     def report(line: str) -> None:
@@ -175,7 +182,7 @@ def reporting_progress(
 
 @contextlib.contextmanager
 def reporting_pending_processes(cluster: Cluster, name: str) -> Iterator[None]:
-    """Report the pending processes in an experiment while the block runs."""
+    """Report an experiment's pending processes while the block runs."""
     with contextlib.closing(ReasonReporter(print_note)) as reporter:
         threading.Thread(
             target=_observe, args=(cluster, name, reporter), daemon=True, name="starting"
@@ -184,6 +191,6 @@ def reporting_pending_processes(cluster: Cluster, name: str) -> Iterator[None]:
 
 
 def _observe(cluster: Cluster, name: str, reporter: ReasonReporter) -> None:
-    # The code in the block encounters the same cluster or experiment error and reports it.
+    # Errors are ignored, because the code inside the block encounters and reports them as well.
     with contextlib.suppress(Exception):
         cluster.wait(name, until="started", on_change=reporter.update)

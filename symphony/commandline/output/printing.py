@@ -23,12 +23,12 @@ _PIECE_CHARACTERS = 1 << 16
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Print a table. On a terminal, fit the table to the width of the terminal."""
+    """Print a table. On a terminal, fit it to the terminal's width."""
     show_text("\n".join([*table_lines(columns, rows), ""]))
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
-    """Return the lines of a table. On a terminal, fit the table to the width of the terminal."""
+    """Return the lines of a table. On a terminal, fit them to the terminal's width."""
     from symphony.commandline.output.views import state_colour
 
     paint = state_colour if has_colour(sys.stdout) else None
@@ -47,9 +47,10 @@ def show_json(data: Any, *, compact: bool = False) -> None:
 
 
 def log_formatter(names: Sequence[str], *, as_json: bool, colour: bool) -> Callable[[LogLine], str]:
-    """Return a function that formats a log line from one of the processes ``names``.
+    """Return a function that formats the log lines of the processes ``names``.
 
-    Each line begins with the process name, unless there is only one process.
+    If ``as_json`` is true, each line becomes a JSON object. Otherwise, each line begins with the
+    process name, unless there is only one process.
     """
     if as_json:
         return _json_line

@@ -1,11 +1,12 @@
 """Tables as text. The functions are pure: they accept rows and return lines.
 
-On a terminal, a table is fitted to the width of the terminal. First, empty columns are removed, and
-then the least important columns. After that, long cells are shortened: names in the middle, because
-often only their ends differ, and prose at its end.
+On a terminal, a table is fitted to the terminal's width. If the table is too wide, long cells are
+shortened. If this is not enough, empty columns are removed, and then the least important columns.
+Prose is shortened at its end, and other text in the middle, because names often differ only at
+their ends.
 
-In a pipe, all columns are shown and no cell is shortened. An empty cell is ``-``, so that the n-th
-word in a line belongs to the n-th column. Only the last column may contain spaces.
+In a pipe, all columns are shown and no cell is shortened. An empty cell is shown as ``-``, so that
+the n-th word in a line belongs to the n-th column. Only the last column may contain spaces.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ PaintCell = Callable[[str, str], str]
 class Column(NamedTuple):
     """A column of a table.
 
-    The cells in a ``flexible`` column can be shortened. Columns with the highest ``drop`` are
-    removed first, and columns with ``drop=0`` are never removed. Other columns are removed before
-    this column becomes narrower than ``least`` characters. ``prose`` is shortened at its end, other
-    text in the middle.
+    The cells in a ``flexible`` column can be shortened. Empty columns are removed first, and then
+    the columns with the highest ``drop``. A column with ``drop=0`` is removed only if it is empty.
+    Columns are removed before a flexible column becomes narrower than ``least`` characters. The
+    text in a ``prose`` column is shortened at its end, and other text in the middle.
     """
 
     title: str
@@ -48,7 +49,7 @@ def format_table(
     """Return the lines of a table. The first line contains the titles.
 
     ``width`` is the width of the terminal, or None for a pipe. ``paint(title, cell)`` returns the
-    colour of a cell, or an empty string.
+    colour of a cell, or an empty string if the cell has none.
     """
     cells = [[format_cell(value) for value in row] for row in rows]
     sizes: list[int] = []
@@ -78,7 +79,7 @@ def format_cell(value: object) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Return a duration as text with at most two units.
+    """Format a duration with at most two units.
 
     >>> [format_age(5), format_age(200), format_age(7_500), format_age(400_000)]
     ['5s', '3m20s', '2h5m', '4d15h']
@@ -103,7 +104,7 @@ def _shown_columns(
     sizes: Sequence[int],
     width: int | None,
 ) -> list[int]:
-    """Return the indices of the columns that fit into the width."""
+    """Return the indices of the columns that fit within ``width``."""
     shown = list(range(len(columns)))
     if width is None:
         return shown
@@ -135,10 +136,11 @@ def _least_width(columns: Sequence[Column], sizes: Sequence[int], shown: Sequenc
 
 
 def _shrink(columns: Sequence[Column], sizes: list[int], shown: Sequence[int], width: int) -> None:
-    """Reduce the sizes of flexible columns until the table fits into the width.
+    """Reduce the sizes of flexible columns until the table fits within ``width``.
 
     Columns are narrowed from the last to the first, but not below `Column.least`. If the table is
-    still too wide, the widest column is reduced repeatedly.
+    still too wide, the widest flexible column is repeatedly narrowed by one character, but not
+    below `_MIN_CUT_WIDTH`.
     """
     flexible = [index for index in shown if columns[index].flexible]
     excess = sum(sizes[index] for index in shown) + _GAP * (len(shown) - 1) - width
@@ -171,7 +173,7 @@ def _fit_row(
 
 
 def _cut(text: str, size: int, *, prose: bool) -> str:
-    """Shorten text to ``size`` characters: prose at its end, names in the middle."""
+    """Shorten text to ``size`` characters: prose at its end, other text in the middle."""
     at_end = 0 if prose else (size - 1) // 2
     return f"{text[: size - 1 - at_end]}…{text[len(text) - at_end :]}"
 

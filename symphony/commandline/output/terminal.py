@@ -20,7 +20,7 @@ STATE_COLOURS = {
     "failed": "\x1b[31m",
     "unknown": "\x1b[35m",
 }
-# Adjacent colours differ clearly. Red is omitted because it is the colour for errors.
+# Adjacent colours are easy to distinguish. Red is omitted because it is the colour for errors.
 NAME_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 33, 32, 35, 34, 96, 93, 92, 95, 94))
 
 
@@ -33,9 +33,9 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def has_colour(stream: TextIO | None) -> bool:
-    """Return whether output to ``stream`` is coloured.
+    """Return whether output to ``stream`` should be coloured.
 
-    The stream must be a terminal that supports colours, and NO_COLOR must not be set.
+    The stream must be a terminal that supports colours, and NO_COLOR must be unset or empty.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -43,7 +43,7 @@ def has_colour(stream: TextIO | None) -> bool:
 
 
 def terminal_width(stream: TextIO | None) -> int | None:
-    """Return the number of columns of a terminal, or None if ``stream`` is not a terminal."""
+    """Return the width of a terminal in columns, or None if ``stream`` is not a terminal."""
     if stream is None or not is_terminal(stream):
         return None
     columns = os.environ.get("COLUMNS", "")
@@ -56,7 +56,7 @@ def terminal_width(stream: TextIO | None) -> int | None:
 
 
 def terminal_height(stream: TextIO | None) -> int | None:
-    """Return the number of lines of a terminal, or None if ``stream`` is not a terminal."""
+    """Return the height of a terminal in lines, or None if ``stream`` is not a terminal."""
     if stream is None or not is_terminal(stream):
         return None
     try:
@@ -68,7 +68,7 @@ def terminal_height(stream: TextIO | None) -> int | None:
 class ProgressLine:
     """A line on the terminal that shows progress and is erased at the end.
 
-    If the stream is not a terminal, nothing is shown.
+    Nothing is shown if the stream is not a terminal, or if TERM is ``dumb``.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -86,7 +86,8 @@ class ProgressLine:
     def update_from_signal_handler(self, text: str) -> None:
         """Replace the line with ``text`` from within a signal handler.
 
-        The text bypasses the stream because the signal may have interrupted a write to the stream.
+        The text is written directly to the stream's file descriptor, because the signal may have
+        interrupted a write to the stream.
         """
         if self._stream is not None:
             os.write(self._stream.fileno(), self._line(text).encode(errors="replace"))
@@ -106,7 +107,7 @@ class ProgressLine:
 
 @contextmanager
 def show_progress(text: str = "") -> Iterator[ProgressLine]:
-    """Show a `ProgressLine` on standard error within the block."""
+    """Show a `ProgressLine` on standard error while the block runs."""
     line = ProgressLine(sys.stderr)
     if text:
         line.update(text)
@@ -117,5 +118,5 @@ def show_progress(text: str = "") -> Iterator[ProgressLine]:
 
 
 def print_note(text: str) -> None:
-    """Print a line on standard error, for information that is not the result of a command."""
+    """Print ``text`` on standard error, because it is not part of a command's result."""
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Statuses and records as table rows, lines of text, and JSON. All functions are pure."""
+"""Statuses and backends as table rows, lines of text, and JSON. All functions are pure."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ _STARTUP_STAGES: Mapping[str, str] = {
 def displayed_process_state(process: ProcessStatus) -> str:
     """Return the state of a process in one word.
 
-    The state of a process that symphony has stopped is ``stopped``, because the process has not
-    failed.
+    If symphony has stopped the process, its state is ``stopped`` instead of ``failed`` or
+    ``unknown``.
     """
     if process.stopped and process.state.value in _FAILURE_STATES:
         return STOPPED_STATE
@@ -89,7 +89,10 @@ def experiment_row(status: ExperimentStatus, now: float) -> list[object]:
 
 
 def process_row(process: ProcessStatus, now: float) -> list[object]:
-    """Return a process as a row of `PROCESS_COLUMNS`. The age is measured from the latest start."""
+    """Return a process as a row with the columns `PROCESS_COLUMNS`.
+
+    The age is measured from the latest start.
+    """
     return [
         process.path,
         displayed_process_state(process),
@@ -108,7 +111,7 @@ def backend_row(info: BackendInfo) -> list[object]:
 
 
 def backend_dict(info: BackendInfo) -> dict[str, Any]:
-    """Return a backend as data that can be written as JSON."""
+    """Return a backend as a JSON-serializable dictionary."""
     return {
         "name": info.name,
         "aliases": list(info.aliases),
@@ -124,7 +127,7 @@ def state_colour(title: str, cell: str) -> str:
 
 
 def failure_lines(status: ExperimentStatus) -> list[str]:
-    """Return a line for each process that failed, in the order in which they exited."""
+    """Return one line for each failed process, in the order in which the processes exited."""
     failed = [process for process in status if process.failed]
     failed.sort(key=lambda process: process.ended or float("inf"))
     return [failure_line(process) for process in failed]
@@ -142,7 +145,7 @@ def failure_line(process: ProcessStatus) -> str:
 
 
 def summary_line(status: ExperimentStatus) -> str:
-    """Return the state of an experiment and the states of its processes as one line."""
+    """Return an experiment's state, and the number of processes in each state, as one line."""
     return f"{status.name} {displayed_experiment_state(status)}: {_count_states(status)}"
 
 
@@ -188,7 +191,7 @@ def _count_words(words: Iterable[str]) -> list[str]:
 
 
 def count_processes(number: int) -> str:
-    """Return a number of processes as text: ``1 process``, ``3 processes``."""
+    """Format a number of processes, for example ``1 process`` or ``3 processes``."""
     return f"{number} process" if number == 1 else f"{number} processes"
 
 

@@ -1,4 +1,7 @@
-"""Output that is updated repeatedly: in place on a terminal, and after each change in a pipe."""
+"""Output that is updated repeatedly.
+
+On a terminal, it is replaced in place. In a pipe, it is printed again after each change.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 def watch_lines(
     get_lines: Callable[[], Sequence[str]], interval: float = WATCH_INTERVAL_SECONDS
 ) -> int:
-    """Show the lines from ``get_lines`` until Ctrl-C, and return the exit code.
+    """Show the lines from ``get_lines`` until the user presses Ctrl-C, and return the exit code.
 
-    After each ``interval`` seconds, ``get_lines`` is called again.
+    ``get_lines`` is called again every ``interval`` seconds.
     """
     in_place = is_terminal(sys.stdout)
     shown: list[str] = []
@@ -36,7 +39,10 @@ def watch_lines(
 
 
 def _first_lines(lines: Sequence[str], height: int | None) -> list[str]:
-    """Return as many lines as fit on the terminal, so that the lines can be replaced in place."""
+    """Return as many lines as fit on the terminal, so that they can be replaced in place.
+
+    If lines are omitted, the last line states how many.
+    """
     if height is None or len(lines) < height:
         return list(lines)
     kept = max(1, height - 2)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 DRY_RUN_SERVER = "--dry-run-server"
 # Completion scripts run this command. The help does not list it.
 COMPLETE_COMMAND = "__complete"
-# If many commands share a group of options, the title of the group begins with this text.
-COMMON_OPTIONS = "options of "
+# The title of each option group that many commands share begins with this text.
+COMMON_OPTIONS = "options for "
 
 # Longer lines are hard to read, even if the terminal is wider.
 MAX_WIDTH = 100
@@ -26,11 +26,10 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 class Formatter(argparse.HelpFormatter):
-    """Formats help in the same way on every version of Python.
+    """A help formatter whose output is the same on every version of Python.
 
-    The usage is short, the list of commands has no additional title, and no line is longer than
-    `MAX_WIDTH`. Paragraphs are wrapped to the width. Paragraphs with indented lines, such as
-    examples, remain unchanged.
+    The usage is short, and the list of commands has no additional title. Paragraphs are wrapped to
+    at most `MAX_WIDTH` characters, except for paragraphs with indented lines, such as examples.
     """
 
     def __init__(self, prog: str) -> None:
@@ -42,7 +41,7 @@ class Formatter(argparse.HelpFormatter):
     ) -> str:
         """Format the usage with the required options and all arguments.
 
-        ``[options]`` represents the optional options, which are described below the usage.
+        ``[options]`` stands for the other options, which are described below the usage.
         """
         if usage is not None:
             return super()._format_usage(usage, actions, groups, prefix)
@@ -102,8 +101,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises `UsageError` instead of printing its usage and exiting.
 
     Options can appear between arguments. Option groups whose titles begin with `COMMON_OPTIONS`
-    come last in the help. ``option_hints`` maps options that this parser does not have to hints for
-    the error message.
+    come last in the help. ``option_hints`` maps unknown options to hints for the error message.
     """
 
     option_hints: Mapping[str, str] = {}
@@ -113,7 +111,7 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
 
     def format_help(self) -> str:
-        """Return the help, with the common options after the options of the command."""
+        """Return the help, with the common options after the command's own options."""
         self._action_groups.sort(key=lambda group: (group.title or "").startswith(COMMON_OPTIONS))
         return super().format_help()
 
@@ -122,7 +120,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message.removeprefix('argument ')}; see {self.prog} --help")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        # argparse would ignore a write error, such as a closed pipe.
+        # argparse would ignore a write error, for example if a pipe is closed.
         print(message, end="", file=file)
 
     def parse_known_args(
@@ -133,10 +131,11 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(arguments_first(self, words), namespace)
 
     def refuse_unknown(self, words: Sequence[str]) -> None:
-        """Raise `UsageError` if there are unknown words, and suggest a similar option.
+        """Raise `UsageError` if ``words``, the unknown words on a command line, is not empty.
 
-        The message refers to the first unknown option, because an unknown argument may be the value
-        of that option.
+        The message names the first unknown option, and suggests a similar option if there is one.
+        An unknown argument is named only if there is no unknown option, because the argument may be
+        the value of such an option.
         """
         if not words:
             return
@@ -152,7 +151,10 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unknown option {option!r}{hint}")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Raise `UsageError` for a value that is not a choice, and suggest a similar choice."""
+        """Raise `UsageError` for a value that is not one of the choices.
+
+        The message suggests a similar choice if there is one, and otherwise lists the choices.
+        """
         if action.choices is None or value in action.choices:
             return
         from symphony.names import did_you_mean, join_names
@@ -172,9 +174,10 @@ def _display_name(action: argparse.Action) -> str:
 
 
 def expand_dry_run(words: Sequence[str]) -> list[str]:
-    """Replace ``--dry-run=server`` and ``--dry-run=client``, which are forms that kubectl accepts.
+    """Replace the kubectl options ``--dry-run=server`` and ``--dry-run=client``.
 
-    An option with an optional value would interpret the file name after ``--dry-run`` as its value.
+    They are replaced with options that take no value. If ``--dry-run`` had an optional value,
+    argparse would interpret a file name after it as that value.
     """
     forms = {"--dry-run=server": DRY_RUN_SERVER, "--dry-run=client": "--dry-run"}
     return [forms.get(word, word) for word in words]
@@ -196,7 +199,7 @@ def split_remainder(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
 
 
 def help_from_docstring(doc: str, prog: str, *, without: Collection[str] = ()) -> tuple[str, str]:
-    """Return the summary and the description in a docstring, for argparse.
+    """Return a docstring's summary and description for argparse.
 
     Examples use ``prog`` as the program name. Examples with an option in ``without`` are omitted.
     """
@@ -210,9 +213,9 @@ def help_from_docstring(doc: str, prog: str, *, without: Collection[str] = ()) -
 
 
 def _without_examples(lines: Iterable[str], options: Collection[str]) -> Iterator[str]:
-    """Yield all lines except the lines of examples that contain any of the options.
+    """Yield the lines, except for examples that contain any of the options.
 
-    An example continues on the next line if its line ends with a backslash.
+    An example whose line ends with a backslash continues on the next line.
     """
     left_out = continued = False
     for line in lines:
@@ -258,7 +261,7 @@ def parse_parameter(text: str) -> tuple[str, str]:
 
 
 def check_since(text: str) -> str:
-    """Check a time in the past, a duration such as ``5m`` or ISO 8601, and return it unchanged.
+    """Validate ``text`` as a duration such as ``5m`` or an ISO 8601 time, and return it.
 
     The result is a value for the ``since`` argument of `symphony.Cluster.get_log`. Raises
     `argparse.ArgumentTypeError` if ``text`` is neither a duration nor an ISO 8601 time.
@@ -276,7 +279,7 @@ def check_since(text: str) -> str:
 
 
 def parse_count(text: str) -> int:
-    """Parse an integer that is not negative.
+    """Parse a non-negative integer.
 
     Raises `argparse.ArgumentTypeError` if ``text`` is not such an integer.
     """

@@ -1,8 +1,7 @@
 """Shell completion: the words that can replace or continue the last word in a command line.
 
-The argcomplete library is not used, because importing argcomplete slows down each completion by
-about 10 ms, and because argcomplete offers no arguments after an option that appears between
-arguments.
+The argcomplete library is not used: importing it slows down each completion by about 10 ms, and it
+offers no arguments after an option that appears between arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _PATH_COMPLETIONS = {
 
 
 class Completable(Protocol):
-    """Represents a command line that can be completed."""
+    """A command line that can be completed."""
 
     @property
     def args(self) -> argparse.Namespace:
@@ -71,8 +70,10 @@ def completions(line: Completable, words: Sequence[str]) -> list[str]:
 def _with_prefix(candidates: Iterable[str], prefix: str) -> list[str]:
     """Return the candidates that begin with ``prefix``.
 
-    If no candidate begins with ``prefix``, return the process names that begin with ``prefix``,
-    without their groups. A process name is sufficient without its group.
+    If there are none, remove the groups from the process names, and return the names that begin
+    with ``prefix``. These names are valid, because a process can be named without its group.
+
+    Candidates that request a path, such as `COMPLETE_FILES`, are always kept, and come last.
     """
     paths: list[str] = []
     words: list[str] = []
@@ -122,7 +123,7 @@ def _verb_index(parser: argparse.ArgumentParser, words: Sequence[str]) -> int | 
 def _store_backend_options(
     line: Completable, options: Iterable[TypedOption], words: Sequence[str]
 ) -> None:
-    """Apply the given backend options, because they determine which experiments exist."""
+    """Store backend options in ``line.args``, because they determine which experiments exist."""
     for option in options:
         action = option.action
         if action is None or not action.dest.startswith("option_"):
@@ -169,7 +170,7 @@ def _option_values(action: argparse.Action) -> Iterable[str]:
 
 
 def _next_argument(parser: argparse.ArgumentParser, number: int) -> argparse.Action | None:
-    """Return the argument that follows the first ``number`` arguments, or None at the end."""
+    """Return the argument that follows the first ``number`` arguments, or None if there is none."""
     arguments = [
         action
         for action in parser._actions

@@ -1,7 +1,8 @@
-"""A short-lived cache for the names that completion offers, for clusters that respond slowly.
+"""A short-lived cache of the names that completion offers.
 
-The cache stores one file per key in the directory ``symphony/names`` in the user's cache directory
-(XDG_CACHE_HOME). The modification time of the file is the time at which the cluster responded.
+The cache avoids repeated requests to clusters that respond slowly. It stores one file per key in
+the directory ``symphony/names`` in the user's cache directory (XDG_CACHE_HOME). A file's
+modification time is the time at which the cluster responded.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ MAX_AGE_SECONDS = 60.0
 
 
 def cached_names(key: Sequence[object], fetch: Callable[[], Iterable[str]]) -> list[str]:
-    """Return the cached names for ``key``, or else call ``fetch`` and cache its result.
+    """Return the names that are cached for ``key``.
 
-    ``key`` must be representable as JSON. Errors raised by ``fetch`` are passed on.
+    If no names are cached, call ``fetch``, and cache and return its result. Keys with the same JSON
+    representation share an entry. Errors raised by ``fetch`` propagate to the caller.
     """
     import hashlib
 
@@ -34,7 +36,7 @@ def cached_names(key: Sequence[object], fetch: Callable[[], Iterable[str]]) -> l
 
 
 def clear_cached_names() -> None:
-    """Delete all cached names, because an experiment was launched or deleted."""
+    """Delete all cached names. Call this function after a launch or a deletion."""
     for file in _cache_files():
         _remove_file(file)
 
@@ -69,7 +71,7 @@ def _is_recent(file: Path) -> bool:
 
 
 def _write_names(file: Path, names: Sequence[str]) -> None:
-    """Store names, and delete the cache files that are too old.
+    """Store ``names`` in ``file``, and delete the cache files that are too old.
 
     If the directory is not writable, nothing is cached.
     """

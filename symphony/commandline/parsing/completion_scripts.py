@@ -1,9 +1,9 @@
 """Completion scripts for bash, zsh and fish.
 
-A script runs ``symphony __complete WORD...`` and offers the lines that this command prints. The
+A script runs ``symphony __complete WORD...``, and offers the printed lines as completions. The
 script runs the program as it was typed, for example, ``./lab.py`` or ``~/lab/lab.py``, because the
-program may not be in a directory in PATH. If the typed word is not a program but, for example, an
-alias, the script runs the program for which the script was generated.
+program may not be on the PATH. If the typed word is not a program but, for example, an alias, the
+script runs the program for which the script was generated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shlex
 
 from symphony.commandline.parsing.arguments import COMPLETE_COMMAND
 
-# Output lines that are not words but indicate that the shell can complete a path.
+# These output lines are not completions. They request that the shell complete a path.
 COMPLETE_FILES = ":files"
 COMPLETE_DIRECTORIES = ":directories"
 
@@ -101,7 +101,7 @@ SHELLS = tuple(_SCRIPTS)
 
 
 def completion_script(shell: str, prog: str) -> str:
-    """Return a script with which a shell completes the words of ``prog``.
+    """Return a script with which a shell completes command lines that run ``prog``.
 
     ``shell`` is one of `SHELLS`.
     """

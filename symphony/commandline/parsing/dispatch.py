@@ -36,12 +36,12 @@ class CommandLine:
     """The base class of `SymphonyParser`. It has no commands of its own.
 
     ``args`` is the parsed command line. ``args.remainder`` contains the words after the first
-    ``--``, unchanged, and ``args.has_remainder`` is true if there was a ``--``.
+    ``--``, unchanged. ``args.has_remainder`` is true if the command line contains ``--``.
     """
 
     args: argparse.Namespace
     # A subclass sets this attribute to true if its `create_cluster` uses `backend_name` and
-    # `backend_options`. The help then describes -b.
+    # `backend_options`. In that case, the help describes -b.
     goes_by_backend: ClassVar[bool] = False
 
     def __init__(self, prog: str | None = None) -> None:
@@ -86,9 +86,9 @@ class CommandLine:
         """Return the cluster that the commands use.
 
         By default, the backend is the value of ``-b``, else the backend in the configuration, else
-        ``local``. A subclass can return a cluster with another backend. In this case, a ``-b``, a
-        profile or a backend option that contradicts the cluster raises `UsageError` before the
-        command does anything.
+        ``local``. A subclass can return a cluster with another backend. `UsageError` is then raised
+        if ``-b`` or a profile requests a different backend, or if the subclass ignores a backend
+        option on the command line. This error is raised before the command does anything.
         """
         from symphony.cluster import Cluster
 
@@ -96,25 +96,25 @@ class CommandLine:
 
     @property
     def backend_name(self) -> str:
-        """The requested backend."""
+        """The backend that ``-b`` requests, or else the configured backend."""
         from symphony.config import SymphonyConfig
 
         return self.args.backend or SymphonyConfig().backend
 
     @property
     def backend_options(self) -> dict[str, object]:
-        """The backend options in the command line, as keyword arguments for the `Cluster`."""
+        """The backend options on the command line, as keyword arguments for the `Cluster`."""
         self._options_were_read = True
         return {option.name: value for option, value in self._given_options()}
 
     @property
     def has_custom_cluster(self) -> bool:
-        """Whether a subclass overrides `create_cluster`."""
+        """True if a subclass overrides `create_cluster`."""
         return getattr(self.create_cluster, "__func__", None) is not CommandLine.create_cluster
 
     @property
     def _shows_backend(self) -> bool:
-        """Whether the help describes the options that choose a backend."""
+        """True if the help describes the options that select a backend."""
         return self.goes_by_backend or not self.has_custom_cluster
 
     @property
@@ -133,7 +133,7 @@ class CommandLine:
         return words
 
     def _given_options(self) -> Iterator[tuple[Option, object]]:
-        """Yield the backend options in the command line, with their values."""
+        """Yield the backend options on the command line, with their values."""
         for option in self._options:
             value = getattr(self.args, _destination(option), None)
             if value is not None:
@@ -201,7 +201,7 @@ class CommandLine:
     ) -> argparse.ArgumentParser:
         """Add the command ``name``, which calls ``action_<name>(args)``.
 
-        The docstring of the called method is the help for the command. The method returns the exit
+        The docstring of ``action_<name>`` is the command's help. ``action_<name>`` returns the exit
         code, or None for 0. If ``remainder`` is true, the command accepts words after ``--``.
         """
         method = f"action_{name.replace('-', '_')}"
@@ -222,21 +222,23 @@ class CommandLine:
         return parser
 
     def get_subparser(self, name: str) -> argparse.ArgumentParser:
-        """Return the parser for a command, for example, to add arguments."""
+        """Return the parser for a command, for example to add arguments to it."""
         self._create_parser(name)
         found: argparse.ArgumentParser = self.subparsers.choices[name]
         return found
 
     @property
     def verbs(self) -> list[str]:
-        """The names of the commands without aliases, in the order in which the help lists them."""
+        """The names of the commands, excluding aliases, in the order in which the help lists
+        them.
+        """
         parsers = self.subparsers.choices.values()
         created = dict.fromkeys(parser.get_default("verb") for parser in parsers)
         others = [name for name in created if name not in self._parser_factories]
         return [*self._parser_factories, *others]
 
     def find_subparser(self, word: str) -> argparse.ArgumentParser | None:
-        """Return the parser for the command with this name or alias, or None without a match."""
+        """Return the parser for the command with this name or alias, or None if there is none."""
         self._create_parsers_for([word])
         found: argparse.ArgumentParser | None = self.subparsers.choices.get(word)
         return found
@@ -257,7 +259,7 @@ class CommandLine:
     # parser is created only when it is needed.
 
     def _offer(self, name: str, create: Callable[[], object], *aliases: str) -> None:
-        """Register a command. ``create`` calls `add_subparser` when the parser is needed."""
+        """Register a command. ``create`` is called when the command's parser is needed."""
         self._parser_factories[name] = create
         self._aliases[name] = aliases
 
@@ -269,8 +271,8 @@ class CommandLine:
     def _create_parsers_for(self, words: Sequence[str]) -> None:
         """Create the parser for the command that is the first word in ``words``.
 
-        If the first word is not a command, create all parsers, which the help and the suggestions
-        need.
+        If the first word is not a command, create all parsers, because the help and the suggestions
+        need them.
         """
         name = words[0] if words else ""
         for command, aliases in self._aliases.items():
@@ -283,8 +285,9 @@ class CommandLine:
             self._create_parser(command)
 
     def _load_backend_options(self, words: Sequence[str]) -> None:
-        """Add the options for the backend requested in ``words`` to all parsers.
+        """Add the backend's options to all parsers.
 
+        The backend is the one that the command line ``words`` requests, or else the configured one.
         A configuration error is stored and raised later, so that the help is still available. A
         backend that cannot be loaded is reported when the cluster is created.
         """
@@ -314,7 +317,7 @@ class CommandLine:
     # --- running a command line ---
 
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
-        """Run ``argv``, or the arguments of this process, and exit with the resulting exit code."""
+        """Run ``argv``, by default this process's arguments, and exit with the resulting code."""
         sys.exit(self.run(sys.argv[1:] if argv is None else argv))
 
     def run(self, argv: Sequence[str]) -> int:
@@ -397,7 +400,7 @@ class CommandLine:
         return exit_codes.exit_code(exc)
 
     def _with_flags(self, text: str) -> str:
-        """Replace option names in an error message of the library with the corresponding flags.
+        """Replace option names in one of the library's error messages with the corresponding flags.
 
         For example, ``namespace=`` becomes ``--namespace``, and ``force`` becomes ``--force``.
         """
@@ -416,17 +419,17 @@ def _add_common_options(
 ) -> None:
     """Add the options that can appear before or after the command.
 
-    ``default`` is None for the parser of the words before the command. The parsers for commands
-    suppress defaults, because defaults would replace the values of options before the command.
-    ``show_backend`` determines whether the help describes the backend selection.
+    ``default`` is None for the main parser, which parses the words before the command. The command
+    parsers suppress defaults, because a default would replace the value of an option given before
+    the command. ``show_backend`` determines whether the help describes the backend selection.
     """
     from symphony.config.config import DEFAULT_BACKEND
 
     backend = (
-        f"backend that runs the processes (default: ${BACKEND_VARIABLE}, then the "
-        f"configuration, then {DEFAULT_BACKEND})"
+        f"backend that runs the processes (default: ${BACKEND_VARIABLE}, else the "
+        f"configured backend, else {DEFAULT_BACKEND})"
     )
-    group = parser.add_argument_group(f"{COMMON_OPTIONS}every command")
+    group = parser.add_argument_group(f"{COMMON_OPTIONS}all commands")
     group.add_argument(
         "-h", "--help", action="help", default=argparse.SUPPRESS, help="show this help"
     )
@@ -438,13 +441,13 @@ def _add_common_options(
         help=backend if show_backend else argparse.SUPPRESS,
     )
     group.add_argument(
-        "--profile", default=default, metavar="NAME", help="profile of the configuration to use"
+        "--profile", default=default, metavar="NAME", help="configuration profile to use"
     )
     group.add_argument(
         "--debug",
         action="store_true",
         default=False if default is None else default,
-        help="show the traceback of an error",
+        help="show a traceback if an error occurs",
     )
 
 
@@ -462,7 +465,7 @@ def _first_options(words: Sequence[str]) -> dict[str, str]:
 
 
 def _hints_for_backend_options() -> dict[str, str]:
-    """Map the options of all backends to hints that name the backend."""
+    """Return a mapping from each option of each backend to a hint that names the backend."""
     from symphony.cluster.plugins import installed_backends
 
     hints: dict[str, str] = {}
@@ -480,7 +483,7 @@ def _destination(option: Option) -> str:
 def _add_backend_options(
     parser: argparse.ArgumentParser, options: Sequence[Option], backend: str, *, show: bool
 ) -> None:
-    """Add the options for a backend, except options that the command already has."""
+    """Add a backend's options, except those that the command already has."""
     if not options:
         return
     group = parser.add_argument_group(f"{COMMON_OPTIONS}the {backend} backend")
@@ -509,7 +512,7 @@ def _add_backend_options(
 
 
 def _replace_unencodable_characters() -> None:
-    """Replace characters that the terminal encoding does not support, to avoid an error."""
+    """Make the output streams replace characters that they cannot encode, to avoid an error."""
     import io
 
     for stream in (sys.stdout, sys.stderr):
@@ -519,7 +522,10 @@ def _replace_unencodable_characters() -> None:
 
 @contextlib.contextmanager
 def _exit_after(seconds: float) -> Iterator[None]:
-    """Exit without a message if the block takes longer than ``seconds``."""
+    """Exit without a message if the block takes longer than ``seconds`` seconds.
+
+    Outside the main thread, the block has no time limit.
+    """
     import signal
     import threading
 
@@ -538,7 +544,7 @@ def _exit_after(seconds: float) -> Iterator[None]:
 
 
 def _discard_output() -> None:
-    """Redirect buffered output to the null device, so that Python reports no error at exit."""
+    """Discard buffered standard output, so that Python reports no error at exit."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -1,8 +1,8 @@
-"""Support for options between the arguments of a command: ``logs rl --tail 3 learner``.
+"""Support for options between a command's arguments, as in ``logs rl --tail 3 learner``.
 
-argparse takes the values for an optional or repeated argument only from the first consecutive
-arguments, and reports arguments after an option as unknown. argparse accepts every order of options
-if all arguments come first, so this module moves the arguments to the front.
+For an optional or repeated argument, argparse takes values only from the words before the next
+option, and reports the arguments after that option as unknown. If all arguments come first,
+argparse accepts the options in any order, so this module moves the arguments to the front.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedOption:
-    """An option in a command line.
+    """An option on a command line.
 
-    ``index`` is the index of the option's word, and ``values`` is the number of following words
-    that are values of the option. ``action`` is None if the parser does not know the option.
-    ``value`` is the value that the option's word contains, for example, ``3`` in ``--tail=3``.
+    ``index`` is the index of the option's word, and ``values`` is the number of words after it that
+    are values of the option. ``action`` is None if the parser does not know the option. ``value``
+    is the value that the option's word contains, for example, ``3`` in ``--tail=3``.
     """
 
     index: int
@@ -39,7 +39,7 @@ class TypedOption:
 def split_words(
     parser: argparse.ArgumentParser, words: Sequence[str]
 ) -> tuple[list[int], list[TypedOption]]:
-    """Return the indices of the arguments, and the options, as ``parser`` interprets the words."""
+    """Return the indices of the arguments, and the options, as ``parser`` interprets ``words``."""
     kinds = "".join("A" if parser._parse_optional(word) is None else "O" for word in words)
     arguments: list[int] = []
     options: list[TypedOption] = []
@@ -84,7 +84,7 @@ def _find_action(
 
 
 def _count_values(parser: argparse.ArgumentParser, action: argparse.Action, kinds: str) -> int:
-    """Return the number of words after an option that are values of the option."""
+    """Return how many of the words that follow an option are values of the option."""
     found = re.match(parser._get_nargs_pattern(action), kinds)
     return 0 if found is None else len(found[1])
 
@@ -93,6 +93,8 @@ def arguments_first(parser: argparse.ArgumentParser, words: Sequence[str]) -> li
     """Return the words with all arguments before all options.
 
     If the words contain ``--``, the arguments are placed after ``--``, and the options before it.
+    If one of the parser's arguments consumes all words that follow, ``words`` is returned
+    unchanged.
     """
     for action in parser._actions:
         if not action.option_strings and action.nargs in _TAKES_THE_REST:

@@ -1,4 +1,4 @@
-"""Collect reports from workers, and print the estimate of pi after each of them."""
+"""Collect reports from workers, and print the estimate of pi after each report."""
 
 import argparse
 import json
@@ -8,7 +8,10 @@ import threading
 
 
 class ReportHandler(socketserver.StreamRequestHandler):
-    """Handles one connection. Each line is a report such as ``{"darts": 1000, "hits": 785}``."""
+    """A handler for one connection.
+
+    Each received line is a report such as ``{"darts": 1000, "hits": 785}``.
+    """
 
     server: "Collector"
 
@@ -19,7 +22,7 @@ class ReportHandler(socketserver.StreamRequestHandler):
 
 
 class Collector(socketserver.ThreadingTCPServer):
-    """Serves each worker in its own thread, and shuts down after a given number of reports."""
+    """A server that runs a thread for each worker. It shuts down after the last expected report."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -44,7 +47,7 @@ class Collector(socketserver.ThreadingTCPServer):
 
 
 def main() -> None:
-    """Listen on the address in the environment."""
+    """Listen on the address from the environment variables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reports", type=int, default=20, help="number of reports to wait for")
     args = parser.parse_args()

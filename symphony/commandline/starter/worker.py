@@ -1,4 +1,4 @@
-"""Throw darts at a square, and report to the collector how many of them hit the circle in it."""
+"""Throw darts at a square, and report the number of hits in a quarter circle to the collector."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ ATTEMPT_TIMEOUT_SECONDS = 5
 
 
 def throw(darts: int, generator: random.Random) -> int:
-    """Throw a number of darts and return the number of hits."""
+    """Throw ``darts`` darts, and return the number of hits."""
     hits = 0
     for _ in range(darts):
         x = generator.random()
@@ -25,8 +25,8 @@ def throw(darts: int, generator: random.Random) -> int:
 def connect(address: tuple[str, int]) -> socket.socket:
     """Connect to the collector.
 
-    On Kubernetes, the address of a service may start to work a moment after its process is ready.
-    Failed attempts are therefore repeated.
+    On Kubernetes, a service's address may not work until shortly after the process that binds the
+    service is ready. Failed attempts are therefore repeated.
     """
     deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
     while True:
@@ -42,7 +42,7 @@ def connect(address: tuple[str, int]) -> socket.socket:
 
 
 def main() -> None:
-    """Send reports to the address in the environment."""
+    """Send reports to the collector, whose address is in the environment variables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reports", type=int, default=20, help="number of reports to send")
     parser.add_argument("--darts", type=int, default=20_000, help="number of darts per report")

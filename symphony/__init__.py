@@ -1,6 +1,7 @@
 """Describe a multi-process experiment once, and launch it locally, in tmux or on Kubernetes.
 
-Each name is imported on first use: ``import symphony`` imports only the standard library.
+Each public name is imported when it is first used, so ``import symphony`` itself imports only the
+standard library.
 """
 
 from __future__ import annotations

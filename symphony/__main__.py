@@ -4,15 +4,15 @@ import sys
 
 
 def main() -> int:
-    """Run ``symphony`` with the arguments of this process and return its exit code."""
+    """Run ``symphony`` with this process's command-line arguments and return the exit code."""
     try:
         # Import the program inside the function, so that Ctrl-C during the import is also handled.
         from symphony.commandline import main as run
 
         return run()
     except (KeyboardInterrupt, RuntimeError) as exc:
-        # Before version 3.12, Python converts a KeyboardInterrupt that occurs while a class is
-        # created to a RuntimeError.
+        # Before version 3.12, Python turns a KeyboardInterrupt that occurs during the creation of a
+        # class into a RuntimeError.
         if not isinstance(exc.__cause__ or exc, KeyboardInterrupt):
             raise
         sys.stderr.write("symphony: interrupted\n")

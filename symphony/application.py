@@ -1,4 +1,4 @@
-"""Finding services from within a program that symphony has launched.
+"""Finding the addresses of services from within a program that symphony has launched.
 
 This module requires only the standard library.
 """
@@ -16,8 +16,8 @@ from symphony.plan.addresses import PREFIX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """The address of a service. Clients connect to ``host:port``, and the service listens on
-    ``bind_host:port``.
+    """The address of a service. Clients connect to ``host:port``, and the process that binds the
+    service listens on ``bind_host:port``.
     """
 
     service: str
@@ -27,12 +27,12 @@ class Address:
 
     @property
     def tcp(self) -> str:
-        """The address ``tcp://host:port`` for the ``connect`` method of ZeroMQ."""
+        """The address ``tcp://host:port`` for a ZeroMQ socket's ``connect`` method."""
         return f"tcp://{self.host}:{self.port}"
 
     @property
     def bind_tcp(self) -> str:
-        """The address ``tcp://bind_host:port`` for the ``bind`` method of ZeroMQ."""
+        """The address ``tcp://bind_host:port`` for a ZeroMQ socket's ``bind`` method."""
         return f"tcp://{self.bind_host}:{self.port}"
 
     def __str__(self) -> str:
@@ -40,10 +40,12 @@ class Address:
 
 
 def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
-    """Return the address of a service from the environment variables that symphony sets.
+    """Read the address of ``service`` from the environment variables that symphony sets, and return
+    the address.
 
-    ``environ`` defaults to the environment of this process. Raises `NotFound` if a variable of the
-    service is missing or invalid. The message names the variable and lists the available services.
+    ``environ`` defaults to the environment of this process. Raises `NotFound` if a variable for the
+    service is missing or invalid. The message names the variable and, if possible, suggests a
+    service or lists the services.
     """
     environ = os.environ if environ is None else environ
     prefix = PREFIX + service_env_name(service)
@@ -70,7 +72,7 @@ def _hint_for_missing(service: str, environ: Mapping[str, str]) -> str:
 
 
 def _service_names(environ: Mapping[str, str]) -> list[str]:
-    """Return the sorted names of the services that have variables in the environment."""
+    """Return the sorted names of the services for which ``environ`` contains variables."""
     suffix = "_BIND_HOST"
     names = []
     for variable in environ:

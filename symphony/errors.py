@@ -1,18 +1,18 @@
-"""All errors that symphony raises.
+"""The errors that symphony raises.
 
     SymphonyError
-    ├── SpecError (also a ValueError)   the experiment or the configuration is wrong
+    ├── SpecError (also a ValueError)   the experiment or the configuration is invalid
     ├── PluginError                     a backend cannot be found or loaded
     ├── NotFound                        no such experiment, process, group or service
-    ├── AlreadyExists                   an experiment of that name is running
+    ├── AlreadyExists                   an experiment of that name exists
     ├── Unsupported                     the backend cannot do this
     └── BackendError                    the backend failed
         ├── LaunchFailed                a launch failed and was rolled back
         └── Unreachable                 the backend does not respond
 
-The message of an error is one line. It contains the problem, its position and the solution. Each
-adapter translates the errors of other libraries in a single place and keeps the original error as
-``__cause__``.
+The message of an error is one line. It states the problem, its location and the fix. Each module
+that adapts another library converts that library's errors in a single place, and keeps the original
+error as ``__cause__``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from contextlib import contextmanager
 
 
 class SymphonyError(Exception):
-    """The base class of all errors that symphony raises."""
+    """The base class of symphony's own errors."""
 
 
 class SpecError(SymphonyError, ValueError):
-    """The description of an experiment or the configuration is invalid. Nothing was started.
+    """An experiment's description, the configuration or an argument is invalid.
 
-    ``path`` is the position of the error in the file form of the experiment, from the root, such as
-    ``("processes", "db", "env")``.
+    Nothing was started. ``path`` contains the keys and indices that lead from the root of the file
+    to the error, such as ``("processes", "db", "env")``.
     """
 
     def __init__(self, message: str, *, path: tuple[str | int, ...] = ()) -> None:
@@ -47,7 +47,7 @@ class NotFound(SymphonyError):
 
 
 class AlreadyExists(SymphonyError):
-    """The name is in use by a running or saved experiment, which was not changed."""
+    """The name belongs to a running or saved experiment. That experiment was not changed."""
 
 
 class Unsupported(SymphonyError):
@@ -55,14 +55,14 @@ class Unsupported(SymphonyError):
 
 
 class BackendError(SymphonyError):
-    """An operation of the backend failed."""
+    """A backend operation failed."""
 
 
 class LaunchFailed(BackendError):
     """A launch failed. Everything that the launch had started was removed.
 
     ``trouble`` is true if the backend failed or did not respond. In this case, the experiment
-    itself can be correct, and a later launch can succeed.
+    itself may be correct, and a later launch may succeed.
     """
 
     def __init__(self, message: str = "", *, trouble: bool = False) -> None:
@@ -76,7 +76,7 @@ class Unreachable(BackendError):
 
 @contextmanager
 def error_path(*path: str | int) -> Iterator[None]:
-    """Insert ``path`` before the path of each `SpecError` that is raised inside the context."""
+    """Prepend ``path`` to the ``path`` of each `SpecError` that is raised inside the block."""
     try:
         yield
     except SpecError as exc:
@@ -86,9 +86,9 @@ def error_path(*path: str | int) -> Iterator[None]:
 
 @contextmanager
 def with_filename(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Set ``path`` as the file name of each `OSError` in the context that has no file name.
+    """Use ``path`` as the file name of an `OSError` that the block raises without a file name.
 
-    Some errors, such as an error for a write to a full disk, contain no file name.
+    Some errors, such as the error for a full disk, contain no file name.
     """
     try:
         yield

@@ -1,13 +1,13 @@
-"""The hook that the plug-in for a backend implements.
+"""The hook that a backend plug-in implements.
 
-A plug-in is a module in the entry-point group ``symphony.backends`` of a distribution. The group
-contains one entry for the name of the backend, and one for each of its aliases::
+A plug-in is a module that a distribution registers in the entry-point group ``symphony.backends``.
+The distribution declares one entry for the backend's name, and one for each of its aliases::
 
     [project.entry-points."symphony.backends"]
     slurm = "symphony_slurm.plugin"
 
 The module implements one hook. The module is imported whenever backends are listed, so it must not
-import other libraries::
+import libraries other than symphony::
 
     from symphony.hookspecs import BackendInfo, hookimpl
 
@@ -46,13 +46,13 @@ CAPABILITIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """An option of the `Cluster` class of a backend that is also available on the command line.
+    """An option of a backend's `Cluster` class that is also available on the command line.
 
     ``name`` is the keyword argument of the class. ``flags`` are the command-line options, such as
     ``("-n", "--namespace")``. A ``switch`` takes no value and sets the keyword argument to True. If
     ``choices`` are given, other values are rejected. ``where`` is true if the option determines
-    which experiments exist. All commands for experiments then accept the option, not only the
-    commands that launch.
+    which experiments the backend finds. symphony then repeats the option in the commands that it
+    suggests to the user.
     """
 
     name: str
@@ -68,16 +68,16 @@ class Option:
 class BackendInfo:
     """The description of a backend, which is available without loading the backend.
 
-    ``load`` is the `Cluster` class of the backend in the form ``"package.module:Class"``.
+    ``load`` names the backend's `Cluster` class in the form ``"package.module:Class"``.
     ``capabilities`` are keys of `CAPABILITIES`. ``options`` are the options of the class that the
     command line accepts. ``extra`` is the extra of symphony-launcher that installs the required
     packages, if any.
 
-    ``place`` is used by a backend that takes a long time to list its experiments. It is a function
-    in the form ``"package.module:function"`` that imports no other libraries. The function takes
-    the options as a mapping and returns a value that can be written as JSON. Two sets of options
-    with the same value select the same experiments. Shell completion then offers the names that
-    were listed for this value in the last minutes.
+    A backend that takes a long time to list its experiments declares ``place``. ``place`` names a
+    function, in the form ``"package.module:function"``, that imports no libraries other than
+    symphony. The function takes the options as a mapping and returns a JSON-serializable value. If
+    the function returns the same value for two sets of options, they select the same experiments.
+    For a short time, shell completion caches the names that were listed for each value.
     """
 
     name: str

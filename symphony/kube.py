@@ -1,4 +1,4 @@
-"""A stable import path for the Kubernetes backend: the cluster and the dispatchers.
+"""A stable import path for the Kubernetes backend's public names.
 
 The core does not import backends, so each name is imported on first use. The ``kubernetes`` package
 is required only for requests to a cluster.

@@ -24,7 +24,7 @@ def is_name(name: str) -> bool:
 def check_name(name: object, what: str) -> str:
     """Return ``name`` if it is valid. Otherwise, raise `SpecError` and suggest a valid name.
 
-    ``what`` is the kind of the named object in the message, such as ``"process"``.
+    ``what`` names the kind of object in the error message, such as ``"process"``.
     """
     if not isinstance(name, str):
         raise SpecError(f"the name of {_with_article(what)} must be text, not {name!r}")
@@ -39,8 +39,8 @@ def check_name(name: object, what: str) -> str:
 
 
 def suggested_name(name: str) -> str:
-    """Return a valid name that is similar to ``name``, or an empty string if no character is
-    usable.
+    """Return a valid name that is similar to ``name``, or an empty string if ``name`` contains
+    no usable character.
     """
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
     words = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
@@ -49,15 +49,17 @@ def suggested_name(name: str) -> str:
 
 
 def service_env_name(service: str) -> str:
-    """Return the form of a service name in environment variables, such as ``REPLAY_SERVER``."""
+    """Return a service name in the form that environment variables use, such as
+    ``REPLAY_SERVER``.
+    """
     return service.upper().replace("-", "_")
 
 
 def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     """Return ``; did you mean 'x' or 'y'?`` for similar known names, or an empty string.
 
-    If no known name has a similar spelling, use the names that contain ``name`` as a word, for
-    example, ``container_image`` for ``image``.
+    If no known name has a similar spelling, suggest the names that contain ``name`` as a word, for
+    example ``container_image`` for ``image``.
     """
     import difflib
 
@@ -72,7 +74,9 @@ def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
 
 
 def join_names(names: Iterable[str], *, limit: int = 8) -> str:
-    """Return a list of names for a message: ``a, b, c and 4 more``, or ``none``."""
+    """Join names for a message, such as ``a, b, c and 4 more``, or ``none`` if there are no
+    names.
+    """
     names = list(names)
     if not names:
         return "none"

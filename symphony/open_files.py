@@ -9,7 +9,7 @@ def raise_open_file_limit() -> tuple[int, int] | None:
     """Raise the soft limit on open files in this process to the hard limit.
 
     A process that monitors many other processes needs a file descriptor for each of them. Return
-    the previous limits (soft, hard), so that child processes can be started with the same limits.
+    the previous limits (soft, hard), so that child processes can be started with those limits.
     Return None if the limit was not changed.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

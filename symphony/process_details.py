@@ -1,4 +1,4 @@
-"""Details about a process that its status does not contain."""
+"""Details about a process that are not part of its status."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ProcessEvent:
 class ProcessDetails:
     """The status of a process, together with its settings, its addresses and its events.
 
-    ``facts`` maps the names of properties, such as ``command``, ``image`` and ``node``, to text.
-    ``resources`` contains the requests and limits. ``addresses`` maps each service to the address
-    (``host:port``) at which the process reaches the service. ``events`` are sorted from the oldest
-    to the newest.
+    ``facts`` maps property names, such as ``command``, ``image`` and ``node``, to their values.
+    ``resources`` contains the resource requests and limits. ``addresses`` maps the name of each
+    service to the address (``host:port``) at which the process reaches it. ``events`` is sorted
+    from oldest to newest.
     """
 
     status: ProcessStatus
@@ -38,7 +38,7 @@ class ProcessDetails:
     events: tuple[ProcessEvent, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the details and the fields of the status as a dictionary for JSON."""
+        """Return the details and the status fields as a dictionary that can be written as JSON."""
         return {
             **self.status.to_dict(),
             "facts": dict(self.facts),

@@ -1,4 +1,4 @@
-"""The status of experiments and processes, which is represented identically on every backend."""
+"""The status of experiments and processes, in the same form for every backend."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ class State(str, enum.Enum):
 
 
 class ReasonCode(str, enum.Enum):
-    """The reason for the state of a process, as a value that programs can compare.
+    """The reason for a process's state, as a value that programs can compare.
 
     Every backend uses the same codes. In contrast, the text in `ProcessStatus.reason` is for users,
     differs between backends, and can change.
     """
 
-    # --- The process has not started yet. ---
+    # --- The process has not started yet, or will be restarted. ---
 
     # The process waits for another process because of `starts_after`.
     WAITING = "waiting"
     # The backend has not selected a machine yet.
     SCHEDULING = "scheduling"
-    # No machine has the resources that the process requires.
+    # No machine meets the process's requirements, such as free resources.
     UNSCHEDULABLE = "unschedulable"
     PULLING_IMAGE = "pulling-image"
     IMAGE_UNAVAILABLE = "image-unavailable"
     # The volumes, the network or the init containers of the process are being set up.
     CREATING = "creating"
     MOUNT_FAILED = "mount-failed"
-    # A quota or a policy does not permit the process.
+    # A quota or a policy does not permit the process to be created.
     NOT_PERMITTED = "not-permitted"
     # The command cannot be run, or the working directory cannot be used.
     CANNOT_START = "cannot-start"
-    # The process failed and will be restarted after a delay.
+    # The process has exited and will be restarted, usually after a delay.
     BACKING_OFF = "backing-off"
 
     # --- The process is running. ---
@@ -68,9 +68,9 @@ class ReasonCode(str, enum.Enum):
     EVICTED = "evicted"
     # The process was stopped by symphony.
     STOPPED = "stopped"
-    # The condition for which the process waited can no longer be met.
+    # The process will never start, for example because its start condition can no longer be met.
     NEVER_STARTED = "never-started"
-    # The exit status is unknown, because no parent waited for the process to exit.
+    # The process's state or exit status cannot be determined.
     LOST = "lost"
 
     def __str__(self) -> str:
@@ -82,14 +82,15 @@ ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.UNKNOWN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStatus:
-    """The status of a process at one moment.
+    """The status of a process at one point in time.
 
     If signal n killed the process, ``exit_code`` is 128 + n. ``started`` and ``ended`` are times in
-    seconds since the epoch. After a restart, they refer to the latest start. ``stopped`` is true if
-    symphony stopped the process, which does not count as a failure. ``pid`` is None if the backend
-    does not use process IDs. ``not_ready_in_time`` is true if the process is running and did not
-    become ready before its timeout. A backend that continues to probe the process resets
-    ``not_ready_in_time`` once the process is ready.
+    seconds since the epoch. After a restart, both refer to the latest execution. ``stopped`` is
+    true if symphony stopped the process. In this case, its exit does not count as a failure.
+    ``pid`` is None if the process is not running or the backend does not report process IDs.
+    ``not_ready_in_time`` is true if the process is running and did not become ready before its
+    timeout. A backend that continues to probe the process resets ``not_ready_in_time`` once the
+    process is ready.
     """
 
     name: str
@@ -108,26 +109,26 @@ class ProcessStatus:
 
     @property
     def path(self) -> str:
-        """``group/process``, or ``process`` if the process is not in a group."""
+        """The path: ``group/process``, or ``process`` if the process is not in a group."""
         return f"{self.group}/{self.name}" if self.group else self.name
 
     @property
     def failed(self) -> bool:
-        """Whether the process failed. A process that symphony stopped has not failed."""
+        """True if the process failed or its state is unknown, and symphony did not stop it."""
         return self.state in (State.FAILED, State.UNKNOWN) and not self.stopped
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as a dictionary that can be written as JSON."""
         code = None if self.reason_code is None else str(self.reason_code)
         data = {**asdict(self), "state": str(self.state), "reason_code": code}
-        # This key has a shorter name in the JSON format.
+        # The JSON format uses a shorter key for this field.
         data["late"] = data.pop("not_ready_in_time")
         return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStatus:
-    """The status of an experiment and of its processes, in the order of their declaration.
+    """The status of an experiment and of its processes, which are in declaration order.
 
     ``created`` is a time in seconds since the epoch. ``note`` is a message about the whole
     experiment, such as ``the supervisor was killed``.
@@ -149,14 +150,14 @@ class ExperimentStatus:
 
     @property
     def ended(self) -> bool:
-        """Whether every process has finished."""
+        """True if no process is pending or running."""
         return all(process.state in ENDED for process in self.processes)
 
     @property
     def exit_code(self) -> int:
         """The exit code of the process that failed first, or 0 if no process failed.
 
-        The value is 1 if the failed process has no exit code.
+        The value is 1 if that process has no exit code.
         """
         failures = [process for process in self.processes if process.failed]
         if not failures:
@@ -178,21 +179,22 @@ class ExperimentStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line of the output of a process, without its newline."""
+    """One line of a process's output, without its newline."""
 
     process: str
     text: str
 
 
-# The order in which the combined state is selected from the states of the processes.
+# The combined state is the first of these states that any process is in.
 _STATE_PRIORITY = (State.RUNNING, State.PENDING, State.UNKNOWN, State.FAILED, State.SUCCEEDED)
 
 
 def combined_state(states: Iterable[State]) -> State:
     """Combine the states of several processes into one state.
 
-    The result is running or pending as long as any process is in this state. Otherwise, it is the
-    worst of the states.
+    The result is running if any process is running, and otherwise pending if any process is
+    pending. Otherwise, it is the worst state. From worst to best, the states are unknown, failed
+    and succeeded.
 
     >>> combined_state([State.SUCCEEDED, State.FAILED]).value
     'failed'

@@ -1,6 +1,6 @@
 """A stable import path for the tmux backend.
 
-The core does not import backends, so each name is imported on first use.
+The core must not import backends, so each name is imported on first use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ def __getattr__(name: str) -> Any:
         from symphony.cluster import Cluster
         from symphony.cluster.plugins import open_backend
 
-        # If a package is missing, the error message contains the command that installs the package.
+        # If a package is missing, the error message of `open_backend` contains the command that
+        # installs the package.
         value: Any = open_backend("tmux", Cluster)
     elif name in _MODULES:
         value = getattr(importlib.import_module(_MODULES[name]), name)

@@ -1,6 +1,7 @@
 """Tools for building, pushing and removing the images that experiments use.
 
-Each name is imported on first use. Importing this package does not require a container engine.
+Each public name is imported when it is first used. Importing this package does not require a
+container engine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests for authors of backends. They need pytest.
+"""Contract tests for backend authors. The tests require pytest.
 
 See `symphony.testing.contract.BackendContract` and docs/writing-a-backend.md.
 """

@@ -1,6 +1,6 @@
-"""The behaviour that every backend must have, as a test class.
+"""A test class that specifies the behaviour of every backend.
 
-The tests of each backend inherit the class and run it on real processes, not on mocks.
+Each backend's tests inherit from this class and use real processes instead of mocks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from symphony.plan.topology import topology
 from symphony.status import ExperimentStatus, State
 from symphony.testing import programs
 
-# Arguments that a shell, an API or a terminal could change.
+# Arguments that a shell, an API or a terminal might alter.
 SPECIAL_TEXTS = (
     "",
     " ",
@@ -45,7 +45,7 @@ SPECIAL_TEXTS = (
 
 
 class _ConditionMet(Exception):
-    """Raised to leave `Cluster.wait` when the condition of `until` is met."""
+    """Raised to leave `Cluster.wait` when the condition passed to `until` is met."""
 
 
 def until(
@@ -55,9 +55,10 @@ def until(
     *,
     timeout: float = 60,
 ) -> ExperimentStatus:
-    """Wait until ``holds`` is true for the status of an experiment, and return that status.
+    """Wait until ``holds`` returns true for an experiment's status, and return that status.
 
-    ``timeout`` is in seconds. The test fails if it expires, or if all processes exit before.
+    ``timeout`` is in seconds. The test fails if the timeout expires, or if all processes exit
+    first.
     """
     statuses: list[ExperimentStatus] = []
 
@@ -81,11 +82,11 @@ def all_running(status: ExperimentStatus) -> bool:
 
 
 class BackendContract:
-    """The tests of the contract. Inherit the class as ``TestContract`` and set ``backend``.
+    """The contract tests. Define a subclass ``TestContract`` that sets ``backend``.
 
     Override the fixture ``options`` to pass options to `Cluster.new`. ``image`` is the container
-    image of every process, and ``python`` the command that runs Python 3 in it. ``timeout`` is the
-    maximum duration of each step in seconds.
+    image of every process, and ``python`` is the command that runs Python 3 in it. ``timeout`` is
+    the maximum duration of each step in seconds.
     """
 
     backend: ClassVar[str]
@@ -93,21 +94,21 @@ class BackendContract:
     python: ClassVar[str] = sys.executable
     timeout: ClassVar[float] = 60.0
 
-    # --- to be overridden by the tests of a backend ---
+    # --- to be overridden by backend tests ---
 
     @pytest.fixture
     def options(self) -> dict[str, Any]:
-        """Return the options of the cluster.
+        """Return the keyword arguments for `Cluster.new`.
 
-        They must be values that can be written as JSON, because another process uses them too.
+        Their values must be serializable as JSON, because one test passes them to another process.
         """
         return {}
 
     @contextlib.contextmanager
     def foreign(self, cluster: Cluster) -> Iterator[Callable[[], bool]]:
-        """Create an object of another program that looks like an experiment.
+        """Create an object that looks like an experiment but belongs to another program.
 
-        Give a function that returns whether the object is unchanged.
+        Yield a function that returns whether the object is unchanged.
         """
         del cluster
         yield lambda: True
@@ -116,7 +117,7 @@ class BackendContract:
 
     @pytest.fixture
     def cluster(self, options: dict[str, Any]) -> Iterator[Cluster]:
-        """Return the cluster. Its experiments are deleted after the test."""
+        """Yield the cluster, and delete all its experiments after the test."""
         cluster = Cluster.new(self.backend, **options)
         yield cluster
         for name in cluster.list_experiments():
@@ -130,7 +131,7 @@ class BackendContract:
     def add(
         self, to: Experiment | ProcessGroup, name: str, program: str, *args: str, **options: Any
     ) -> Process:
-        """Add a process that runs a Python program."""
+        """Add a process that runs ``program`` with Python."""
         options = {"container_image": self.image, **options}
         return to.new_process(
             name, command=[self.python, "-u", "-c", program], args=list(args), **options
@@ -142,7 +143,7 @@ class BackendContract:
             pytest.skip(f"the {self.backend} backend does not have the capability {capability!r}")
 
     def finish(self, cluster: Cluster, experiment: Experiment) -> ExperimentStatus:
-        """Launch an experiment and wait until it has finished."""
+        """Launch an experiment, wait until it has finished, and return its status."""
         cluster.launch(experiment)
         return cluster.wait(experiment.name, timeout=self.timeout)
 
@@ -165,7 +166,8 @@ class BackendContract:
     def test_a_dry_run_under_the_name_of_a_running_experiment_needs_force(
         self, cluster: Cluster, experiment: Experiment, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        # The fixed port of the running experiment must not prevent its replacement.
+        # A fixed port that the running experiment uses must not prevent a launch that replaces the
+        # experiment.
         (port,) = _free_ports(1)
         self.add(experiment, "worker", programs.FOREVER).binds({"echo": port}).exposes("echo")
         cluster.launch(experiment)
@@ -471,7 +473,8 @@ class BackendContract:
         assert lines == {("server", "listening"), ("client", "HELLO")}
 
     def test_since_omits_older_lines(self, cluster: Cluster, experiment: Experiment) -> None:
-        # A backend may record times with a precision of a second, and record the first one late.
+        # A backend may record timestamps with one-second precision, and may record the first line's
+        # timestamp late.
         program = "import time; print('old'); time.sleep(4); print('new', time.time())"
         self.add(experiment, "worker", program)
         self.finish(cluster, experiment)
@@ -609,15 +612,16 @@ class BackendContract:
             cluster.describe_process_group("contract", "crew")
 
     def report(self, cluster: Cluster, process: str) -> dict[str, Any]:
-        """Return the output of `programs.REPORT`."""
+        """Return the parsed output of a process that runs `programs.REPORT`."""
         report: dict[str, Any] = json.loads(cluster.get_log("contract", process))
         return report
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return free ports of this machine. On a cluster, any port is free.
+    """Return ``count`` ports that are free on this machine.
 
-    A fixed port would conflict with that of another run of the contract at the same time.
+    With constant port numbers, simultaneous runs of the contract tests could conflict. A backend
+    that runs processes elsewhere can use any port.
     """
     with contextlib.ExitStack() as servers:
         ports: list[int] = []

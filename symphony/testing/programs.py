@@ -1,5 +1,6 @@
-"""Programs for ``python3 -c`` that the contract launches. The programs require only the standard
-library.
+"""Programs that the contract tests run with ``python3 -c``.
+
+They require only the standard library.
 """
 
 REPORT = """

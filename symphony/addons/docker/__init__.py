@@ -1,1 +1,1 @@
-"""Building, pushing and removing images with the command line of a container engine."""
+"""Building, pushing and removing images with a container engine's command-line program."""

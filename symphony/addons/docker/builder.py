@@ -1,4 +1,4 @@
-"""Building an image from files in any location, and pushing the image."""
+"""Building an image from files in arbitrary locations, and pushing the image."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from symphony.model.images import context_entries
 
 KEYS = ("dockerfile", "context_directories", "temp_directory", "verbose", "engine", "build_options")
 _NEEDED = KEYS[:3]
-# The grammar for references in the OCI distribution specification.
+# The grammar for tags in the OCI Distribution Specification.
 _TAG = re.compile(r"[A-Za-z0-9_][-.A-Za-z0-9_]{0,127}")
 
 _Paths = str | os.PathLike[str]
 
 
 class DockerBuilder:
-    """Builds one image with docker or podman.
+    """A builder that builds one image with docker or podman.
 
     ``context_directories`` is a list of ``{"name": ..., "path": ..., "force_update": ...}``. Each
-    file or directory is placed in the build context under its name. Files that a ``.dockerignore``
-    file in the directory excludes are omitted. The context is collected in a subdirectory of
-    ``temp_directory``, with hard links if possible. Files that have not changed since the last
-    build are kept, unless ``force_update`` is set. Relative paths are relative to the current
-    working directory, and ``~`` is the user's home directory.
+    file or directory is placed in the build context under its ``name``. Files that a
+    ``.dockerignore`` file in such a directory excludes are omitted. The context is created in a
+    subdirectory of ``temp_directory``, using hard links if possible. Files that have not changed
+    since the last build are not linked or copied again, unless ``force_update`` is set. Relative
+    paths are relative to the current working directory, and ``~`` is the user's home directory.
 
-    The output of the engine is passed to ``output`` line by line, or written to standard error if
-    ``verbose`` is set. ``engine`` is ``docker``, ``docker-buildx``, ``docker-buildkit``,
-    ``docker-classic`` or ``podman``. If neither ``engine`` nor SYMPHONY_CONTAINER_ENGINE is set,
-    the first engine that responds is used. ``build_options`` are additional arguments for the
-    ``build`` command of the engine.
+    The engine's output is passed to ``output`` line by line. Without ``output``, the engine's
+    output goes to standard error if ``verbose`` is set, and is discarded otherwise. ``engine`` is
+    ``docker``, ``docker-buildx``, ``docker-buildkit``, ``docker-classic`` or ``podman``. If neither
+    ``engine`` nor SYMPHONY_CONTAINER_ENGINE is set, the first engine that responds is used.
+    ``build_options`` are additional arguments for the engine's ``build`` command.
 
-    The constructor does not access any file or engine; only `build` does. If a step fails,
-    `BackendError` is raised with the last lines of output from this step. After a failed build, no
-    image can be tagged or pushed.
+    The constructor accesses neither files nor the engine. If a step fails, `BackendError` is raised
+    with the last lines of the step's output. After a failed build, no image can be tagged or pushed
+    until a build succeeds.
     """
 
     def __init__(
@@ -76,8 +76,9 @@ class DockerBuilder:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> DockerBuilder:
-        """Return a builder for a configuration. The keys of the configuration are the keyword
-        arguments of the constructor; other keys are ignored.
+        """Return a builder with the given ``settings``. The keys are the names of the constructor's
+        arguments except ``output``; other keys are ignored. Raises `SpecError` if a required
+        argument is missing.
         """
         given = {key: settings[key] for key in KEYS if settings.get(key) is not None}
         for key in _NEEDED:
@@ -89,14 +90,14 @@ class DockerBuilder:
 
     @property
     def image_id(self) -> str | None:
-        """The ID of the last built image, as ``sha256:...``. It is None before the first build and
-        after a failed build.
+        """The ID of the most recently built image, as ``sha256:...``. It is None before the first
+        build and after a failed build.
         """
         return self._image
 
     def build(self, tag: str | None = None) -> str:
-        """Collect the context, build the image, and return the image ID as ``sha256:...``. ``tag``
-        is an optional name for the image in the form ``name:tag``.
+        """Create the build context, build the image, and return the image ID as ``sha256:...``.
+        ``tag`` is an optional name for the image in the form ``name`` or ``name:tag``.
 
         Raises `SpecError` if the Dockerfile or a context entry does not exist, and `BackendError`
         if the build fails.
@@ -135,8 +136,8 @@ class DockerBuilder:
         return reference
 
     def push(self, repository: str, tag: str) -> str:
-        """Push the image with the given tag, and return its digest in the registry as
-        ``sha256:...``.
+        """Push the image as ``repository:tag``, and return its digest in the registry as
+        ``sha256:...``. Raises `BackendError` if the image has not been tagged with this name.
         """
         reference, image = _reference(repository, tag), self._built_image()
         engine = self._engine()
@@ -154,8 +155,8 @@ class DockerBuilder:
         return digest
 
     def build_and_push(self, repository: str, tag: str) -> str:
-        """Build, tag and push the image, and return its digest in the registry as
-        ``sha256:...``.
+        """Build the image, tag and push it as ``repository:tag``, and return its digest in the
+        registry as ``sha256:...``.
         """
         _reference(repository, tag)
         self.build()

@@ -13,8 +13,8 @@ from symphony.model import validators
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanResult:
-    """The result of a clean-up: the names of the removed images, and a reason for each image that
-    could not be removed.
+    """The result of a clean-up: the names of the removed images, and for each image that could not
+    be removed, the reason.
     """
 
     removed: tuple[str, ...] = ()
@@ -32,12 +32,12 @@ def clean_images(
     ``registry.example/rl:*``.
 
     ``confirm`` is called with the names of the matching images, and nothing is removed unless it
-    returns true. ``force`` removes the images without confirmation, including images of stopped
-    containers. If an image cannot be removed, the other images are still removed, and the result
-    contains the reason. If an image has several names, only the matching names are removed, and the
-    image is deleted with its last name. ``engine`` is interpreted as in `DockerBuilder`. Raises
-    `SpecError` if neither ``confirm`` nor ``force`` is given, and `BackendError` if the engine does
-    not respond.
+    returns true. If ``force`` is true, ``confirm`` is not called, and images that stopped
+    containers use are also removed. If an image cannot be removed, the other images are still
+    removed, and the result contains the reason for the failure. If an image has several names, only
+    the matching names are removed. The image itself is deleted when its last name is removed.
+    ``engine`` has the same meaning as in `DockerBuilder`. Raises `SpecError` if an argument is
+    invalid or neither ``confirm`` nor ``force`` is given, and `BackendError` if no engine responds.
     """
     checked = validators.strings(patterns, "the patterns of images")
     if any(not pattern.strip() for pattern in checked):

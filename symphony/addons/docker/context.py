@@ -1,8 +1,9 @@
-"""Collecting files and directories from any location in one directory as a build context.
+"""Collecting files and directories from arbitrary locations into one directory: the build context.
 
-Each build uses the content of the source files at the time of the build. All changes are made in a
-subdirectory that contains a marker file. Nothing outside this subdirectory is ever removed, and a
-directory without the marker is rejected.
+Each build uses the contents of the source files at the time of the build. All changes are made in
+one subdirectory of the temporary directory. The subdirectory contains a marker file. Nothing
+outside the subdirectory is ever removed, and an existing nonempty subdirectory without the marker
+is rejected.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ _CONTEXT, _NOTES, _ID_FILE = "context", "copies.json", "answer"
 class BuildContext:
     """A build context that is ready for use.
 
-    The engine writes the ID of the image to ``id_file``. Files in ``files`` that are neither
-    ``linked`` nor ``copied`` have not changed since an earlier build.
+    The engine writes the image ID to ``id_file``. ``files`` is the number of files in the context,
+    ``linked`` is the number of new hard links, and ``copied`` is the number of new copies. The
+    other files are kept from an earlier build.
     """
 
     directory: Path
@@ -47,11 +49,12 @@ class BuildContext:
 
 @contextlib.contextmanager
 def build_context(entries: Sequence[ContextEntry], temp_directory: Path) -> Iterator[BuildContext]:
-    """Yield a context with ``entries`` in ``temp_directory``, locked for this build.
+    """Create a build context for ``entries`` in a subdirectory of ``temp_directory``, and yield it.
+    The subdirectory remains locked until the context manager exits.
 
-    The paths of the entries are absolute. Raises `SpecError` if an entry does not exist, or if a
-    directory without the marker already exists at the path of the context. Raises `BackendError` if
-    files cannot be read or written, or if another build is using the directory.
+    The entries' paths must be absolute. Raises `SpecError` if an entry does not exist, or if the
+    subdirectory is nonempty but does not contain the marker. Raises `BackendError` if files cannot
+    be read or written, or if another build is using the subdirectory.
     """
     own = temp_directory / DIRECTORY_NAME
     with _report_errors(f"the build context in {own} cannot be created"):
@@ -69,8 +72,9 @@ def _collect(entries: Sequence[ContextEntry], own: Path) -> BuildContext:
     target, notes, id_file = own / _CONTEXT, own / _NOTES, own / _ID_FILE
     with _report_errors(f"the build context in {own} cannot be created"):
         sync = ContextSync(target, _read(notes))
-        # Without the notes, all files are copied again. The copies of an interrupted run are
-        # therefore never treated as complete.
+        # Delete the notes now; they are written again when all files are complete. Without the
+        # notes, the next build makes every copy again, so copies from an interrupted build are
+        # never treated as complete.
         notes.unlink(missing_ok=True)
         id_file.unlink(missing_ok=True)
         clear(target, wanted, forced)
@@ -94,8 +98,8 @@ def _read(notes: Path) -> Notes:
 
 
 def _create_marked_directory(own: Path) -> None:
-    """Create the marked directory, or check that the existing directory is not a link and
-    contains the marker.
+    """Create the directory with its marker. If the directory already exists, check that it is not a
+    link, belongs to this user and contains the marker.
     """
     own.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):

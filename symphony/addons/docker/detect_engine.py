@@ -1,4 +1,4 @@
-"""Finding a container engine on this machine by running each candidate."""
+"""Finding a container engine on this machine by running the candidates in order of preference."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from symphony.errors import BackendError, SpecError, Unreachable
 from symphony.names import did_you_mean
 
 VARIABLE = "SYMPHONY_CONTAINER_ENGINE"
-DOCKER = "docker"  # The best available builder of docker.
+DOCKER = "docker"  # docker with the best available builder.
 CHOICES = (DOCKER, BUILDX, BUILDKIT, CLASSIC, PODMAN)
 
 
 def check_choice(choice: str | None, environ: Mapping[str, str]) -> str | None:
-    """Return the requested engine, or None if any engine is accepted. Raises `SpecError` for an
-    unknown name.
+    """Return the name of the requested engine, or None if no engine is requested. Raises
+    `SpecError` if the name is unknown.
     """
     requested = choice or environ.get(VARIABLE) or None
     if requested is None or requested in CHOICES:
@@ -29,12 +29,12 @@ def check_choice(choice: str | None, environ: Mapping[str, str]) -> str | None:
 
 
 def find(choice: str | None = None) -> Engine:
-    """Return the engine ``choice``, the engine in SYMPHONY_CONTAINER_ENGINE, or the first engine
-    that responds.
+    """Return the engine that ``choice`` names, or else the one that SYMPHONY_CONTAINER_ENGINE
+    names. If neither is set, return the first engine that responds.
 
-    docker is preferred to podman, and BuildKit to the classic builder. Raises `SpecError` for an
-    unknown choice, `Unreachable` if an engine does not respond, and `BackendError` if no engine is
-    installed.
+    docker is preferred to podman, and BuildKit to the classic builder. Raises `SpecError` if the
+    name is unknown, `Unreachable` if an engine is installed but none responds, and `BackendError`
+    if no suitable engine is installed.
     """
     requested = check_choice(choice, os.environ)
     problems: list[str] = []
@@ -58,8 +58,8 @@ def find(choice: str | None = None) -> Engine:
 
 
 def _check_engine(program: str, requested: str | None) -> Engine:
-    """Return the engine for a program. Raises `Unreachable` if the program or the docker daemon
-    does not respond.
+    """Return the engine for ``program``. Raises `Unreachable` if the program or the docker daemon
+    does not respond, and `BackendError` if the ``requested`` engine is not available.
     """
     if _is_podman(program):
         _run_or_raise([program, "version"])
@@ -92,7 +92,7 @@ def _run_or_raise(command: list[str]) -> None:
 
 
 def _is_podman(program: str) -> bool:
-    """Return whether the program is podman, which can also be installed under the name docker."""
+    """Return whether ``program`` is podman, which can also be installed as ``docker``."""
     return run_query([program, "--version"]).stdout.strip().lower().startswith(PODMAN)
 
 
@@ -101,8 +101,8 @@ def _has_buildx(program: str) -> bool:
 
 
 def _has_buildkit(program: str) -> bool:
-    """Return whether this client supports BuildKit without buildx. Only old versions of docker
-    support this combination; newer versions reject it.
+    """Return whether the docker client ``program`` supports BuildKit without buildx. Only old
+    docker versions do; newer versions require buildx.
     """
     done = run_query([program, "build", "--help"], {"DOCKER_BUILDKIT": "1"})
     return done.returncode == 0 and "--progress" in done.stdout

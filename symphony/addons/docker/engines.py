@@ -1,7 +1,7 @@
 """The command lines of container engines: docker with each of its builders, and podman.
 
-The command line is used instead of a client library, because only the command line supports
-BuildKit and uses the user's logins, contexts and builders.
+symphony runs the command-line programs instead of using a client library, because only these
+programs support BuildKit and use the user's logins, contexts and builders.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ _BUILD = {
     CLASSIC: ("build", "--force-rm"),
     PODMAN: ("build",),
 }
-# The environment variables that select the builder of docker.
+# The environment variables that select the docker builder.
 _ENV: dict[str, dict[str, str]] = {
     BUILDX: {},
     BUILDKIT: {"DOCKER_BUILDKIT": "1"},
     CLASSIC: {"DOCKER_BUILDKIT": "0"},
     PODMAN: {},
 }
-# The beginning of docker's notice about the builder that symphony selected. The notice is not
-# useful to the user.
+# The beginning of docker's deprecation notice for the classic builder. It is omitted from the
+# output, because it is not useful to the user.
 _NOTICE = "DEPRECATED: The legacy builder is deprecated"
 _DIGEST = re.compile(r"\bdigest: (sha256:[0-9a-f]{64})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """A container engine of the given ``kind``. ``program`` is its command-line program."""
+    """A container engine. ``kind`` is its name, ``program`` is its command-line program, and
+    ``env`` contains the environment variables that select its builder.
+    """
 
     kind: str
     program: str
@@ -71,7 +73,8 @@ class Engine:
         """
         if self.kind != PODMAN:
             return [self.program, "push", reference]
-        # By default, docker permits insecure access to a registry on a loopback address.
+        # By default, docker does not verify the TLS certificate of a registry on a loopback
+        # address. Let podman do the same.
         insecure = ["--tls-verify=false"] if _on_loopback(reference) else []
         return [self.program, "push", "--digestfile", str(digest_file), *insecure, reference]
 
@@ -86,12 +89,14 @@ class Engine:
         options: Iterable[str],
         output: Output,
     ) -> str | None:
-        """Build an image, and return its ID, or None if the engine does not keep the image."""
+        """Build an image. Return its ID, or None if the image is not in the engine's storage after
+        the build.
+        """
         command = self.build_command(context, dockerfile, id_file, tag, options)
         step(f"building {dockerfile} with {self.kind}", command, self.env, output, without=_NOTICE)
         reported_id = id_file.read_text().strip() if id_file.exists() else None
         # Some builders report the ID of the build result instead of the ID of the loaded image. In
-        # this case, the tag identifies the image.
+        # this case, find the image by its tag.
         for name in (reported_id, tag):
             image_id = self.image_id(name) if name else None
             if image_id is not None:
@@ -111,8 +116,8 @@ class Engine:
     # --- queries ---
 
     def image_id(self, image: str) -> str | None:
-        """Return the ID of an image in the engine as ``sha256:...``, or None if the image does not
-        exist.
+        """Return the ID of an image in the engine's storage as ``sha256:...``, or None if the image
+        does not exist.
         """
         done = self._query("image", "inspect", "--format", "{{.Id}}", image)
         if done.returncode:
@@ -129,11 +134,13 @@ class Engine:
         return [name for name in names if "<none>" not in name]
 
     def remove(self, image: str, *, force: bool) -> None:
-        """Remove a name from an image, and remove the image with its last name."""
+        """Remove the name ``image`` from an image. If this is the image's last name, the image is
+        deleted.
+        """
         self._lines(f"removing {image}", "image", "rm", *(["--force"] if force else []), image)
 
     def _digests(self, reference: str) -> list[str]:
-        """Return the digests of an image in registries, in the form ``repository@sha256:...``."""
+        """Return an image's registry digests in the form ``repository@sha256:...``."""
         done = self._query(
             "image", "inspect", "--format", "{{range .RepoDigests}}{{.}} {{end}}", reference
         )
@@ -150,13 +157,17 @@ class Engine:
 
 
 def pushed_digest(lines: Sequence[str]) -> str | None:
-    """Return the digest that docker prints at the end of a push."""
+    """Return the digest that docker prints at the end of a push, or None if ``lines`` do not
+    contain a digest.
+    """
     found = [match.group(1) for match in map(_DIGEST.search, lines) if match]
     return found[-1] if found else None
 
 
 def _only_digest(digests: Iterable[str], repository: str) -> str | None:
-    """Return the digest for a repository, or None if the number of digests is not exactly one."""
+    """Return the only digest for ``repository``, or None if there are no digests or several
+    different digests for it.
+    """
     found = set()
     for item in digests:
         name, _, digest = item.partition("@")

@@ -1,10 +1,10 @@
-"""Applying a ``.dockerignore`` file with the rules of the container engines, without I/O.
+"""Applying a ``.dockerignore`` file in the same way as the container engines, without I/O.
 
 The rules differ from the rules for ``.gitignore`` files, so libraries for gitignore patterns are
 not suitable: in a ``.dockerignore`` file, a pattern without a slash matches only at the top level,
-and a later line can include files in an excluded directory again. The ``PatternMatcher`` of
-docker-py also differs from the engines: it supports neither backslash escapes nor negated sets such
-as ``[^a]``, and ``**.pyc`` does not match ``a.pyc``. The rules are documented at
+and a later line can re-include files in an excluded directory. The ``PatternMatcher`` of docker-py
+also differs from the engines: it supports neither backslash escapes nor negated sets such as
+``[^a]``, and ``**.pyc`` does not match ``a.pyc``. The rules are documented at
 https://docs.docker.com/build/concepts/context/
 """
 
@@ -20,15 +20,17 @@ from symphony.errors import SpecError
 FILE = ".dockerignore"
 _WILD = frozenset("*?[\\")
 
-# For each line of the file, whether its pattern applied to a path or to a directory above the path.
+# One value for each pattern: True if the pattern applies to a path or to one of its parent
+# directories.
 Matches = tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A line of the file: its pattern, and whether the line includes matching paths again (``!``).
+    """A line of a ``.dockerignore`` file. ``regex`` is its pattern as a regular expression, and
+    ``exception`` is true if the line re-includes matching paths (``!``).
 
-    ``head`` contains the names with which every matching path starts.
+    ``head`` contains the path components with which every matching path starts.
     """
 
     regex: re.Pattern[str]
@@ -38,17 +40,19 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """The lines of one file. The last line that matches a path determines the result."""
+    """The patterns in one ``.dockerignore`` file. The last line that matches a path determines
+    whether the path is excluded.
+    """
 
     patterns: tuple[Pattern, ...] = ()
 
     def matches(self, path: str, above: Matches | None = None) -> Matches:
-        """Return the lines that match ``path``, which is relative to the directory of the file.
-        ``above`` is the result for the parent directory of ``path``.
+        """Return which lines match ``path``, which is relative to the directory that contains the
+        file. ``above`` is the result for the parent directory of ``path``.
 
-        As in the engines, a line that would not change the result for a path is not evaluated for
-        this path, and therefore has no effect on the paths below it. For example, after ``a/*``,
-        the line ``!a`` does not include any file again.
+        As in the engines, a line is not evaluated for a path if it would not change the result for
+        this path. Such a line therefore has no effect on the paths below that path either. For
+        example, after ``a/*``, the line ``!a`` does not re-include any files.
         """
         found: list[bool] = []
         excluded = False
@@ -64,22 +68,22 @@ class Ignore:
         return tuple(found)
 
     def excludes(self, matches: Matches) -> bool:
-        """Return whether a path with these matches is excluded."""
+        """Return whether a path is excluded, given the ``matches`` for this path."""
         decisive = [
             pattern.exception for pattern, hit in zip(self.patterns, matches, strict=True) if hit
         ]
         return bool(decisive) and not decisive[-1]
 
     def may_include_again(self, directory: str) -> bool:
-        """Return whether a file in an excluded directory can be included again."""
+        """Return whether a line could re-include a file in the excluded ``directory``."""
         names = tuple(directory.split("/"))
         heads = (pattern.head for pattern in self.patterns if pattern.exception)
         return any(head[: len(names)] == names[: len(head)] for head in heads)
 
 
 def parse(text: str, filename: str) -> Ignore:
-    """Parse the text of a file. ``filename`` is the file name in the `SpecError` that is raised for
-    a line that no engine accepts.
+    """Parse the text of a ``.dockerignore`` file. Raises `SpecError` for a line that no engine
+    accepts. The error message contains ``filename``.
     """
     return Ignore(tuple(_patterns(text, filename)))
 
@@ -95,7 +99,7 @@ def _patterns(text: str, filename: str) -> Iterator[Pattern]:
             raise SpecError(f"{filename}:{number}: '!' is alone; write a pattern after it")
         cleaned = posixpath.normpath(pattern).lstrip("/")
         if cleaned in {"", "."}:
-            continue  # The engines ignore a pattern for the whole context.
+            continue  # The engines ignore a pattern that matches the whole context.
         try:
             regex = re.compile(_translated(cleaned), re.DOTALL)
         except ValueError as exc:
@@ -129,7 +133,9 @@ def _translated(pattern: str) -> str:
 
 
 def _next(pattern: str, place: int) -> tuple[str, int]:
-    """Return the regular expression of the next part of the pattern, and the position after it."""
+    """Return a regular expression for the part of the pattern at ``place``, and the position after
+    that part.
+    """
     char = pattern[place]
     if pattern.startswith("**", place):
         after = place + 2 + pattern.startswith("/", place + 2)
@@ -145,7 +151,9 @@ def _next(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _literal(pattern: str, place: int) -> tuple[str, int]:
-    """Return one character, which can be escaped with a backslash, and the position after it."""
+    """Return the character at ``place``, which can be escaped with a backslash, and the position
+    after it.
+    """
     if pattern[place : place + 1] == "\\":
         place += 1
     if place >= len(pattern):
@@ -154,7 +162,9 @@ def _literal(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _set(pattern: str, place: int) -> tuple[str, int]:
-    """Parse a character class after ``[``, up to ``]``. ``^`` negates the class."""
+    """Parse a character class from ``place``, which is the position after ``[``. Return its regular
+    expression and the position after ``]``. ``^`` negates the class.
+    """
     negated = pattern.startswith("^", place)
     place += negated
     ranges: list[str] = []

@@ -1,4 +1,6 @@
-"""Building and pushing the images that an experiment declares, and referring to them by digest."""
+"""Building and pushing the images that an experiment declares, and using their digests in the
+experiment.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class PlannedImage:
     """An image to be built and pushed as ``repository:tag``, and the processes that will use the
     image.
 
-    All paths in this object are absolute.
+    All paths are absolute.
     """
 
     repository: str
@@ -48,13 +50,13 @@ class PlannedImage:
 
 
 def plan_images(experiment: Experiment) -> tuple[PlannedImage, ...]:
-    """Return the images that would be built for an experiment, tagged with the name of the
-    experiment. Nothing is changed.
+    """Return the images that would be built for an experiment. Their tag is the experiment's name.
+    This function changes nothing.
 
-    A process uses a declared image if its ``container_image`` is the repository of this image,
-    either without a tag or tagged with the name of the experiment. Another tag or a digest refers
-    to a different image. Raises `SpecError` if the experiment declares no image, or if no process
-    uses a declared image.
+    A process uses a declared image if its ``container_image`` is that image's repository, either
+    without a tag or tagged with the experiment's name. A repository with another tag or a digest
+    refers to a different image. Raises `SpecError` if the experiment declares no images, or if a
+    declared image is not used by any process.
     """
     images = experiment.list_images()
     if not images:
@@ -72,13 +74,13 @@ def build_images(
     output: Output | None = None,
     on_step: OnStep | None = None,
 ) -> Experiment:
-    """Build and push the images of an experiment, and return a copy of it that uses the pushed
-    images.
+    """Build and push the images that an experiment declares, and return a copy of the experiment
+    that uses the pushed images.
 
-    All images are built before the first image is pushed. ``output`` receives the output of the
-    engine line by line (default: standard error), and ``on_step`` receives a line before each build
-    and after each push. Raises the same errors as `DockerBuilder`. See `plan_images` for the images
-    that are built.
+    All images are built before the first one is pushed. ``output`` is called with each line of the
+    engine's output. By default, the lines are written to standard error. ``on_step`` is called with
+    a message before each build and after each push. See `plan_images` for the images that are
+    built. Raises the same errors as `plan_images` and `DockerBuilder`.
     """
     planned = plan_images(experiment)
     report = on_step or (lambda _: None)
@@ -98,8 +100,9 @@ def build_images(
 def with_images(
     experiment: Experiment, planned: tuple[PlannedImage, ...], names: Mapping[str, str]
 ) -> Experiment:
-    """Return a copy of an experiment that uses ``names``, which maps repositories to image names.
-    The experiment is not changed.
+    """Return a copy of an experiment in which processes refer to each planned image by its name in
+    ``names``. ``names`` maps the repositories of the planned images to image names. The original
+    experiment is not changed.
     """
     result = copy.deepcopy(experiment)
     for image in planned:
@@ -162,13 +165,13 @@ def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
 
 
 def _absolute(base: Path, path: str) -> str:
-    # In contrast to Path.resolve, os.path.abspath keeps symbolic links.
+    # Unlike Path.resolve, os.path.abspath does not resolve symbolic links.
     return os.path.abspath(base / Path(path).expanduser())  # noqa: PTH100
 
 
 def _cache(base: Path, repository: str) -> str:
-    """Return the default context directory for an image. Each combination of project and repository
-    has its own directory.
+    """Return the default ``temp_directory`` for an image. Each combination of base directory and
+    repository has its own directory.
     """
     home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     key = hashlib.sha256(f"{base}\0{repository}".encode()).hexdigest()[:16]

@@ -1,6 +1,4 @@
-"""Listing the files, directories and symbolic links of a context by their paths, without
-changing them.
-"""
+"""Listing the files, directories and symbolic links for a build context, without changing them."""
 
 from __future__ import annotations
 
@@ -18,7 +16,9 @@ from symphony.names import did_you_mean, join_names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """A file, directory or link: its path and its attributes."""
+    """A file, directory or symbolic link: its absolute path ``source`` and its file status
+    ``info``.
+    """
 
     source: str
     info: os.stat_result
@@ -30,12 +30,15 @@ class SourceFile:
 
 
 def scan_entry(entry: ContextEntry, own: Path) -> Iterator[tuple[str, SourceFile]]:
-    """Yield the content of an entry, with each directory before its content. The directory ``own``
-    is omitted.
+    """Yield a path in the context and a `SourceFile` for ``entry`` itself and, if it is a
+    directory, for each item in it. Each directory precedes its contents. The directory ``own`` and
+    the items that the entry's ``.dockerignore`` file excludes are omitted.
 
-    The entry itself can be a symbolic link. Symbolic links inside the entry are kept as links.
-    Files that disappear during the scan are skipped, as are sockets and devices. Raises `SpecError`
-    if the entry does not exist, and OSError if it cannot be read.
+    If the entry itself is a symbolic link, it is resolved. Symbolic links inside the entry are
+    kept. Files that disappear during the scan are skipped, as are sockets, devices and other
+    special files. Raises `SpecError` if the entry does not exist, is neither a file nor a
+    directory, is inside ``own``, or has an invalid ``.dockerignore`` file. Raises OSError if the
+    entry cannot be read.
     """
     source = Path(entry.path)
     try:
@@ -67,7 +70,9 @@ def _missing(entry: ContextEntry) -> SpecError:
 
 
 class _Walk:
-    """Walks a directory and omits the files that its ``.dockerignore`` file excludes."""
+    """A walk through a directory. It omits the files that the directory's ``.dockerignore`` file
+    excludes.
+    """
 
     def __init__(self, name: str, root: Path, own: Path) -> None:
         self._name = name
@@ -86,8 +91,9 @@ class _Walk:
         above: ignore.Matches | None,
         pending: list[tuple[str, SourceFile]],
     ) -> Iterator[tuple[str, SourceFile]]:
-        """Yield the content of ``source``. ``pending`` contains excluded directories, which are
-        yielded only if they contain an included file.
+        """Yield the included contents of the directory ``source`` and its subdirectories.
+        ``pending`` contains the excluded directories above the current item. They are yielded only
+        if they contain an included item.
         """
         for child in children(source):
             below = f"{path}{child.name}"

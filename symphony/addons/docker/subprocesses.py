@@ -1,4 +1,6 @@
-"""Running the command line of an engine: long steps with output line by line, and short queries."""
+"""Running an engine's command-line program: long steps, whose output is passed on line by line, and
+short queries.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ Output = Callable[[str], object]
 
 # The time limit for a query to an engine, in seconds.
 _QUERY_TIMEOUT_SECONDS = 20.0
-# The time in seconds that an engine is given to exit after a step is interrupted.
+# The time limit, in seconds, for a command to exit after its step has been interrupted.
 _EXIT_TIMEOUT_SECONDS = 10.0
-# The number of last lines that are kept, the number of lines in an error message, and the maximum
-# length of each line.
+# How many of a step's last output lines are kept, how many of these an error message contains, and
+# the maximum length of each line in the message.
 _KEPT_LINES, _REPORTED_LINES, _LINE_LENGTH = 100, 6, 300
 # ECMA-48 control sequences and strings, which change the colour and position of text on a terminal,
 # and other control characters.
@@ -37,11 +39,12 @@ def step(
     *,
     without: str = "",
 ) -> list[str]:
-    """Run a command, pass each line of its output, including the newline, to ``output``, and return
-    the last lines.
+    """Run a command, and pass each line of its output, including a final newline, to ``output``.
 
-    A paragraph that starts with ``without`` is skipped. If the command fails, `BackendError` is
-    raised; its message starts with ``what`` and contains the last lines of output.
+    Return the last lines (at most 100), without their newlines. Paragraphs of the output that start
+    with ``without`` are skipped. Raises `Unreachable` if the command cannot be run, and
+    `BackendError` if it fails. The message of `BackendError` starts with ``what`` and contains the
+    last lines of output.
     """
     last: deque[str] = deque(maxlen=_KEPT_LINES)
     with _running(command, env) as running:
@@ -56,7 +59,7 @@ def step(
 
 def _without_paragraphs(beginning: str, lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines, except for paragraphs that begin with ``beginning``. A paragraph includes
-    the indented and empty lines that follow.
+    the indented and empty lines that follow its first line.
     """
     within = False
     for line in lines:
@@ -68,8 +71,8 @@ def _without_paragraphs(beginning: str, lines: Iterable[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _running(command: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Yield a running command. After the context, the command has exited, either by itself or
-    because the reader was interrupted.
+    """Start a command and yield its process. On exit, wait for the process. If an exception, such
+    as an interrupt, is raised inside the context, stop the process first.
     """
     try:
         running = subprocess.Popen(
@@ -105,7 +108,9 @@ def run_query(
     *,
     timeout: float | None = _QUERY_TIMEOUT_SECONDS,
 ) -> subprocess.CompletedProcess[str]:
-    """Return the output of a short command. Raises `Unreachable` if the command fails."""
+    """Run a short command, and return its output and exit code. Raises `Unreachable` if the command
+    cannot be run or runs for more than ``timeout`` seconds.
+    """
     try:
         return subprocess.run(
             command,
@@ -123,8 +128,8 @@ def run_query(
 
 
 def step_error(what: str, code: int, lines: Iterable[str]) -> BackendError:
-    """Return the error for a failed step. Its message is one line and contains the last lines of
-    output, separated by ``|``.
+    """Return the error for a failed step. The message is a single line that contains the last lines
+    of output, separated by ``|``.
     """
     plain = [_CONTROLS.sub("", line).strip() for line in lines]
     # Omit lines that consist of hyphens, because they only separate the parts of the output.

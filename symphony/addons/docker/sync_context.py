@@ -1,17 +1,18 @@
-"""Making the content of a directory equal to a list of files, with as few operations as possible.
+"""Make a directory contain exactly the given files, with as few operations as possible.
 
-If possible, a file is a hard link to its source. A link requires no additional space, and every
-write to the source is visible through the link. If an editor replaces the source file, the link
-still refers to the old file. Each run therefore compares the link with the source, and creates the
-link again if they differ. This module never writes to a linked file or changes its mode.
+If possible, a file is a hard link to its source. A hard link requires no additional space, and
+every write to the source is visible through the link. However, if an editor replaces the source
+file, the link still refers to the old file. Each synchronization therefore checks whether the link
+still refers to the source, and creates the link again if it does not. This module never writes to a
+linked file or changes its mode.
 
-If the system does not permit a hard link, for example, across file systems, the file is copied. A
-copy is kept while the inode, size and times of its source equal the recorded values. If the times
-of a source are so recent that they might not show the next change, they are not recorded, and the
-file is copied again in the next run.
+If a hard link is impossible, for example across file systems, the file is copied. A copy is kept
+as long as the inode, size and timestamps of both the copy and its source equal the recorded values.
+If a source changed so recently that another change might leave its timestamps unchanged, nothing is
+recorded, and the next synchronization copies the file again.
 
-No library is used, because libraries for synchronizing directories copy every file: they neither
-create hard links nor detect that a link refers to an old version of its source.
+No library is used for this purpose, because libraries for synchronizing directories copy every
+file. They neither create hard links nor detect that a link refers to an old version of its source.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from pathlib import Path
 
 from symphony.addons.docker.scan import SourceFile, children
 
-# The age in seconds after which the times of a source reliably show every change. The value is the
-# coarsest timestamp resolution of any file system.
+# The age in seconds after which a source's timestamps reliably reveal any further change. The value
+# is the coarsest timestamp resolution of common file systems.
 SETTLED_SECONDS = 2.0
-# The errors that indicate that a hard link is impossible: another file system, too many links, no
-# support for links, or a file that belongs to another user.
+# The errors that indicate that a hard link is impossible: the source is on another file system or
+# has too many links, hard links are not supported, or the file belongs to another user.
 _NO_LINK = frozenset(
     {
         errno.EXDEV,
@@ -44,13 +45,14 @@ _NO_LINK = frozenset(
     }
 )
 
-# Maps each path in the context to the attributes of the source and the copy at the time of copying.
+# Maps the path of each copy in the context to the signatures of the source and of the copy, which
+# are recorded when the file is copied.
 Notes = dict[str, list[list[int]]]
 
 
 def clear(target: Path, wanted: Mapping[str, SourceFile], forced: frozenset[str]) -> None:
-    """Remove files that are not wanted or have the wrong type, and all files of the entries in
-    ``forced``.
+    """Remove everything in ``target`` that is not in ``wanted`` or that has a different file type
+    in ``wanted``, and everything that belongs to the entries in ``forced``.
     """
 
     def visit(directory: str, path: str, keep: bool) -> None:
@@ -69,8 +71,9 @@ def clear(target: Path, wanted: Mapping[str, SourceFile], forced: frozenset[str]
 
 
 class ContextSync:
-    """Creates the wanted files and replaces existing files. ``notes`` describes the copies, and the
-    object counts its operations.
+    """A helper that creates the wanted files and replaces those that are outdated. ``notes``
+    describes the copies. The attributes ``files``, ``linked`` and ``copied`` are the numbers of all
+    regular files, of new hard links and of new copies.
     """
 
     def __init__(self, target: Path, notes: Notes) -> None:
@@ -80,7 +83,9 @@ class ContextSync:
         self.files = self.linked = self.copied = 0
 
     def fill(self, wanted: dict[str, SourceFile]) -> None:
-        """Create all files. A source that has disappeared since the scan is skipped."""
+        """Create all files in ``wanted`` that are missing or outdated. A source that has
+        disappeared since the scan is skipped.
+        """
         make = {
             stat.S_IFDIR: self._directory,
             stat.S_IFLNK: self._symlink,
@@ -90,8 +95,8 @@ class ContextSync:
             target = f"{self._target}/{path}"
             with _skip_vanished(target):
                 make[found.kind](path, target, found)
-        # Set modes last, and for inner directories first, because nothing can be created in a
-        # read-only directory.
+        # Set the modes of directories last and from the innermost outwards, because nothing can be
+        # created in a read-only directory.
         for path, found in reversed(wanted.items()):
             if found.kind == stat.S_IFDIR:
                 os.chmod(f"{self._target}/{path}", stat.S_IMODE(found.info.st_mode))  # noqa: PTH101
@@ -120,8 +125,8 @@ class ContextSync:
         self.files += 1
 
     def _keep_copy(self, path: str, found: SourceFile, existing: os.stat_result | None) -> bool:
-        """Keep the existing copy if neither the copy nor its source has changed. Return whether it
-        is kept.
+        """Return True, and keep the notes about the existing copy, if neither the copy nor its
+        source has changed.
         """
         noted = self._before.get(path)
         if existing is None or noted != [_signature(found.info), _signature(existing)]:
@@ -146,7 +151,7 @@ class ContextSync:
 
 
 def _signature(info: os.stat_result) -> list[int]:
-    """Return values that change if the content of a file changes."""
+    """Return attributes of a file, at least one of which changes if the file's contents change."""
     return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
@@ -164,10 +169,12 @@ def _remove(target: str) -> None:
 
 @contextlib.contextmanager
 def _skip_vanished(target: str) -> Iterator[None]:
-    """Skip the file at ``target`` if its source has disappeared since the scan."""
+    """If the source of ``target`` has disappeared since the scan, remove ``target`` and ignore the
+    error.
+    """
     try:
         yield
     except FileNotFoundError:
         if not os.path.isdir(os.path.dirname(target)):  # noqa: PTH112, PTH120
-            raise  # The missing file is not the source, so report the error.
+            raise  # The target's directory is missing, not the source, so report the error.
         _remove(target)

@@ -1,15 +1,15 @@
-"""ZeroMQ sockets for experiments. They take the name of a service and work identically on every
-backend.
+"""ZeroMQ sockets for experiments. A socket that is created with a service's name works in the same
+way on every backend.
 
 | | binds | connects |
 | --- | --- | --- |
 | requests and replies | `ZmqServer` | `ZmqClient` |
-| work, handed out | `ZmqPull` | `ZmqPush` |
+| distributed work | `ZmqPull` | `ZmqPush` |
 | topics | `ZmqPub` | `ZmqSub` |
 | acknowledged messages | `ZmqReceiver` | `ZmqSender` |
 
-`AsyncZmqClient` and the other asynchronous classes are for asyncio. Each name is imported on first
-use, which requires pyzmq.
+`AsyncZmqClient` and the other asynchronous classes are for asyncio. Each class is imported when it
+is first used. The socket classes require pyzmq.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The classes for asyncio. They accept the same keyword arguments and messages, and raise the same
-errors, as the synchronous classes, with ``await``, ``async with`` and ``async for``.
+"""The classes for asyncio. They are used with ``await``, ``async with`` and ``async for``. Their
+keyword arguments, messages and errors are the same as those of the synchronous classes.
 
-An object belongs to one event loop. Several tasks can use it at the same time. Requests of one
-client are sent one after the other.
+Each object belongs to one event loop, in which several tasks can use it at the same time. A client
+sends each request only after the previous one has been completed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _log = logging.getLogger("symphony.zmq")
 
 
 class AsyncSocketOwner(SocketOwner):
-    """One end of a connection in an event loop. Its errors are the same as in the synchronous
+    """One end of a connection in an event loop. It raises the same errors as the synchronous
     classes.
     """
 
@@ -66,8 +66,8 @@ class AsyncSocketOwner(SocketOwner):
         return sockets.open_async_socket(self._kind, self._setup, topics=self._topics, again=again)
 
     def close(self) -> None:
-        """Close the socket immediately. `ZmqClosedError` is raised in tasks that are waiting in a
-        call. Call this method in the thread of the event loop.
+        """Close the socket immediately. `ZmqClosedError` is raised in each task that is waiting in
+        one of this object's methods. Call `close` in the event loop's thread.
         """
         if not self._closing:
             self._closing = True
@@ -82,7 +82,7 @@ class AsyncSocketOwner(SocketOwner):
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Translate ZeroMQ errors, and raise an error for calls on a closed object."""
+        """Translate ZeroMQ errors, and raise an error if this object is closed."""
         if self._closing:
             raise self._closed_error()
         try:
@@ -109,11 +109,11 @@ class AsyncSocketOwner(SocketOwner):
         what: str,
         deadline: float | None = None,
     ) -> Any:
-        """Return the result of a call on the socket as soon as the call is possible without
-        blocking.
+        """Wait until ``call`` can run without blocking, call it, and return its result.
 
-        ``deadline`` is the end of a ``timeout`` that started earlier. The call is made only when it
-        cannot block, because a task that is cancelled during a blocking call could lose a message.
+        ``deadline`` is the time at which a ``timeout`` that started earlier expires. ``call``
+        is called only when it cannot block, because a message could be lost if the task were
+        cancelled during a blocking call. Raises `ZmqTimeoutError` if the timeout expires.
         """
         if deadline is None and timeout is not None:
             deadline = time.monotonic() + timeout
@@ -148,7 +148,7 @@ class AsyncReceiver(AsyncSocketOwner):
         return self
 
     async def __anext__(self) -> Any:
-        """Return the next message, or end the iteration if this object is closed."""
+        """Return the next message, or end the iteration if this object has been closed."""
         try:
             return await self.recv()
         except ZmqClosedError:
@@ -211,12 +211,12 @@ class AsyncZmqSub(AsyncReceiver):
         super().__init__(**options)
 
     def subscribe(self, topic: str) -> None:
-        """Subscribe to a topic; see `ZmqSub.subscribe`."""
+        """Subscribe to a topic prefix; see `ZmqSub.subscribe`."""
         with self._translate_errors():
             sockets.subscribe(self._socket, protocol.encode_topic(topic), on=True)
 
     def unsubscribe(self, topic: str) -> None:
-        """Cancel a subscription that was made with the same text in `subscribe` or ``topics``."""
+        """Cancel a subscription to ``topic`` that was made with `subscribe` or ``topics``."""
         with self._translate_errors():
             sockets.subscribe(self._socket, protocol.encode_topic(topic), on=False)
 
@@ -238,7 +238,7 @@ class AsyncZmqClient(AsyncSocketOwner):
 
     async def request(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Send a request and return the reply; see `ZmqClient.request`. The timeout starts when all
-        earlier requests have been completed.
+        of this client's earlier requests have been completed.
         """
         data = message if self._dumps is None else self._dumps(message)
         allowed = self._time_limit(timeout)
@@ -276,7 +276,7 @@ class AsyncZmqClient(AsyncSocketOwner):
 
 
 class AsyncZmqServer(AsyncSocketOwner):
-    """The asyncio version of `ZmqServer`: either call `recv` and `send` alternately, or call
+    """The asyncio version of `ZmqServer`. Either call `recv` and `send` alternately, or call
     `serve`.
     """
 
@@ -321,9 +321,9 @@ class AsyncZmqServer(AsyncSocketOwner):
         """Reply to every request with the result of ``handler``, which is a function or a coroutine
         function.
 
-        The method runs until the task is cancelled or this object is closed. An exception in the
-        handler is logged and sent to the client as an error. If the task is cancelled while it is
-        handling a request, the client also receives an error.
+        The method runs until its task is cancelled or this object is closed. An exception in the
+        handler is logged and sent to the client as an error. The client also receives an error if
+        the task is cancelled while the client's request is being handled.
         """
         if not callable(handler):
             raise ZmqOptionError(
@@ -345,9 +345,7 @@ class AsyncZmqServer(AsyncSocketOwner):
                 raise
 
     def disown(self) -> None:
-        """Leave the socket, and the client that is waiting for a reply, to the parent of this
-        forked process.
-        """
+        """In a forked child, leave the socket and any unanswered request to the parent process."""
         super().disown()
         self._due = False
 

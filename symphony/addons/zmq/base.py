@@ -1,5 +1,5 @@
-"""The state of one end of a connection, for threads and event loops: its address, and whether it is
-closed.
+"""The base class of the synchronous and the asynchronous socket classes. It provides the address of
+one end of a connection, and records whether that end is closed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 class SocketOwner(abc.ABC):
-    """One end of a connection. It counts as closed until it is opened, because until then no socket
-    needs to be closed.
+    """One end of a connection. The object counts as closed until its socket is open, because there
+    is nothing to close before then.
     """
 
     _kind: ClassVar[int]
     _binds: ClassVar[bool]
-    # The keyword arguments of this class in addition to those of all classes.
+    # The keyword arguments that only this class accepts, in addition to those that all classes
+    # accept.
     _own: ClassVar[tuple[str, ...]] = ()
     _closing = True
     _inherited = False
@@ -33,14 +34,14 @@ class SocketOwner(abc.ABC):
 
     @property
     def address(self) -> str:
-        """The address to which this socket is bound or connected, in ZeroMQ notation:
+        """The address to which this socket is bound or connected, in ZeroMQ notation, such as
         ``tcp://127.0.0.1:7000``.
         """
         return self._address
 
     @property
     def closed(self) -> bool:
-        """Whether this object is closed."""
+        """True if this object is closed."""
         return self._closing
 
     @property
@@ -65,18 +66,18 @@ class SocketOwner(abc.ABC):
         return self._closed_event.wait(timeout)
 
     def disown(self) -> None:
-        """Mark this object as closed in a forked child, and leave the socket to the parent. Call
-        this method after a fork, in the only thread of the child.
+        """In a forked child, mark this object as closed, and leave the socket to the parent
+        process. Call this method immediately after the fork, when the child has only one thread.
 
-        The locks are replaced, because another thread could have held them during the fork.
+        Locks are replaced, because another thread could have held them during the fork.
         """
         self._closing = self._inherited = True
         self._closed_event = threading.Event()
         self._closed_event.set()
 
     def __del__(self) -> None:
-        """Close an object that the program did not close, and issue a warning, because the program
-        waits for every open socket when it exits.
+        """If the program has not closed this object, close it and issue a warning. An open socket
+        could delay the program's exit.
         """
         if not self._closing:
             self.close()

@@ -1,5 +1,5 @@
-"""The classes that send a message and wait for a reply: clients, and senders of acknowledged
-messages.
+"""The classes that send messages and wait for a reply to each of them: clients, and senders of
+acknowledged messages.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class RequestSender(SyncSocket):
-    """One end of a connection that sends a message and waits for a reply.
+    """A socket that sends messages and waits for a reply to each of them.
 
-    After a failure, the object uses a new socket, so that a late reply is never treated as the
-    reply to a later message.
+    After a failure, the socket is replaced, so that a late reply is never treated as the reply to a
+    later message.
     """
 
     _kind: ClassVar[int] = sockets.REQ
@@ -35,8 +35,8 @@ class RequestSender(SyncSocket):
         super().__init__(**options)
 
     def _request_frames(self, message: Any, timeout: Timeout) -> list[bytes]:
-        """Return the frames of the reply to a message. The message is sent again while retries
-        remain.
+        """Send a message and return the frames of the reply. After each timeout, the message is
+        sent again as long as retries remain.
         """
         data = message if self._dumps is None else self._dumps(message)
         for _ in range(self._retries):
@@ -89,17 +89,18 @@ class RequestSender(SyncSocket):
             return sockets.frames(self._take, NOW)
 
     def _renew(self) -> None:
-        """Replace the socket. Unsent messages of the old socket are discarded."""
+        """Replace the socket. Messages that the old socket has not sent yet are discarded."""
         if not self._closing:
             self._socket.close(linger=0)
             self._use(self._open(again=self._address if self._socket_address.bind else None))
 
 
 class ZmqClient(RequestSender):
-    """Sends requests to a server. The socket connects, unless ``bind=True``.
+    """A client that sends requests to a server and waits for the replies. The socket connects,
+    unless ``bind=True`` is set.
 
     If no reply to a request arrives within ``timeout`` seconds, the request is sent again up to
-    ``retries`` times, each time with the same timeout. The server can therefore handle a request
+    ``retries`` times, each time with the same timeout. The server can therefore receive a request
     more than once. If neither the constructor nor the call sets a timeout, the client sends the
     request once and waits indefinitely.
     """
@@ -107,28 +108,28 @@ class ZmqClient(RequestSender):
     def request(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Send a request and return the reply.
 
-        Raises `ZmqTimeoutError` if no reply arrives, `ZmqRemoteError` if the server replies with an
-        error, `ZmqClosedError` if the client is closed, and `ZmqMessageError` if the serializer
-        cannot write or read a message.
+        Raises `ZmqTimeoutError` if no reply arrives in time, `ZmqRemoteError` if the server replies
+        with an error, `ZmqClosedError` if the client is closed, and `ZmqMessageError` if the
+        serializer cannot write the request or read the reply.
         """
         return parse_reply(self._request_frames(message, timeout), self._loads)
 
 
 class ZmqSender(RequestSender):
-    """Sends messages and waits for their acknowledgement. The socket connects, unless
-    ``bind=True``.
+    """A sender that waits until each of its messages is acknowledged. The socket connects, unless
+    ``bind=True`` is set.
 
     If no acknowledgement of a message arrives within ``timeout`` seconds, the message is sent again
-    up to ``retries`` times. The receiver can therefore receive a message more than once. If neither
-    the constructor nor the call sets a timeout, the sender sends the message once and waits
-    indefinitely.
+    up to ``retries`` times, each time with the same timeout. The receiver can therefore receive a
+    message more than once. If neither the constructor nor the call sets a timeout, the sender sends
+    the message once and waits indefinitely.
     """
 
     def send(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> None:
-        """Send a message, and return when a `ZmqReceiver` has received the message.
+        """Send a message, and return when a `ZmqReceiver` has acknowledged it.
 
-        Raises `ZmqTimeoutError` if no acknowledgement arrives, `ZmqRemoteError` if the receiver
-        cannot read the message, `ZmqClosedError` if the sender is closed, and `ZmqMessageError` if
-        the serializer cannot write the message.
+        Raises `ZmqTimeoutError` if no acknowledgement arrives in time, `ZmqRemoteError` if the
+        receiver cannot read the message, `ZmqClosedError` if the sender is closed, and
+        `ZmqMessageError` if the serializer cannot write the message.
         """
         parse_reply(self._request_frames(message, timeout), None)

@@ -1,14 +1,15 @@
-"""The ZeroMQ context of a process, the owners of its sockets, and their shutdown at program exit.
+"""The ZeroMQ context of a process, the objects that own its sockets, and the shutdown of the
+sockets and the context at program exit.
 
 ZeroMQ sends messages in the background, so a program that exits immediately would lose its last
-messages. All objects that are still open when the program exits are therefore closed, and the exit
-waits for unsent messages for at most ``linger`` seconds per socket. The same applies to a child
-process that ``multiprocessing`` starts, but not to one that is created with ``os.fork`` and calls
-``os._exit``.
+messages. When the program exits, this module therefore closes all objects that are still open, and
+waits at most ``linger`` seconds for each socket's unsent messages to be sent. The same applies to
+child processes that ``multiprocessing`` starts, but not to a child process that is created with
+``os.fork`` and exits with ``os._exit``.
 
-This module authenticates the clients of an encrypted service itself, in one thread. The
-``ThreadAuthenticator`` of pyzmq is not used because it imports asyncio into every program, and
-because the program hangs at exit if the context is terminated before the authenticator is stopped.
+This module authenticates the clients of encrypted services itself, in one thread. pyzmq's
+``ThreadAuthenticator`` is not used because it imports asyncio into every program, and because the
+program hangs at exit if the context is terminated before the authenticator is stopped.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 
     from symphony.plan.encryption_keys import Keys
 
-# The time in seconds that the program waits at exit until calls in other threads notice that their
-# object was closed.
+# The maximum time in seconds that the program waits at exit for calls in other threads to notice
+# that their object has been closed.
 _CLOSE_TIMEOUT_SECONDS = 1.0
-# The priority of the shutdown in a child of multiprocessing. It runs later than other finalizers;
-# for example, queues are flushed at priority -5.
+# The priority of the shutdown among the finalizers of a multiprocessing child. It is low, so that
+# the shutdown runs after other finalizers; for example, queues are flushed at priority -5.
 _FINALIZER_PRIORITY = -100
 
 
@@ -51,7 +52,7 @@ class Closable(Protocol):
         """
 
     def disown(self) -> None:
-        """Mark the sockets as closed in a forked child, and leave them to the parent."""
+        """In a forked child, mark the sockets as closed, and leave them to the parent process."""
 
 
 class _Process:
@@ -90,8 +91,8 @@ def _reset_after_fork() -> None:
     inherited: list[Closable] = list(_current.open)
     for item in inherited:
         item.disown()
-    # The context and the sockets belong to the parent and must not be closed by the child, so a
-    # reference prevents their deletion.
+    # The context and the sockets belong to the parent, so the child must not close them. Keep
+    # references to them, because they would be closed if they were garbage-collected.
     _forked.append((_current, inherited))
     _current = _Process()
 
@@ -102,12 +103,13 @@ atexit.register(lambda: _current.end())
 
 
 def _shut_down_with_child(process: _Process) -> None:
-    """In a child of multiprocessing, shut down when the child exits, because a forked child calls
-    ``os._exit``, which skips atexit functions.
+    """In a child that ``multiprocessing`` started, register the shutdown as a finalizer. A forked
+    child exits with ``os._exit``, which skips atexit functions.
 
-    This code runs when the first socket is opened. multiprocessing clears its finalizers and the
-    atexit functions of the parent when a child starts, so registration at import time would have no
-    effect. A program that uses multiprocessing has already imported it.
+    This function is called when the first socket is opened. When a child starts, multiprocessing
+    clears the finalizers and the atexit functions that it inherited from the parent, so
+    registration at import time would have no effect. multiprocessing is not imported here, because
+    a child that it started has already imported it.
     """
     util, running = (
         sys.modules.get("multiprocessing.util"),
@@ -115,9 +117,10 @@ def _shut_down_with_child(process: _Process) -> None:
     )
     if util is None or running is None or running.parent_process() is None:
         return
-    if sys.version_info >= (3, 13):  # These functions run after the threads have finished.
+    # From Python 3.13 on, finalizers run after the threads have finished.
+    if sys.version_info >= (3, 13):
         util.Finalize(None, process.end, exitpriority=_FINALIZER_PRIORITY)
-    elif util.is_exiting():  # A thread of the program is still running.
+    elif util.is_exiting():  # A thread opens the first socket while the child is exiting.
         _shut_down_after_threads(process)
     else:
         util.Finalize(
@@ -126,8 +129,8 @@ def _shut_down_with_child(process: _Process) -> None:
 
 
 def _shut_down_after_threads(process: _Process) -> None:
-    """Shut down after the other threads, in the same way as at program exit. The threads are joined
-    after this function returns, including the thread that it starts.
+    """Shut down after all other non-daemon threads have finished, as at program exit. This function
+    starts a thread that waits for them. The interpreter joins that thread before the process exits.
     """
     Thread(target=_wait_for_threads, args=(process,), name="symphony-end", daemon=False).start()
 
@@ -152,12 +155,12 @@ def _wait_for_threads(process: _Process) -> None:
 
 
 def context() -> zmq.Context[zmq.Socket[bytes]]:
-    """Return the context of this process."""
+    """Return this process's ZeroMQ context."""
     return _current.get()
 
 
 def asynchronous_context() -> zmq.asyncio.Context:
-    """Return the context of this process for asyncio sockets."""
+    """Return this process's ZeroMQ context for asyncio sockets."""
     import zmq.asyncio
 
     shared = _current.get()
@@ -168,13 +171,13 @@ def asynchronous_context() -> zmq.asyncio.Context:
 
 
 def close_at_exit(item: Closable) -> None:
-    """Close ``item`` when the program exits, unless it has been deleted earlier."""
+    """Close ``item`` when the program exits, unless it has been garbage-collected by then."""
     _current.open.add(item)
 
 
 def block_at_exit() -> None:
-    """Block indefinitely while the program exits. Only daemon threads call this function, and they
-    must not print errors.
+    """Block indefinitely if the program is exiting. This function stops daemon threads, which must
+    not print errors at that time.
     """
     if _current.ending:
         threading.Event().wait()
@@ -182,14 +185,14 @@ def block_at_exit() -> None:
 
 # --- clients of an encrypted service ---
 
-# ZeroMQ sends a request to this address for each new client. The protocol is ZAP
+# ZeroMQ sends an authentication request to this address for each new client. The protocol is ZAP
 # (https://rfc.zeromq.org/spec/27).
 _ZAP = "inproc://zeromq.zap.01"
 
 
 def accept_clients(keys: Keys) -> str:
-    """Accept only clients that use the client key pair in ``keys``. Return the ZAP domain for the
-    server.
+    """Register a ZAP domain in which only clients with the client key in ``keys`` are accepted, and
+    return the domain for the server socket.
     """
     domain = f"symphony-{keys.other}"
     shared = _current.get()
@@ -205,7 +208,9 @@ def accept_clients(keys: Keys) -> str:
 
 
 def _serve_zap(handler: zmq.Socket[bytes], admitted: Mapping[bytes, bytes]) -> None:
-    """Answer ZAP requests until the context is terminated. Each domain has one public key."""
+    """Answer ZAP requests until the context is terminated. ``admitted`` maps each domain to its
+    clients' public key.
+    """
     with contextlib.suppress(zmq.ContextTerminated), handler:
         while True:
             frames = handler.recv_multipart()

@@ -1,6 +1,4 @@
-"""Determining the address of a socket from a service, an address, or a host and a port, without
-I/O.
-"""
+"""Determining a socket's address from a service, an address, or a host and a port. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ from symphony.application import address as address_of
 from symphony.plan.encryption_keys import Keys, keys_for
 
 LOOPBACK = "127.0.0.1"
-# The transports between processes. The values describe the text after "://".
+# The supported transports. Each value shows the form of the text after "://".
 TRANSPORTS = {"tcp": "host:port", "ipc": "/path/of/a/socket", "inproc": "name"}
 _EXAMPLES = {"service": "replay", "host": LOOPBACK}
-# The maximum length of a DNS name in text form (RFC 1035, section 2.3.4).
+# The maximum length of a DNS name in its text form (RFC 1035, section 2.3.4).
 LONGEST_HOST = 253
 _TCP = re.compile(r"(?P<host>\[[0-9a-fA-F:.%a-z]+\]|[^:\s/;]+):(?P<port>[0-9]{1,18}|\*)")
 
@@ -25,8 +23,8 @@ _TCP = re.compile(r"(?P<host>\[[0-9a-fA-F:.%a-z]+\]|[^:\s/;]+):(?P<port>[0-9]{1,
 class SocketAddress:
     """An address in ZeroMQ notation (``tcp://10.0.0.7:7000``), and whether the socket binds to it.
 
-    ``keys`` contains the keys of an encrypted service. ``what`` is the name of the endpoint in
-    messages.
+    ``keys`` contains the keys of an encrypted service, or is None. ``what`` is the name of the
+    endpoint in error messages.
     """
 
     address: str
@@ -44,10 +42,11 @@ def find(
     port: int | None,
     environ: Mapping[str, str],
 ) -> SocketAddress:
-    """Return the endpoint that the keyword arguments specify.
+    """Return the address that the keyword arguments specify.
 
-    Raises `ZmqAddressError` if the keyword arguments specify no endpoint, specify two endpoints, or
-    contain a malformed address, and `NotFound` if the environment does not contain the service.
+    Raises `ZmqAddressError` if the keyword arguments specify no address or several addresses, or if
+    the address is malformed. Raises `NotFound` if ``environ`` does not contain the service or, if
+    the service is encrypted, its keys.
     """
     given = {"service": service, "address": address, "port": port if port is not None else host}
     named = [key for key, value in given.items() if value is not None]
@@ -86,8 +85,8 @@ def _from_port(host: str, port: object, bind: bool) -> SocketAddress:
 
 
 def check_address(address: object, bind: bool) -> str:
-    """Return an address with its transport. ``host:port`` without a transport means TCP. Port 0 or
-    ``*`` selects any free port and is valid only if the socket binds.
+    """Validate an address, and return it with its transport. ``host:port`` without a transport
+    means TCP. Port 0 or ``*`` selects any free port and is valid only if the socket binds.
     """
     if not isinstance(address, str) or not address:
         raise ZmqAddressError(

@@ -1,4 +1,4 @@
-"""Checking the keyword arguments that every class accepts, and collecting them in one record,
+"""Validating the keyword arguments that every class accepts, and collecting them in one record,
 without I/O.
 """
 
@@ -17,14 +17,14 @@ from symphony.addons.zmq.serializers import Dumps, Loads, Serializer, codec
 from symphony.names import did_you_mean, join_names
 
 LINGER_SECONDS = 5.0
-# ZeroMQ stores message counts and milliseconds as 32-bit integers.
+# ZeroMQ stores message counts, and times in milliseconds, as 32-bit integers.
 LARGEST_INT = 2**31 - 1
 
 Number = TypeVar("Number", int, float)
 
 
 class Options(TypedDict, total=False):
-    """The keyword arguments, which are described in `docs/howto/messaging.md`."""
+    """The keyword arguments that every class accepts; see `docs/howto/messaging.md`."""
 
     service: str | None
     address: str | None
@@ -38,7 +38,7 @@ class Options(TypedDict, total=False):
 
 
 class OwnTimeout(enum.Enum):
-    """The default value of ``timeout=`` in a call, which selects the timeout of the object."""
+    """The default value of a method's ``timeout`` argument. It selects the object's timeout."""
 
     OWN_TIMEOUT = enum.auto()
 
@@ -49,10 +49,10 @@ Timeout = float | None | OwnTimeout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The options of a socket. ``timeout`` and ``linger`` are in seconds, and ``hwm`` is a number
-    of messages.
+    """The validated options for a socket. ``timeout`` and ``linger`` are in seconds, and ``hwm`` is
+    the maximum number of queued messages, or None for ZeroMQ's default.
 
-    If ``timeout`` or ``linger`` is None, the time is unlimited.
+    If ``timeout`` or ``linger`` is None, there is no time limit.
     """
 
     place: SocketAddress
@@ -64,10 +64,12 @@ class Setup:
 
 
 def setup(class_name: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
-    """Return the checked options of an object.
+    """Validate the keyword arguments ``options`` of the class ``class_name``, and return them as a
+    `Setup`.
 
-    ``binds`` is the default value of ``bind``, and ``own`` contains the additional keyword
-    arguments of the class. Raises `ZmqOptionError` if an option is invalid.
+    ``binds`` is the default value of ``bind``, and ``own`` contains the names of the class's
+    additional keyword arguments. Raises `ZmqOptionError` if an option is invalid, and `NotFound` if
+    the environment does not contain the service.
     """
     known = [*Options.__annotations__, *own]
     for key in options:
@@ -96,7 +98,7 @@ def setup(class_name: str, binds: bool, options: Options, own: Iterable[str]) ->
 
 
 def seconds(value: object, what: str) -> float | None:
-    """Return a number of seconds that is at least 0, or None."""
+    """Validate ``value`` as None or a non-negative number of seconds, and return it."""
     if value is None:
         return None
     if (
@@ -109,7 +111,7 @@ def seconds(value: object, what: str) -> float | None:
 
 
 def whole_number(value: object, what: str) -> int:
-    """Return an integer that is at least 0."""
+    """Validate ``value`` as a non-negative integer, and return it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ZmqOptionError(f"{what} must be a whole number of at least 0, not {value!r}")
     return value

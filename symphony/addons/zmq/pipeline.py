@@ -1,5 +1,5 @@
-"""Distributing work from pushers to pullers. Each message goes to one puller. If there are several
-pullers, they receive messages in turn.
+"""Distributing work from pushers to pullers. Each message goes to one puller. If a pusher has
+several pullers, they receive its messages in turn.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from symphony.addons.zmq.sync import SyncReceiver, SyncSender
 
 
 class ZmqPush(SyncSender):
-    """Sends messages to pullers. The socket connects, unless ``bind=True``.
+    """A socket that sends messages to pullers. The socket connects, unless ``bind=True`` is set.
 
-    A message can still be in transit after `send` returns. The message is lost if the puller exits.
-    `ZmqSender` waits for an acknowledgement.
+    When `send` returns, the message can still be in transit. It is lost if the puller then exits.
+    Use `ZmqSender` to wait for an acknowledgement.
     """
 
     _kind: ClassVar[int] = sockets.PUSH
     _binds: ClassVar[bool] = False
 
     def send(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> None:
-        """Send a message as soon as the queue (``hwm``) has room. If this socket is bound, also
-        wait until a puller is connected.
+        """Send a message as soon as the queue, whose size is ``hwm``, has room. A socket that binds
+        also waits until a puller is connected.
 
         Raises `ZmqTimeoutError` if the message cannot be sent in time, `ZmqClosedError` if this
         object is closed, and `ZmqMessageError` if the serializer cannot write the message.
@@ -32,22 +32,23 @@ class ZmqPush(SyncSender):
 
 
 class ZmqPull(SyncReceiver):
-    """Receives the messages of pushers, in the order in which each pusher sent them. The socket
-    binds, unless ``bind=False``.
+    """A socket that receives messages from pushers. Messages from the same pusher are received in
+    the order in which they were sent. The socket binds, unless ``bind=False`` is set.
 
-    The object can be iterated over until it is closed. If another program sends a message of
-    several frames, each frame is returned separately.
+    Iterating over the socket yields the received messages until the socket is closed. If another
+    program sends a message that consists of several frames, each frame is returned as a separate
+    message.
     """
 
     _kind: ClassVar[int] = sockets.PULL
     _binds: ClassVar[bool] = True
 
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
-        """Return the next message. Wait for at most ``timeout`` seconds, which defaults to the
-        timeout of the object.
+        """Return the next message. Wait at most ``timeout`` seconds for it; the default is this
+        object's timeout.
 
-        Raises `ZmqTimeoutError` if no message arrives, `ZmqClosedError` if this object is closed,
-        and `ZmqMessageError` if the serializer cannot read the message.
+        Raises `ZmqTimeoutError` if no message arrives in time, `ZmqClosedError` if this object is
+        closed, and `ZmqMessageError` if the serializer cannot read the message.
         """
         raw = self._receive(timeout)
         return raw if self._loads is None else self._loads(raw)

@@ -1,9 +1,9 @@
-"""The wire format of messages, which other programs can also use with plain ZeroMQ sockets.
+"""The wire format of messages. Other programs can also use it with plain ZeroMQ sockets.
 
 | | frames |
 | --- | --- |
 | a request, a reply, a message to a puller | the message |
-| a reply that is an error | its text in UTF-8, and `ERROR` |
+| an error reply | the error's text in UTF-8, and `ERROR` |
 | a publication | the topic in UTF-8, and the message |
 """
 
@@ -24,7 +24,9 @@ ERROR = b"symphony-error"
 
 
 def not_bytes_error(data: object, dumps: Dumps | None) -> ZmqMessageError:
-    """Return the error for a message, or a result of ``dumps``, that is not a bytes object."""
+    """Return the error for ``data``, a message or a result of ``dumps`` that is not contiguous
+    bytes.
+    """
     kind = type(data).__name__
     try:
         memoryview(data)  # type: ignore[arg-type]
@@ -45,15 +47,15 @@ def not_bytes_error(data: object, dumps: Dumps | None) -> ZmqMessageError:
 
 
 def parse_request(frames: Sequence[bytes], loads: Loads | None) -> Any:
-    """Return the request that the frames contain. Raises `ZmqMessageError` if it cannot be read."""
+    """Return the request that ``frames`` contain. Raises `ZmqMessageError` if it cannot be read."""
     if len(frames) != 1:
         raise ZmqMessageError(f"a request must have one frame, not {len(frames)}")
     return frames[0] if loads is None else loads(frames[0])
 
 
 def parse_reply(frames: Sequence[bytes], loads: Loads | None) -> Any:
-    """Return the reply that the frames contain. Raises `ZmqRemoteError` if the reply is an error,
-    and `ZmqMessageError` if it cannot be read.
+    """Return the reply that ``frames`` contain. Raises `ZmqRemoteError` if the reply is an error,
+    and `ZmqMessageError` if the reply cannot be read.
     """
     if len(frames) == 1:
         return frames[0] if loads is None else loads(frames[0])
@@ -63,7 +65,7 @@ def parse_reply(frames: Sequence[bytes], loads: Loads | None) -> Any:
 
 
 def error_reply(exc: BaseException | str) -> list[bytes]:
-    """Return the frames for a reply that reports an error."""
+    """Return the frames of an error reply."""
     if isinstance(exc, str):
         text = exc
     else:
@@ -75,8 +77,8 @@ def error_reply(exc: BaseException | str) -> list[bytes]:
 
 
 def publication_frames(topic: object, message: Any, dumps: Dumps | None) -> tuple[bytes, Any]:
-    """Return the frames for a publication. Raises `ZmqMessageError` if the message cannot be
-    written.
+    """Return the frames of a publication. Raises `ZmqMessageError` if the message cannot be
+    serialized or is not bytes, and `ZmqOptionError` if the topic is invalid.
     """
     data = message if dumps is None else dumps(message)
     if type(data) is not bytes:
@@ -102,7 +104,7 @@ def parse_publication(frames: Sequence[bytes], loads: Loads | None) -> tuple[str
 
 
 def encode_topic(topic: object) -> bytes:
-    """Return a topic as bytes. Raises `ZmqOptionError` if the topic is invalid."""
+    """Return a topic encoded in UTF-8. Raises `ZmqOptionError` if the topic is invalid."""
     if not isinstance(topic, str):
         raise ZmqOptionError(f"a topic must be text, not {topic!r}")
     try:
@@ -112,7 +114,9 @@ def encode_topic(topic: object) -> bytes:
 
 
 def encode_topics(topics: object) -> list[bytes]:
-    """Return one or several topics as bytes."""
+    """Return a list of one or several topics, each encoded in UTF-8. Raises `ZmqOptionError` if a
+    topic is invalid.
+    """
     if isinstance(topics, str):
         return [encode_topic(topics)]
     if isinstance(topics, (bytes, bytearray)) or not isinstance(topics, Iterable):

@@ -16,12 +16,12 @@ Codec = tuple[Dumps | None, Loads | None]
 
 
 def codec(serializer: Serializer) -> Codec:
-    """Return the pair of functions for a serializer. If the serializer is None, messages are bytes,
-    and both functions are None.
+    """Return the functions that write and read messages with ``serializer``. If ``serializer`` is
+    None, messages are bytes, and both functions are None.
 
-    If one of the functions raises an error for a message, `ZmqMessageError` is raised with the
-    original error as its cause. ``"pickle"`` runs arbitrary code from the sender. Use it only with
-    trusted senders.
+    If the serializer cannot write or read a message, the functions raise `ZmqMessageError` with the
+    original error as its cause. Reading a ``"pickle"`` message can run arbitrary code from the
+    sender, so use ``"pickle"`` only with trusted senders.
     """
     if serializer is None:
         return None, None
@@ -97,7 +97,8 @@ def _msgpack() -> tuple[Dumps, Loads]:
             "the serializer 'msgpack' needs the package 'msgpack'; "
             "install it with: pip install msgpack"
         ) from None
-    # By default, msgpack writes maps with numeric keys but does not read them.
+    # By default, msgpack writes maps whose keys are neither strings nor bytes, but refuses to read
+    # them.
     return msgpack.packb, functools.partial(msgpack.unpackb, strict_map_key=False)
 
 

@@ -1,4 +1,4 @@
-"""The classes that receive messages and reply to each of them: servers, and receivers that
+"""The classes that receive messages and reply to each of them: servers, and receivers, which
 acknowledge messages.
 """
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("symphony.zmq")
 
 
 class RequestReceiver(SyncSocket):
-    """One end of a connection that receives a message and then replies to the message."""
+    """The receiving end of a connection. It replies to each message that it receives."""
 
     _kind: ClassVar[int] = sockets.REP
     _binds: ClassVar[bool] = True
@@ -72,8 +72,8 @@ class RequestReceiver(SyncSocket):
             return sockets.frames(self._take, NOW)
 
     def _read(self, frames: Sequence[bytes]) -> Any:
-        """Return the message that the frames contain. If the message cannot be read, reply with
-        an error and raise the exception.
+        """Return the message that ``frames`` contain. If the message cannot be read, reply with an
+        error and raise `ZmqMessageError`.
         """
         try:
             return parse_request(frames, self._loads)
@@ -105,9 +105,7 @@ class RequestReceiver(SyncSocket):
                 self._finish()
 
     def disown(self) -> None:
-        """Leave the socket, and the client that is waiting for a reply, to the parent of this
-        forked process.
-        """
+        """In a forked child, leave the socket and any unanswered request to the parent process."""
         super().disown()
         self._due = False
 
@@ -115,14 +113,15 @@ class RequestReceiver(SyncSocket):
         flags = self._flags if timeout is OWN_TIMEOUT else NOW
         deadline = self._deadline(timeout)
         frames = self._next(flags, deadline)
-        while frames is None:  # `stop` interrupted the wait of this thread, but no loop is running.
+        while frames is None:  # `stop` interrupted this thread's wait, but no loop is running.
             frames = self._next(flags, deadline)
         return self._read(frames)
 
 
 class ZmqServer(RequestReceiver):
-    """Replies to clients. The socket binds, unless ``bind=False``. Either call `recv` and `send`
-    alternately, or start a loop with a handler.
+    """A server that receives requests from clients and replies to them. The socket binds, unless
+    ``bind=False`` is set. Either call `recv` and `send` alternately, or start a loop with a
+    handler.
     """
 
     def __init__(self, **options: Unpack[Options]) -> None:
@@ -135,10 +134,10 @@ class ZmqServer(RequestReceiver):
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Return the next request. Call `send` before the next call to `recv`.
 
-        Raises `ZmqOrderError` if the previous request has not been answered, `ZmqTimeoutError` if
-        no request arrives, `ZmqClosedError` if the server is closed, and `ZmqMessageError` if the
-        serializer cannot read the request. In the last case, the server also replies to the client
-        with an error.
+        Raises `ZmqOrderError` if the previous request has not been answered or a loop is running,
+        `ZmqTimeoutError` if no request arrives in time, `ZmqClosedError` if the server is closed,
+        and `ZmqMessageError` if the serializer cannot read the request. In the last case, the
+        server also replies to the client with an error.
         """
         self._refuse_during_loop("recv")
         if self._due:
@@ -165,10 +164,10 @@ class ZmqServer(RequestReceiver):
     def start_loop(self, handler: Handler, *, blocking: bool = False) -> None:
         """Reply to every request with the result of ``handler``, until `stop` or `close` is called.
 
-        With ``blocking``, the loop runs in this thread; otherwise, it runs in a daemon thread. An
-        exception in the handler is logged and sent to the client as an error, and the loop
-        continues. With ``blocking``, `SystemExit` and `KeyboardInterrupt` are sent to the client
-        and raised here.
+        With ``blocking``, the loop runs in the calling thread; otherwise, it runs in a daemon
+        thread. An exception in the handler is logged and sent to the client as an error, and the
+        loop continues. With ``blocking``, however, a `SystemExit` or `KeyboardInterrupt` is sent to
+        the client as an error, ends the loop and propagates to the caller.
         """
         _check(handler)
         self._refuse_during_loop("start_loop")
@@ -190,26 +189,27 @@ class ZmqServer(RequestReceiver):
             self._loop.start()
 
     def stop(self) -> None:
-        """Stop the loop immediately. A request that is being handled still receives a reply, but no
-        further request is handled.
+        """Stop the loop. A request that is being handled still receives a reply, but no further
+        requests are handled.
 
-        Any thread, including the handler, can call this method. `join` waits until the loop has
-        stopped.
+        Any thread can call this method, and so can the handler. This method does not wait; `join`
+        waits until the loop has stopped.
         """
         self._stopping = True
         if self._loop is not None:
             self._wake()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for at most ``timeout`` seconds until the loop has stopped, and return whether it
-        has stopped. The handler must not call this method.
+        """Wait at most ``timeout`` seconds for the loop to stop, and return whether it has stopped.
+        If the handler calls this method, it returns False immediately, because the loop cannot stop
+        before the handler returns.
         """
         if self._loop is threading.current_thread():
             return self._idle.is_set()
         return self._idle.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
     def disown(self) -> None:
-        """Leave the socket and the loop to the parent of this forked process."""
+        """In a forked child, leave the socket and the loop to the parent process."""
         super().disown()
         self._loop, self._idle = None, threading.Event()
         self._idle.set()
@@ -231,7 +231,8 @@ class ZmqServer(RequestReceiver):
             reply = handler(self._read(frames))
             self._send_reply([reply if self._dumps is None else self._dumps(reply)])
         except BaseException as exc:
-            # In a thread, `SystemExit` would silently end only the loop.
+            # In a daemon thread, `SystemExit` would silently stop the loop but not the program, so
+            # it is treated like any other exception.
             ends = blocking and not isinstance(exc, Exception)
             if not ends and not self._closing:
                 _log.exception("%s: the reply to a request was an error", self._socket_address.what)
@@ -262,13 +263,13 @@ def _check(handler: object) -> None:
 
 
 class ZmqReceiver(RequestReceiver, SyncReceiver):
-    """Receives and acknowledges the messages of a `ZmqSender`. The socket binds, unless
-    ``bind=False``.
+    """A receiver that acknowledges each message from a `ZmqSender`. The socket binds, unless
+    ``bind=False`` is set.
     """
 
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
-        """Return the next message and acknowledge it. In all other respects, the method works
-        like `ZmqPull.recv`.
+        """Receive the next message, acknowledge it, and return it. In all other respects, this
+        method works like `ZmqPull.recv`.
         """
         message = self._next_message(timeout)
         self._send_reply([b""])

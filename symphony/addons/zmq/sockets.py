@@ -1,4 +1,4 @@
-"""Opening sockets with their options and keys, and translating errors. Only this module and
+"""Opening sockets with their options and keys, and translating ZeroMQ errors. Only this module and
 `context` import zmq.
 """
 
@@ -34,35 +34,35 @@ READABLE, WRITABLE = zmq.POLLIN, zmq.POLLOUT
 Kind = zmq.SocketType
 REQ, REP, PUSH, PULL, PUB, SUB = zmq.REQ, zmq.REP, zmq.PUSH, zmq.PULL, zmq.PUB, zmq.SUB
 poll = zmq.zmq_poll
-# The time in seconds that a call on a socket waits inside ZeroMQ. Most messages arrive within this
-# time. Afterwards, the call waits in a way that another thread can interrupt, which takes longer to
-# start and to stop.
+# The time in seconds for which a call on a socket first waits inside ZeroMQ. Most messages arrive
+# within this time. After that, the call polls the socket. Another thread can interrupt this second
+# wait, but polling takes longer to start and to stop.
 FIRST_WAIT_SECONDS = 0.01
-# The longest wait in ms that ZeroMQ supports. A longer wait is split.
+# The longest wait in ms that ZeroMQ supports. A longer wait is divided into several waits.
 LONGEST_WAIT_MS = LARGEST_INT
-# The recv method of a socket. The arguments are its flags and whether to copy the data.
+# The type of a socket's recv method. Its arguments are the flags, and whether to copy the data.
 Take = Callable[[int, bool], zmq.Frame]
 
-# The time in ms after which a connection attempt without a response is repeated. If a connection
-# attempt reaches a Kubernetes Service before the Service knows its Pod, the attempt may never
-# receive a response, even if the system retransmits it.
+# The time in ms after which a connection attempt that has received no response is repeated. An
+# attempt that reaches a Kubernetes Service before the Service knows its Pod may never receive a
+# response, even if the operating system retransmits its packets.
 _CONNECT_TIMEOUT_MS = 1_500
-# The heartbeat interval, and the time without a heartbeat after which a peer is considered lost, in
-# ms. Heartbeats detect a machine that failed without closing its connections.
+# The heartbeat interval, and the time without a heartbeat after which a peer is considered lost,
+# both in ms. Heartbeats detect machines that fail without closing their connections.
 _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS = 10_000, 30_000
 _NO_LIMIT = -1
-# The time in seconds for which an address can remain in use by a socket that this program has
-# closed but ZeroMQ has not closed yet.
+# If an address is in use, binding to it is retried for this number of seconds. This program may
+# have closed the socket that uses the address, but ZeroMQ may not have released the address yet.
 _REBIND_SECONDS = 0.5
 
 
 def open_socket(
     kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None
 ) -> Socket:
-    """Return a socket that is bound or connected.
+    """Open a socket, bind or connect it, and return it.
 
-    ``again`` is the address to which an earlier socket was bound. Raises `ZmqAddressError` if the
-    address cannot be bound.
+    If the new socket replaces one that was bound, ``again`` is the address of the replaced socket.
+    Raises `ZmqAddressError` if the socket cannot be bound or connected to its address.
     """
     with _report_exhaustion(setup.place):
         socket = context.context().socket(kind)
@@ -74,7 +74,7 @@ def open_socket(
 def open_async_socket(
     kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None
 ) -> AsyncSocket:
-    """Return an asyncio socket that is bound or connected."""
+    """Open an asyncio socket, bind or connect it, and return it."""
     with _report_exhaustion(setup.place):
         socket = context.asynchronous_context().socket(kind)
     _configure_and_attach(socket, setup, topics, again)
@@ -83,9 +83,7 @@ def open_async_socket(
 
 @contextlib.contextmanager
 def _report_exhaustion(place: SocketAddress) -> Iterator[None]:
-    """Report the reason if a socket cannot be created because too many files or sockets are
-    open.
-    """
+    """Raise `ZmqError` instead of the ZeroMQ error for too many open files or sockets."""
     try:
         yield
     except zmq.ZMQError as exc:
@@ -104,10 +102,10 @@ def _configure_and_attach(
 
 
 def _prepare(socket: AnySocket, setup: Setup, topics: Sequence[bytes]) -> None:
-    """Set the options of a socket before it is bound or connected."""
+    """Set a socket's options before it is bound or connected."""
     if socket.type == zmq.SUB:
-        # ZeroMQ counts subscriptions to a publisher that has exited as unsent messages. The program
-        # must not wait for these subscriptions.
+        # ZeroMQ treats subscriptions to a publisher that has exited as unsent messages. The program
+        # must not wait for them when it exits.
         socket.linger = 0
     elif setup.linger is None:
         socket.linger = _NO_LIMIT
@@ -143,19 +141,20 @@ def _attach(socket: AnySocket, place: SocketAddress, address: str) -> None:
         except zmq.ZMQError as exc:
             if exc.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 raise ZmqAddressError(_failure_reason(place, exc)) from exc
-            # ZeroMQ closes sockets in the background and does not report when a socket is closed.
+            # ZeroMQ closes sockets in the background and does not report when a socket has been
+            # closed.
             time.sleep(0.005)
 
 
 def _is_in_use(address: str) -> bool:
-    """Return whether another socket listens on an ipc address, which ZeroMQ would otherwise take
-    over silently.
+    """Return whether ``address`` is an ipc address on which another socket listens. ZeroMQ would
+    silently take over such an address.
     """
     path = address.removeprefix("ipc://")
     if path in (address, "*"):
         return False
     name = f"\0{path[1:]}" if path.startswith("@") else path  # "@" indicates an abstract address.
-    # Ignore an error for a path that is too long, because ZeroMQ reports this error.
+    # Ignore the error for a path that is too long, because ZeroMQ reports it later.
     with contextlib.suppress(OSError), plain.socket(plain.AF_UNIX) as probe:
         probe.setblocking(False)
         return probe.connect_ex(name) in (0, errno.EAGAIN, errno.EPROTOTYPE)
@@ -188,29 +187,29 @@ def would_block(exc: zmq.ZMQError) -> bool:
 
 
 def socket_error(place: SocketAddress, exc: zmq.ZMQError) -> ZmqError:
-    """Convert a ZeroMQ error to an exception of symphony."""
+    """Convert a ZeroMQ error to a `ZmqError`."""
     return ZmqError(f"{place.what}: {exc.strerror}")
 
 
 def endpoint(socket: AnySocket, address: str) -> str:
-    """Return the address, with the actual port, of a socket that was bound or connected to
-    ``address``.
+    """Return the address of a socket that was bound or connected to ``address``, with the actual
+    port.
     """
     try:
         last = socket.getsockopt(zmq.LAST_ENDPOINT)
-    except zmq.ZMQError:  # The address is longer than the maximum length that pyzmq can return.
+    except zmq.ZMQError:  # The address is longer than pyzmq can return.
         return address
     return last.decode().rstrip("\0") if isinstance(last, bytes) else address
 
 
 def subscribe(socket: AnySocket, topic: bytes, *, on: bool) -> None:
-    """Start or cancel the subscription to a topic."""
+    """Subscribe to a topic if ``on`` is true; otherwise, cancel the subscription."""
     socket.setsockopt(zmq.SUBSCRIBE if on else zmq.UNSUBSCRIBE, topic)
 
 
 def milliseconds(deadline: float | None) -> int:
-    """Return the remaining time in ms, limited to the maximum that ZeroMQ accepts. The value -1
-    means no limit.
+    """Return the time until ``deadline`` in ms, limited to the maximum that ZeroMQ accepts, or -1
+    if there is no deadline.
     """
     if deadline is None:
         return -1
@@ -224,8 +223,8 @@ def is_past(deadline: float | None) -> bool:
 
 
 def frames(take: Take, flags: int) -> list[bytes]:
-    """Return the frames of the next message. Checking for further frames is faster on a frame than
-    on the socket.
+    """Return the frames of the next message. ``take`` returns frame objects, because a frame
+    reports faster than the socket whether more frames follow.
     """
     frame = take(flags, False)
     found = [frame.bytes]
@@ -236,10 +235,10 @@ def frames(take: Take, flags: int) -> list[bytes]:
 
 
 async def pending(socket: AsyncSocket, event: int, deadline: float | None) -> bool:
-    """Wait until an asyncio socket is readable or writable. Return False if the deadline passes
-    first.
+    """Wait until an asyncio socket is readable or writable, as selected by ``event``. Return False
+    if the deadline passes first.
     """
-    poll_socket: Any = socket.poll  # pyzmq provides type annotations only for other socket classes.
+    poll_socket: Any = socket.poll  # pyzmq provides no type annotations for this socket class.
     while not await poll_socket(milliseconds(deadline), event):
         if is_past(deadline):
             return False
@@ -247,8 +246,8 @@ async def pending(socket: AsyncSocket, event: int, deadline: float | None) -> bo
 
 
 class WakeEvent:
-    """Interrupts a wait for sockets from another thread. The descriptor of the event is readable
-    after `wake` has been called.
+    """An event with which one thread interrupts another thread's wait for sockets. The event's file
+    descriptor ``fd`` becomes readable when `wake` is called.
     """
 
     def __init__(self) -> None:
@@ -259,7 +258,7 @@ class WakeEvent:
         os.write(self.fd, (1).to_bytes(8, "little"))
 
     def clear(self) -> None:
-        """Make the descriptor not readable."""
+        """Reset the event, so that the descriptor is no longer readable."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 8)
 

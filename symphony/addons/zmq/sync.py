@@ -1,13 +1,14 @@
-"""The base of the synchronous classes: opening, closing, and waits that other threads can
-interrupt.
+"""The base classes of the synchronous socket classes. They open and close sockets, and wait in a
+way that other threads can interrupt.
 
 Two threads must not use a ZeroMQ socket at the same time. If a thread closes an object while
-another thread is in a call, the closing thread therefore does not access the socket. Instead, it
-wakes the other thread, which closes the socket. Two flags determine which thread closes the socket:
-a call sets ``_busy`` and then reads ``_closing``, and `SyncSocket.close` sets ``_closing`` and then
-reads ``_busy``. The flags are much faster than a lock. The flag ``_busy`` also prevents a second
-thread from making a call, which would cause ZeroMQ to abort the program: CPython does not switch
-threads between reading the flag and setting it.
+another thread is in a call on that object, the closing thread therefore does not access the socket.
+Instead, it wakes the other thread, which then closes the socket. Two flags determine which thread
+closes the socket: a call sets ``_busy`` and then reads ``_closing``, and `SyncSocket.close` sets
+``_closing`` and then reads ``_busy``. The flags are much faster than a lock. The flag ``_busy``
+also prevents a second thread from making a call at the same time. Such a call could cause ZeroMQ to
+abort the program. The flag is reliable because CPython does not switch threads between reading it
+and setting it.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
 
 
 class SyncSocket(SocketOwner):
-    """One end of a connection. The object can be used by one thread at a time, except for `close`.
+    """One end of a connection. Only one thread can use the object at a time, but any thread can
+    call `close`.
 
-    Raises `ZmqOptionError` if a keyword argument is invalid, `ZmqAddressError` if an address cannot
-    be used, and `NotFound` if a service cannot be used.
+    The constructor raises `ZmqOptionError` if a keyword argument is invalid, `ZmqAddressError` if
+    the address is invalid or cannot be used, and `NotFound` if the environment does not contain the
+    service or, if the service is encrypted, its keys.
     """
 
     def __init__(self, **options: Unpack[Options]) -> None:
@@ -61,8 +64,9 @@ class SyncSocket(SocketOwner):
         return sockets.open_socket(self._kind, self._setup, again=again)
 
     def _use(self, socket: Socket) -> None:
-        """Store ``socket`` as the socket of this object. Its methods are called without the Python
-        wrappers of pyzmq's socket class.
+        """Make ``socket`` this object's socket. Messages are sent with the ``send`` method that
+        pyzmq's socket class inherits. This method bypasses the Python wrapper that the class
+        defines.
         """
         self._socket = socket
         self._put: Any = super(type(socket), socket).send
@@ -71,8 +75,8 @@ class SyncSocket(SocketOwner):
     # --- closing ---
 
     def close(self) -> None:
-        """Close the socket immediately. Unsent messages are still sent for up to ``linger``
-        seconds. Any thread can call this method, and more than once.
+        """Close the socket immediately. ZeroMQ continues to send unsent messages for up to
+        ``linger`` seconds. Any thread can call this method, even repeatedly.
 
         `ZmqClosedError` is raised in a thread that is waiting in a call.
         """
@@ -89,7 +93,7 @@ class SyncSocket(SocketOwner):
         self.close()
 
     def disown(self) -> None:
-        """Leave the socket to the parent of this forked process."""
+        """In a forked child, leave the socket to the parent process."""
         super().disown()
         self._close_lock, self._busy = threading.Lock(), False
 
@@ -115,8 +119,8 @@ class SyncSocket(SocketOwner):
     # --- waiting ---
 
     def _deadline(self, timeout: Timeout, flags: int = NOW) -> float | None:
-        """Return the deadline of a call, after the first attempt with ``flags`` has used a part of
-        the time.
+        """Return the deadline of a call. If the first attempt with ``flags`` waited inside ZeroMQ,
+        the deadline is earlier by the duration of that wait.
         """
         if isinstance(timeout, OwnTimeout):
             self._call_timeout = self._setup.timeout
@@ -128,11 +132,12 @@ class SyncSocket(SocketOwner):
         return time.monotonic() + self._call_timeout - spent
 
     def _wait(self, event: int, deadline: float | None, what: str) -> bool:
-        """Wait until the socket is readable or writable. Return False if another thread interrupted
-        the wait.
+        """Wait until the socket is readable or writable, as selected by ``event``. Return False if
+        another thread interrupted the wait.
 
-        Raises `ZmqTimeoutError`, with ``what`` as the missing event, and `ZmqClosedError` if the
-        object is closed.
+        Raises `ZmqTimeoutError` if the deadline passes, and `ZmqClosedError` if the object is
+        closed. ``what`` is the part of the timeout message that states what did not happen, such as
+        ``no message came``.
         """
         while True:
             ready = sockets.poll(
@@ -143,7 +148,7 @@ class SyncSocket(SocketOwner):
                 context.block_at_exit()
                 raise self._closed_error() from None
             if ready:
-                return ready[0] != self._woken  # The socket has priority over the wake event.
+                return ready[0] != self._woken  # If both are ready, the socket has priority.
             if sockets.is_past(deadline):
                 raise ZmqTimeoutError(
                     f"{self._socket_address.what}: {what} in {self._call_timeout:g} s"
@@ -151,7 +156,7 @@ class SyncSocket(SocketOwner):
 
 
 class SyncReceiver(SyncSocket):
-    """One end of a connection that receives messages."""
+    """The receiving end of a connection."""
 
     @abc.abstractmethod
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
@@ -186,7 +191,7 @@ class SyncReceiver(SyncSocket):
         return self
 
     def __next__(self) -> Any:
-        """Return the next message, or end the iteration if this object is closed."""
+        """Return the next message, or end the iteration if this object has been closed."""
         try:
             return self.recv()
         except ZmqClosedError:
@@ -194,7 +199,7 @@ class SyncReceiver(SyncSocket):
 
 
 class SyncSender(SyncSocket):
-    """One end of a connection that sends messages."""
+    """The sending end of a connection."""
 
     def _send(self, data: Any, timeout: Timeout) -> None:
         flags = self._flags if timeout is OWN_TIMEOUT else NOW

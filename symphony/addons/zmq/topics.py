@@ -1,5 +1,5 @@
-"""Publishing messages under topics. A message goes to every subscriber of its topic that is
-connected at the time.
+"""Publishing messages under topics. A message goes to every subscriber that has subscribed to the
+message's topic and is connected when the message is sent.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ if TYPE_CHECKING:
 
 
 class ZmqPub(SyncSender):
-    """Publishes messages under topics. The socket binds, unless ``bind=False``.
+    """A socket that publishes messages under topics. The socket binds, unless ``bind=False`` is
+    set.
 
-    Publishing never waits. A subscriber misses messages that were sent before it connected, and
-    messages that arrive faster than it can receive them (``hwm``).
+    Publishing never waits. A subscriber misses messages that are sent before it has connected. If
+    messages are published faster than the subscriber receives them, it also misses those for which
+    the queue, whose size is ``hwm``, has no room.
     """
 
     _kind: ClassVar[int] = sockets.PUB
     _binds: ClassVar[bool] = True
 
     def send(self, topic: str, message: Any) -> None:
-        """Publish a message. Raises `ZmqClosedError` if this object is closed, `ZmqMessageError` if
-        the message cannot be written, and `ZmqOptionError` if the topic is invalid.
+        """Publish a message under ``topic``. Raises `ZmqClosedError` if this object is closed,
+        `ZmqMessageError` if the message cannot be converted to bytes, and `ZmqOptionError` if the
+        topic is invalid.
         """
         self._send(protocol.publication_frames(topic, message, self._dumps), None)
 
@@ -47,10 +50,11 @@ class ZmqPub(SyncSender):
 
 
 class ZmqSub(SyncReceiver):
-    """Receives messages with matching topics. The socket connects, unless ``bind=True``.
+    """A socket that receives messages with matching topics. The socket connects, unless
+    ``bind=True`` is set.
 
-    ``topics`` is one topic prefix or several: ``"a"`` matches ``"a"``, ``"ab"`` and ``"a/b"``. The
-    default ``""`` matches every topic. `recv` returns the topic and the message.
+    ``topics`` is one topic prefix or several. For example, ``"a"`` matches ``"a"``, ``"ab"`` and
+    ``"a/b"``. The default ``""`` matches every topic. `recv` returns the topic and the message.
     """
 
     _kind: ClassVar[int] = sockets.SUB
@@ -62,17 +66,17 @@ class ZmqSub(SyncReceiver):
         super().__init__(**options)
 
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> tuple[str, Any]:
-        """Return the topic and the message of the next publication. In all other respects, the
+        """Return the topic and the message of the next publication. In all other respects, this
         method works like `ZmqPull.recv`.
         """
         return protocol.parse_publication(self._receive(timeout), self._loads)
 
     def subscribe(self, topic: str) -> None:
-        """Subscribe to a topic. The publisher receives the subscription after a short delay."""
+        """Subscribe to a topic prefix. The publisher receives the subscription a little later."""
         self._change(topic, on=True)
 
     def unsubscribe(self, topic: str) -> None:
-        """Cancel a subscription that was made with the same text in `subscribe` or ``topics``."""
+        """Cancel a subscription to ``topic`` that was made with `subscribe` or ``topics``."""
         self._change(topic, on=False)
 
     def _change(self, topic: str, *, on: bool) -> None:

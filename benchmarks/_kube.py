@@ -18,7 +18,7 @@ STARTED: Until = "started"
 
 
 def kubeconfig() -> Path:
-    """Return the kubeconfig of the cluster on which to measure."""
+    """Return the path of the kubeconfig for the cluster on which to measure."""
     given = os.environ.get("KUBECONFIG")
     if given:
         return Path(given)
@@ -40,8 +40,9 @@ def kubectl() -> str:
 
 
 def hollow(name: str, count: int, *, services: int = 0) -> Experiment:
-    """Return an experiment of processes without groups on hollow nodes. The first processes bind
-    one service each.
+    """Return an experiment of ``count`` processes without groups, for hollow nodes.
+
+    Each of the first ``services`` processes binds one service.
     """
     exp = Experiment(name)
     for number in range(count):

@@ -1,8 +1,9 @@
 """Helpers for all benchmarks: measure in turns, compare with a target, and print the result.
 
-A shared machine is noisy, the noise drifts over time, and a measurement affects the next
-measurement. The sides are therefore measured in turns within one run, in orders in which each side
-follows each other side equally often. They are compared by their medians.
+Measurements on a shared machine are noisy, the noise changes over time, and each measurement
+affects the next one. The programs that are compared (the sides) are therefore measured in turns
+within one run, in orders in which each side follows every other side equally often. The medians of
+the sides are compared.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ Side = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure: the samples of symphony and of the peer, both in ``unit``, and the result.
+    """One figure of a benchmark: symphony's and the peer's samples, both in ``unit``, and the
+    result.
 
-    ``result`` is the ratio of the medians, or another quantity that the target names. ``holds`` is
-    None if there is no target.
+    ``result`` is the ratio of the medians, or another quantity that the target names. ``holds``
+    states whether the target is met, and is None if there is no target.
     """
 
     what: str
@@ -44,11 +46,12 @@ class Figure:
 def in_turns(
     runs: int, *sides: Side, settled: Callable[[], object] | None = None
 ) -> list[list[float]]:
-    """Return the samples of each side, measured in turns. A side is a function that returns its
-    measurement.
+    """Measure the sides in turns, and return the samples of each side.
+
+    A side is a function that performs one measurement and returns the result.
 
     ``settled`` is called before each measurement. It returns when the effects of the previous
-    measurement are over.
+    measurement have subsided.
     """
     samples: list[list[float]] = [[] for _ in sides]
     for number in range(runs):
@@ -60,8 +63,10 @@ def in_turns(
 
 
 def order(number: int, sides: int) -> list[int]:
-    """Return the order of a round. Over ``sides`` rounds (twice as many if the number is odd), each
-    side follows each other side equally often.
+    """Return the order in which the sides are measured in a round.
+
+    Over ``sides`` rounds, or twice as many if ``sides`` is odd, each side follows every other side
+    equally often.
 
     >>> [order(number, 4) for number in range(4)]
     [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]]
@@ -93,8 +98,9 @@ def at_most_times(
     peer_name: str,
     note: str = "",
 ) -> Figure:
-    """Return a figure of durations in seconds. The target is ``times`` the peer's duration plus
-    ``plus`` seconds.
+    """Return a figure that compares durations in seconds.
+
+    The target is a duration of at most ``times`` times the peer's duration, plus ``plus`` seconds.
     """
     return Figure(
         what=what,
@@ -118,8 +124,10 @@ def times_faster(
     peer_name: str,
     note: str = "",
 ) -> Figure:
-    """Return a figure for the durations of the same work in seconds. The target is ``times`` the
-    peer's rate.
+    """Return a figure that compares how fast both sides perform the same work.
+
+    The samples are durations in seconds. The target is a rate of at least ``times`` times the rate
+    of the peer.
     """
     ratio = median(peer) / median(ours)
     return Figure(
@@ -144,8 +152,9 @@ def at_most_seconds_more(
     peer_name: str,
     note: str = "",
 ) -> Figure:
-    """Return a figure of durations in seconds. The target is the peer's duration plus ``more``
-    seconds.
+    """Return a figure that compares durations in seconds.
+
+    The target is a duration of at most the peer's duration plus ``more`` seconds.
     """
     difference = median(ours) - median(peer)
     return Figure(
@@ -190,7 +199,7 @@ def _times(ours: float, peer: float) -> str:
 
 
 def format_value(value: float, unit: str) -> str:
-    """Return a value in a unit of suitable size.
+    """Format a value with its unit. Durations below one second are shown in milliseconds.
 
     >>> format_value(0.0214, "s"), format_value(500, "lines")
     ('21.4 ms', '500 lines')
@@ -214,7 +223,7 @@ class Options:
     quick: bool
 
     def pick(self, full: int, quick: int) -> int:
-        """Return the number for a full benchmark, or the number for a quick one."""
+        """Return ``full`` for a full benchmark, or ``quick`` for a quick benchmark."""
         return quick if self.quick else full
 
 
@@ -230,7 +239,8 @@ def main(description: str, measure: Callable[[Options], Iterable[Figure]]) -> No
         "--json", action="store_true", help="one JSON object a figure, with every sample"
     )
     arguments = parser.parse_args()
-    # The default action of TERM would leave processes running. An exception stops them.
+    # The default action of TERM would leave processes running. An exception lets the benchmark stop
+    # them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     show = print_json if arguments.json else Table(description.strip().splitlines()[0])
     missed = 0
@@ -253,7 +263,7 @@ _WIDTHS = (46, 11, 30, 18, 18)
 
 
 class Table:
-    """Prints figures as rows of a table, each figure as soon as it is known."""
+    """A table that prints each figure as a row as soon as the figure is known."""
 
     def __init__(self, title: str) -> None:
         print(f"\n{title}\n{self._row('', 'symphony', 'peer', 'result', 'target')}", flush=True)

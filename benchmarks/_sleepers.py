@@ -1,9 +1,9 @@
 """Start many sleeping processes with symphony, with a bare loop over `subprocess.Popen`, and with
 honcho.
 
-All processes get the same environment, with the addresses of eight services, and each writes to its
-own file (honcho forwards the output instead). Each side is a context manager that stops its
-processes on every exit.
+All processes receive the same environment, which contains the addresses of eight services. Each
+process writes to its own file, except under honcho, which forwards the output. `PopenLoop` and
+`Honcho` are context managers that always stop their processes on exit.
 """
 
 from __future__ import annotations
@@ -36,22 +36,27 @@ Environment = Mapping[str, str]
 
 @contextlib.contextmanager
 def temporary_directory(within: Path | None = None) -> Iterator[Path]:
-    """Yield a directory that is deleted afterwards, in ``within`` or in the directory for
-    temporary files.
+    """Yield a new directory, and delete it afterwards.
+
+    The directory is in ``within``, or by default in the system's directory for temporary files.
     """
     with tempfile.TemporaryDirectory(prefix="symphony-bench-", dir=within) as directory:
         yield Path(directory)
 
 
 def memory() -> Path | None:
-    """Return a directory in memory for a few small files. Returns None if there is no such
-    directory, or if TMPDIR is set.
+    """Return an in-memory directory for a few small files.
+
+    Return None if there is no such directory, or if TMPDIR is set.
     """
     return MEMORY if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) else None
 
 
 def idle_waiter() -> Callable[[], None]:
-    """Return a function that waits until the machine is as idle as at the time of this call."""
+    """Return a function that waits until the machine is about as idle as during this call.
+
+    The function waits at most `IDLE_TIMEOUT_SECONDS`.
+    """
     quiet = psutil.cpu_percent(interval=1.0)
 
     def settle() -> None:
@@ -67,8 +72,8 @@ def idle_waiter() -> Callable[[], None]:
 
 @contextlib.contextmanager
 def temporary_state_directory(within: Path | None = None) -> Iterator[Path]:
-    """Yield a state directory for one measurement, and finally stop all processes that it records;
-    see `local`.
+    """Yield a state directory for one measurement, and delete its experiments afterwards; see
+    `local`.
     """
     with temporary_directory(within) as directory:
         try:
@@ -86,8 +91,8 @@ def local(state: Path) -> Cluster:
 def environ(state: Path) -> dict[str, str]:
     """Return the environment in which the command line uses the state directory ``state``.
 
-    Python writes its bytecode files as it does by default. Otherwise, every program would compile
-    its modules again.
+    In this environment, Python writes bytecode files, as it does by default. Otherwise, every
+    program would compile its modules again.
     """
     inherited = {
         key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
@@ -96,12 +101,12 @@ def environ(state: Path) -> dict[str, str]:
 
 
 def symphony(*words: str) -> list[str]:
-    """Return the arguments that run a command of symphony."""
+    """Return the argument vector of a symphony command."""
     return [sys.executable, "-m", "symphony", *words]
 
 
 def experiment(count: int, name: str = NAME) -> Experiment:
-    """Return an experiment of ``count`` processes, the first of which bind the services."""
+    """Return an experiment of ``count`` processes. Each of the first eight binds one service."""
     exp = Experiment(name)
     for number in range(count):
         process = exp.new_process(f"sleeper-{number}", command=COMMAND)
@@ -111,7 +116,7 @@ def experiment(count: int, name: str = NAME) -> Experiment:
 
 
 def environments(exp: Experiment) -> list[Environment]:
-    """Return the complete environment of each process of the experiment."""
+    """Return the complete environment of each process in the experiment."""
     with temporary_directory() as directory:
         data = local(directory).manifest(exp).to_dict()
     return [{**os.environ, **data["env"], **process["env"]} for process in data["processes"]]
@@ -131,7 +136,7 @@ class PopenLoop:
         self.stop()
 
     def start(self, envs: Sequence[Environment]) -> None:
-        """Start a process with a log file for each environment."""
+        """Start one process, with its own log file, for each environment."""
         with _undisturbed():
             for number, env in enumerate(envs):
                 log_path = f"{self._directory}/{number}.log"
@@ -159,7 +164,10 @@ class PopenLoop:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Delay Ctrl-C and TERM. A signal during Popen would lose a process that was just started."""
+    """Delay Ctrl-C and TERM until the end of the block.
+
+    If a signal interrupted Popen, a process that has just been started could be lost.
+    """
     received: list[int] = []
     before = {
         number: signal.signal(number, lambda signum, _: received.append(signum))
@@ -175,9 +183,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 class Honcho:
-    """The peer in common use: ``honcho start`` with a Procfile, and the variables in its ``.env``
-    file.
-    """
+    """A peer that is in common use: ``honcho start`` with a Procfile and a ``.env`` file."""
 
     def __init__(self, directory: Path, env: Environment, count: int) -> None:
         self._directory = directory
@@ -193,7 +199,7 @@ class Honcho:
 
     @staticmethod
     def is_installed() -> bool:
-        """Return whether honcho is installed next to this Python."""
+        """Return whether honcho is installed next to this Python or on the PATH."""
         return shutil.which("honcho", path=_search_path()) is not None
 
     def __enter__(self) -> Honcho:
@@ -241,10 +247,11 @@ class Honcho:
         """Stop the processes and honcho."""
         if self._process is None:
             return
-        # If honcho is stopped while it starts processes, it forgets those that it has already
-        # started.
+        # If honcho is stopped while it starts processes, it forgets the processes that it has
+        # already started.
         self._all_started()
-        # honcho exits when its processes have exited, and each helper exits with its process.
+        # honcho exits when its processes have exited. Each of honcho's helpers exits together with
+        # the process that it started.
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGTERM)
@@ -262,5 +269,5 @@ def _search_path() -> str:
 
 
 def supervisor_pid(state: Path, name: str = NAME) -> int:
-    """Return the pid of an experiment's supervisor from the run directory."""
+    """Return the pid of an experiment's supervisor, as recorded in the run directory."""
     return int(json.loads((state / "local" / name / "supervisor.json").read_text())["pid"])

@@ -1,5 +1,6 @@
-"""Measure the response of the command line: `symphony ps` and one completion, next to bare
-Python and kubectl.
+"""Measure the response times of `symphony ps` and of shell completion.
+
+The peers are bare Python and kubectl.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from startup import console_script, program, python
 
 PROCESSES = 20
 LONGEST_START, LONGEST_COMPLETION = 0.1, 0.15
-# Maps the words on the command line to the name of the figure in the table.
+# The words on the command line for each kind of name to complete.
 TYPED = {
     "an experiment": ("ps", "exp-"),
     "a process": ("logs", "exp-0", "sleeper"),
@@ -36,7 +37,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def symphony() -> list[str]:
-    """Return the command that runs the program in the way a shell would."""
+    """Return the command that runs the program as a shell would."""
     return console_script() or [sys.executable, "-m", "symphony"]
 
 
@@ -54,7 +55,7 @@ def starting(runs: int, env: Mapping[str, str]) -> Figure:
 
 
 def completing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
-    """Yield the time from the key press to the answer, for several kinds of names."""
+    """Yield the figures for the time that it takes to complete each kind of name."""
     for what, words in TYPED.items():
         sides = [answering([*symphony(), "__complete", *words], env), program(python("pass"), env)]
         other = kubectl(words)
@@ -88,8 +89,10 @@ def answering(command: Sequence[str], env: Mapping[str, str]) -> Side:
 
 
 def kubectl(words: Sequence[str]) -> list[str] | None:
-    """Return the command for kubectl's completion, which needs no cluster. kubectl is a compiled
-    program, for comparison.
+    """Return the command with which kubectl completes the name of one of its commands.
+
+    Return None if kubectl is not installed, or if ``words`` has no equivalent in kubectl. The
+    command needs no cluster. kubectl is an example of a compiled program.
     """
     found = shutil.which("kubectl")
     quietly = f"exec {found} __complete del 2>/dev/null"

@@ -1,5 +1,6 @@
-"""Measure how long it takes to stop many processes that obey TERM, next to a bare loop that
-signals process groups and reaps.
+"""Measure how long it takes to stop many processes that exit when they receive TERM.
+
+The peer is a bare loop that signals process groups and reaps the processes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from _sleepers import (
 )
 
 TIMES = 1.5
-# This time in seconds covers work that is done once, such as the final search for processes that
-# left their group.
+# This time, in seconds, covers work that is done only once, such as the final search for processes
+# that left their group.
 PLUS = 0.5
 
 
@@ -42,7 +43,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def deleted(state: Path, count: int) -> float:
-    """Return the duration of `Cluster.delete`, until no process is running and no file remains."""
+    """Return how long `Cluster.delete` takes to stop the processes and remove all files."""
     cluster = local(state)
     cluster.launch(experiment(count))
     return timed(lambda: cluster.delete(NAME))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measure the devcluster against its limits, and check that `down` leaves the machine unchanged.
+"""Check that the devcluster stays within limits, and that `down` leaves the machine unchanged.
 
     benchmarks/devcluster.py            from a full cache: up, memory, a Pod, down
     benchmarks/devcluster.py --cold     with an empty cache of its own: the build as well (minutes)
 
-Prints the figures as JSON. The exit code is 1 if a figure exceeds its limit or if anything remains
-on the machine.
+The program prints the figures as JSON. The exit code is 1 if a figure exceeds its limit or if
+anything remains on the machine.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DEVCLUSTER = Path(__file__).resolve().parents[1] / "scripts/devcluster"
-# The largest allowed value of each figure, in seconds and MiB.
+# The largest allowed value of each figure: in MiB for memory, and in seconds for the others.
 LIMITS = {"up": 45.0, "build": 600.0, "memory": 1536.0, "down": 15.0}
 
 
 def run(*arguments: str, env: Mapping[str, str]) -> tuple[str, float]:
-    """Run the tool. Return its output and its duration in seconds."""
+    """Run ``scripts/devcluster``. Return its output and its duration in seconds."""
     begun = time.monotonic()
     done = subprocess.run([DEVCLUSTER, *arguments], env=env, check=True, stdout=subprocess.PIPE)
     return done.stdout.decode(), round(time.monotonic() - begun, 2)
 
 
 def traces() -> dict[str, list[str]]:
-    """Return everything that a cluster could leave on the machine."""
+    """List the machine's processes, mounts and other items that a cluster could leave behind."""
     return {
         "processes": sorted(filter(None, map(_program, Path("/proc").glob("[0-9]*")))),
         "mounts": sorted(Path("/proc/mounts").read_text().splitlines()),
@@ -47,8 +47,9 @@ def traces() -> dict[str, list[str]]:
 
 
 def _program(process: Path) -> str:
-    """Return the name of the cluster program that this process runs, or an empty string for any
-    other process.
+    """Return the name of the devcluster's program that a process runs, followed by the pid.
+
+    Return an empty string if the process runs any other program.
     """
     try:
         name = (process / "comm").read_text().strip()

@@ -1,8 +1,9 @@
-"""Measure how soon `symphony logs -f` shows a line and whether it keeps up, next to `tail -f` on
-the same file.
+"""Measure how soon `symphony logs -f` shows a line, and whether it keeps up with the writer.
 
-A process of an experiment writes the time of the machine's monotonic clock into each line. The
-benchmark reads the output of a follower from a pipe and compares each time with the same clock.
+The peer is `tail -f` on the log file.
+
+A process in an experiment writes the machine's monotonic clock time into each line. The benchmark
+reads the output of a follower from a pipe and compares the time in each line with the same clock.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ while True:
     print("stamp", time.monotonic_ns(), flush=True)
     time.sleep(random.uniform(0.005, 0.025))
 """
-# This program writes in bursts of 5 ms after a signal that the follower is ready. The last line
-# contains the total duration.
+# This program waits until the benchmark creates a file, which means that the follower is ready. The
+# program then writes a burst of lines every 5 ms. The last line contains the times at which writing
+# began and ended.
 FLOOD = """
 import pathlib, sys, time
 rate, seconds, go = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -59,8 +61,9 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def latency(count: int, lines: int, rounds: int) -> Iterator[Figure]:
-    """Yield the figures for the time from writing a line to showing it. One of ``count`` processes
-    writes, and all are followed.
+    """Yield the figures for the time from writing a line to showing it.
+
+    One of ``count`` processes writes. symphony follows all processes, and tail follows the writer.
     """
     with temporary_state_directory() as state:
         exp = experiment(count - 1)
@@ -102,9 +105,7 @@ def latencies(follower: Follower, count: int) -> list[float]:
 
 
 def flood(seconds: int, rounds: int) -> Iterator[Figure]:
-    """Yield the figures for the number of lost lines, and for the delay of a follower at the
-    end.
-    """
+    """Yield the figures for the number of lost lines and the delay of the last line."""
     with temporary_state_directory() as state:
         rates: list[float] = []
         sides = [
@@ -127,8 +128,9 @@ def flood(seconds: int, rounds: int) -> Iterator[Figure]:
 def flooded(
     state: Path, command: Command, seconds: int, lost: list[float], rates: list[float]
 ) -> float:
-    """Return the time between writing and showing the last line. Adds the number of lost lines and
-    the write rate to the given lists.
+    """Return the time between writing and showing the last line.
+
+    Append the number of lost lines to ``lost``, and the write rate to ``rates``.
     """
     go = state / "go"
     exp = experiment(0)
@@ -157,7 +159,7 @@ def flooded(
 
 
 def tail(state: Path) -> Command:
-    """Return the command of the peer, which follows the log of the writer."""
+    """Return the peer's command, which follows the writer's log."""
     return ["tail", "-n", "+1", "-f", str(state / "local" / NAME / "logs" / "writer.log")]
 
 
@@ -182,7 +184,7 @@ class Follower:
             yield from portion
 
     def until(self, begin: bytes) -> Iterator[list[bytes]]:
-        """Yield lists of lines, up to a line with the prefix ``begin``."""
+        """Yield lists of lines, up to and including one whose last line begins with ``begin``."""
         for portion in self._portions():
             yield portion
             if portion and portion[-1].startswith(begin):

@@ -1,8 +1,8 @@
-"""Measure the cost of a supervisor of many idle processes, next to honcho: CPU, wake-ups and
-memory.
+"""Measure the CPU time, wake-ups and memory of a supervisor of many idle processes.
 
-Both are measured at the same time. honcho runs an additional Python process for every process of
-the user. These additional processes are counted; the processes of the user are not.
+The peer is honcho, which is measured at the same time. It runs an additional Python process for
+each of the user's processes. These additional processes are counted, but the user's processes are
+not.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from _sleepers import (
     temporary_state_directory,
 )
 
-CPU = 0.1  # The CPU limit in percent of a core.
+CPU = 0.1  # The CPU limit as a percentage of a core.
 MEMORY = 40.0  # The memory limit in MB.
-# The delay before measuring, in seconds. Work directly after the start, such as the first record of
-# log times, is not counted.
+# The delay before measuring, in seconds. Work immediately after the start, such as the first record
+# of log times, is not counted.
 SETTLE = 3.0
 
 
@@ -70,7 +70,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def compared(sides: Sequence[Callable[[], Cost]], count: int, seconds: int) -> Iterator[Figure]:
-    """Return the figures of both sides over the same period."""
+    """Yield the figures that compare both sides over the same period."""
     before = [look() for look in sides]
     time.sleep(seconds)
     after = [look() for look in sides]
@@ -90,7 +90,7 @@ def compared(sides: Sequence[Callable[[], Cost]], count: int, seconds: int) -> I
 
 
 def cost(processes: Sequence[psutil.Process]) -> Cost:
-    """Return the cost that the processes have caused so far."""
+    """Return the total cost of the processes so far."""
     memory = [process.memory_full_info() for process in processes]
     return Cost(
         cpu=sum(cpu_seconds(process) for process in processes),
@@ -101,8 +101,10 @@ def cost(processes: Sequence[psutil.Process]) -> Cost:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """Return the CPU time of a process. The kernel's clock ticks of 10 ms are too coarse for an
-    idle process.
+    """Return the CPU time of a process in seconds.
+
+    The time is read from schedstat if possible, because the kernel's clock ticks of 10 ms are too
+    coarse for an idle process.
     """
     tasks = Path(f"/proc/{process.pid}/task")
     if tasks.is_dir():

@@ -1,11 +1,13 @@
-"""Measure the completion of a name on a cluster, and compare it with kubectl completing the names
-of the same Pods.
+"""Measure how long it takes to complete a name on a cluster.
+
+The peer is kubectl, which completes the names of the experiment's Pods.
 
     python benchmarks/kube_completion.py [--quick] [--json]
 
-The first completion queries the cluster. For the next ten minutes, the names come from a cache. The
-benchmark needs kubectl and a Kubernetes cluster that exists only for tests, because nodes are added
-to it: the cluster in KUBECONFIG, or the devcluster.
+The first completion queries the cluster. For the next minute, the names come from a cache. The
+benchmark needs kubectl and a Kubernetes cluster that exists only for tests, because the benchmark
+adds nodes to the cluster. If KUBECONFIG is set, the benchmark uses the cluster that it selects.
+Otherwise, the benchmark uses the devcluster.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def first(command: list[str], env: Mapping[str, str], home: Path) -> Side:
-    """Return the duration of a completion with an empty cache."""
+    """Return a function that measures one completion with an empty cache."""
     run = program(command, env)
 
     def once() -> float:

@@ -1,11 +1,14 @@
-"""Measure the status of a thousand Pods: symphony next to ``kubectl get pods -o json``.
+"""Measure how long it takes to read the status of a thousand Pods.
+
+The peer is ``kubectl get pods -o json``.
 
     python benchmarks/kube_describe.py [--quick] [--json]
 
 The Pods are hollow: a real API server, scheduler and controllers handle them, but no container
-runs. One launch creates them in a new namespace, which is deleted at the end. The benchmark needs
-kubectl and a Kubernetes cluster that exists only for tests, because nodes are added to it: the
-cluster in KUBECONFIG, or the devcluster.
+runs. One launch creates the Pods in a new namespace, which is deleted at the end. The benchmark
+needs kubectl and a Kubernetes cluster that exists only for tests, because the benchmark adds nodes
+to the cluster. If KUBECONFIG is set, the benchmark uses the cluster that it selects. Otherwise, the
+benchmark uses the devcluster.
 """
 
 from __future__ import annotations
@@ -41,8 +44,9 @@ def launched(config: Path, count: int) -> Iterator[tuple[Cluster, str]]:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """Measure the library in a running program, and the command line including the start of
-    Python.
+    """Yield the figures for the library in a running program, and for the command line.
+
+    The figure for the command line includes the start of Python.
     """
     config, count, runs = kubeconfig(), options.pick(1000, 100), options.pick(11, 3)
     with launched(config, count) as (cluster, name):

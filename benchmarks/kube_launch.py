@@ -1,14 +1,17 @@
-"""Measure the launch of many Pods: symphony next to ``kubectl create -f`` with the same objects.
+"""Measure how long it takes to launch many Pods.
+
+The peer is ``kubectl create -f`` with the same objects.
 
     python benchmarks/kube_launch.py [--quick] [--json]
 
-First, 500 Pods with 11 Services are launched, until all are created. Then, 1,000 Pods are launched
-until all are running, next to kubectl, which creates them and lists those that are not running
-(``kubectl wait`` queries each Pod and takes longer). The Pods are hollow: a real API server,
-scheduler and controllers handle them, but no container runs. At the end, a proxy counts the
-requests of a launch. Each launch uses an existing namespace, because kubectl does not wait until a
-new namespace accepts Pods. The benchmark needs kubectl and a Kubernetes cluster that exists only
-for tests, because nodes are added to it: the cluster in KUBECONFIG, or the devcluster.
+The first figure is the time until 500 Pods and 11 Services are created. The second figure is the
+time until 1,000 Pods are running. For the second figure, kubectl creates the Pods and repeatedly
+lists the Pods that are not running yet (``kubectl wait`` queries each Pod and takes longer). The
+Pods are hollow: a real API server, scheduler and controllers handle them, but no container runs.
+For the third figure, a proxy counts the requests of a launch. Each launch uses a new namespace that
+already accepts Pods, because kubectl does not wait until a new namespace accepts Pods. The
+benchmark needs kubectl and a Kubernetes cluster that exists only for tests, because the benchmark
+adds nodes to the cluster. The benchmark uses the cluster in KUBECONFIG, or else the devcluster.
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ from kubetest.hollow import HollowNodes
 from kubetest.rawapi import RawApi, access
 from symphony import Cluster, Experiment
 
-# The requests of a launch that do not create objects: listing existing objects, and checking for
-# other launches.
+# The number of requests that do not create objects: one request lists the existing objects, and one
+# request checks for other launches.
 BESIDES = 2
 NOT_RUNNING = "status.phase!=Running"
 
 
 class Bench:
-    """Performs launches with either side, each in a new namespace."""
+    """Launches with symphony or kubectl, each in a new namespace."""
 
     def __init__(self, config: Path, scratch: Path) -> None:
         self._config = config
@@ -47,9 +50,7 @@ class Bench:
 
     @contextlib.contextmanager
     def namespace(self) -> Iterator[str]:
-        """Yield a namespace that accepts Pods. The namespace is deleted with its content at the
-        end.
-        """
+        """Yield a new namespace that accepts Pods, and delete the namespace afterwards."""
         name = f"symphony-bench-{secrets.token_hex(3)}"
         path = f"/api/v1/namespaces/{name}"
         self._raw.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -63,7 +64,10 @@ class Bench:
                 time.sleep(0.2)
 
     def symphony(self, exp: Experiment, *, until_running: bool = False) -> float:
-        """Return the duration of a launch with symphony in seconds."""
+        """Return the duration, in seconds, of a launch with symphony.
+
+        If ``until_running`` is true, include the time until all Pods are running.
+        """
         with self.namespace() as namespace:
             cluster = Cluster.new("kube", kubeconfig=self._config, namespace=namespace)
 
@@ -75,7 +79,10 @@ class Bench:
             return timed(launch)
 
     def kubectl(self, exp: Experiment, *, until_running: bool = False) -> float:
-        """Return the time in seconds that kubectl takes to create the objects of the dry run."""
+        """Return the time, in seconds, that kubectl takes to create an experiment's objects.
+
+        If ``until_running`` is true, include the time until all Pods are running.
+        """
         with self.namespace() as namespace:
             cluster = Cluster.new("kube", kubeconfig=self._config, namespace=namespace)
             path = self._scratch / f"{namespace}.yaml"
@@ -109,7 +116,7 @@ def _output(*command: str) -> str:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """Yield the figures for creating Pods, running Pods and counting requests."""
+    """Yield the figures for the creation of Pods, the start of Pods, and the number of requests."""
     config, runs = kubeconfig(), options.pick(4, 2)
     exp = hollow("bench", options.pick(500, 50), services=11)
     many = hollow("bench", options.pick(1000, 100))

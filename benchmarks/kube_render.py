@@ -1,9 +1,10 @@
-"""Measure rendering for Kubernetes: 10,000 processes to JSON-ready objects and to YAML, next to
-json.dumps and PyYAML.
+"""Measure how long it takes to render 10,000 processes as Kubernetes objects and as YAML.
+
+The peers are json.dumps and PyYAML.
 
 Each process has 30 variables of its own and the addresses of 11 services. No cluster is needed. CPU
 time is measured because rendering never waits, and because other programs on the machine affect CPU
-time less.
+time less than elapsed time.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def to_objects(plan: Plan, runs: int) -> Figure:
-    """Return the figure for rendering, next to a bare json.dumps of the rendered objects."""
+    """Return the figure for rendering.
+
+    The peer is json.dumps, which converts the rendered objects to JSON.
+    """
     objects = list(rendered(plan))
     ours, peer = in_turns(
         runs,
@@ -59,11 +63,14 @@ def to_objects(plan: Plan, runs: int) -> Figure:
 
 
 def to_yaml(plan: Plan, runs: int) -> Figure:
-    """Return the figure for the text of a manifest, next to libyaml with the same objects."""
+    """Return the figure for writing a manifest as YAML.
+
+    The peer is PyYAML, which writes the same objects with libyaml.
+    """
     manifest = rendered(plan)
     objects = json.loads(
         json.dumps(list(manifest))
-    )  # The objects share no parts, like objects from another program.
+    )  # Like objects from another program, these objects share no parts.
 
     def peer() -> None:
         yaml.dump_all(objects, Dumper=yaml.CSafeDumper, sort_keys=False)
@@ -83,7 +90,7 @@ def growth(
     runs: int,
     limit: float | None,
 ) -> Figure:
-    """Return how much longer rendering takes for ten times as many processes."""
+    """Return the figure for how much longer ``work`` takes for ten times as many processes."""
 
     def average_of_small() -> float:
         return sum(cpu_seconds(lambda item=item: work(item)) for item in small) / len(small)
@@ -101,12 +108,12 @@ def cpu_seconds(function: Callable[[], object]) -> float:
 
 
 def resolved(exp: Experiment) -> Plan:
-    """Return the plan of an experiment."""
+    """Return an experiment's plan."""
     return CLUSTER.plan(exp)
 
 
 def rendered(plan: Plan) -> KubeManifest:
-    """Return the manifest of a plan."""
+    """Return a plan's manifest."""
     return render(plan, CLUSTER.scope(plan.experiment), CLUSTER.options, {})
 
 
@@ -116,7 +123,7 @@ def experiments(size: int) -> list[Experiment]:
 
 
 def experiment(name: str, size: int) -> Experiment:
-    """Return an experiment of ``size`` processes, the first of which bind the services."""
+    """Return an experiment in which ``size`` processes bind or connect to services."""
     result = Experiment(name)
     for number in range(size):
         env = {f"VARIABLE_{index}": f"value {index} of {number}" for index in range(VARIABLES)}

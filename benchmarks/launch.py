@@ -1,20 +1,21 @@
-"""Measure how fast processes start, with 32 address variables and a log file each: symphony, a bare
-Popen loop, and honcho.
+"""Measure how fast symphony, a bare Popen loop and honcho start processes.
 
-Four sides launch the same processes. Each is measured until all processes have started:
+Each process has 32 address variables and a log file. The four sides of the comparison launch the
+same processes. For each side, the benchmark measures the time until all processes have started:
 
     symphony        `Cluster.launch`, which returns when all have started
     symphony        the program `symphony launch` on a YAML file, likewise
     bare loop       `subprocess.Popen(start_new_session=True)`: the least that any launcher must do
     honcho start    on a Procfile, until it has reported the start of each process
 
-The sides take turns, in orders in which each side follows each other side equally often, after a
-round that is not counted. Medians are compared. Every measurement starts from the same state: the
-processes of the previous measurement have exited, and the machine is as idle as before the first
-measurement (the benchmark waits at most ten seconds for this state). All files are in memory if
-/dev/shm exists, unless TMPDIR is set. The reason is that an ext4 file system without a journal
-searches the recently deleted inodes for each new file. On such a disk, a side would pay for the
-files that were deleted before its turn (for 500 files, 8 ms at first and 300 ms after some rounds).
+After a warm-up round that is not counted, the sides take turns. The order changes from round to
+round, so that each side follows every other side equally often. The medians of the sides are
+compared. Every measurement starts from the same state: the processes of the previous measurement
+have exited, and the machine is as idle as before the first measurement (the benchmark waits at most
+ten seconds for this state). All files are in memory if /dev/shm exists, unless TMPDIR is set. The
+reason is that an ext4 file system without a journal searches the recently deleted inodes for each
+new file. On such a file system, the files that were deleted before a side's turn would slow down
+that side (for 500 files, by 8 ms at first and 300 ms after some rounds).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def launching(count: int, runs: int) -> Iterator[Figure]:
-    """Launch ``count`` processes with every side, in turns."""
+    """Measure the sides in turns, and yield the figures for launches of ``count`` processes."""
     exp = experiment(count)
     envs = environments(exp)
     with temporary_state_directory(memory()) as state:
@@ -77,7 +78,7 @@ def launching(count: int, runs: int) -> Iterator[Figure]:
 
 
 def compare_with_popen_loop(count: int, ours: Sequence[float], peer: Sequence[float]) -> Figure:
-    """Return the figure for a launch in this process, next to the bare loop."""
+    """Return the figure for a launch with the library, compared with the bare loop."""
     target = MINIMUM_RATE_OF_POPEN_LOOP if count == TARGET else None
     note = f"processes a second: {_rates(count, ours)}; bare {_rates(count, peer)}"
     return times_faster(
@@ -88,7 +89,7 @@ def compare_with_popen_loop(count: int, ours: Sequence[float], peer: Sequence[fl
 def compare_with_honcho(
     what: str, count: int, ours: Sequence[float], peer: Sequence[float]
 ) -> Figure:
-    """Return the figure for a launch, next to honcho."""
+    """Return the figure for a launch, compared with honcho."""
     target = MINIMUM_RATE_OF_HONCHO if count == TARGET else None
     note = f"processes a second: {_rates(count, ours)}; honcho {_rates(count, peer)}"
     return times_faster(what, ours, peer, target, peer_name="honcho start", note=note)

@@ -1,8 +1,9 @@
-"""Measure round trips and messages per second of `symphony.addons.zmq`, next to the same work with
-bare pyzmq.
+"""Measure round trips and messages per second of `symphony.addons.zmq`.
 
-The peer is a separate process that either echoes each request or receives messages. With JSON, the
-bare side calls the same codec itself, at both ends.
+The peer is bare pyzmq, which performs the same work.
+
+At the other end, a separate process either echoes each request or receives messages. With JSON, the
+peer calls the same codec directly at both ends.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from _pairs import Figure, Options, Side, in_turns, main, timed, times_faster
 from symphony.addons.zmq import ZmqClient, ZmqPush
 
 SIZES = {100: "100 B", 10_000: "10 KB", 1_000_000: "1 MB"}
-# There are many short turns. The two processes run on one core each: the scheduler could otherwise
-# put them on the same core or not, which would affect the figures more than the work does.
+# The two sides are measured in many short turns. The benchmark and the process at the other end run
+# on separate cores. Otherwise, the figures would depend more on the scheduler's choice of cores
+# than on the work.
 ROUND_TRIPS = {100: 400, 10_000: 400, 1_000_000: 40}
 MESSAGES = {100: 30_000, 10_000: 5_000, 1_000_000: 60}
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 SHARE = {"bytes": 0.85, "JSON": 0.7}
 
-# Each program prints the address on which it listens. It reads from standard input how many
-# messages to receive, and prints a line when it has received all of these messages.
+# Each program prints the address on which it listens. SINK reads from standard input how many
+# messages to receive, and prints a line when it has received all of them.
 SINK = """
 import json, sys, zmq
 from symphony.addons.zmq import ZmqPull
@@ -88,7 +90,7 @@ class Other:
 
 @contextlib.contextmanager
 def other(program: str, side: str, form: str) -> Iterator[Other]:
-    """Yield a process at the other end. The process is finally stopped."""
+    """Start a process at the other end, yield it, and finally stop it."""
     command = [sys.executable, "-c", program, side, form]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     put(process.pid, CORES[-1:])
@@ -100,9 +102,7 @@ def other(program: str, side: str, form: str) -> Iterator[Other]:
 
 
 def put(process: int, cores: list[int]) -> None:
-    """Restrict a process to these cores, if the system supports this. Process 0 means the
-    current process.
-    """
+    """Restrict a process to ``cores`` unless the list is empty. Process 0 is the caller."""
     if cores:
         os.sched_setaffinity(process, cores)
 
@@ -150,7 +150,7 @@ def figure(
     content: Any,
     count: int,
 ) -> Figure:
-    """Measure symphony and the peer in turns, each with its own process at the other end."""
+    """Measure symphony and pyzmq in turns, each with its own process at the other end."""
     with contextlib.ExitStack() as stack:
         sides = []
         for side in ("ours", "bare"):
@@ -170,7 +170,7 @@ def figure(
 def round_trips(
     side: str, form: str, end: Other, content: Any, count: int, stack: contextlib.ExitStack
 ) -> Side:
-    """Return the duration of some round trips."""
+    """Return a side that measures the duration of ``count`` round trips."""
     if side == "ours":
         client = ZmqClient(
             address=end.address, serializer="json" if form == "JSON" else None, timeout=60
@@ -189,7 +189,7 @@ def round_trips(
 
 
 def asking(socket: zmq.Socket[bytes]) -> Callable[[bytes], bytes]:
-    """Return a function that performs a round trip of bytes."""
+    """Return a function that sends bytes and returns the reply."""
 
     def ask(content: bytes) -> bytes:
         socket.send(content)
@@ -199,7 +199,7 @@ def asking(socket: zmq.Socket[bytes]) -> Callable[[bytes], bytes]:
 
 
 def asking_json(socket: zmq.Socket[bytes]) -> Callable[[Any], Any]:
-    """Return a function that performs a round trip of JSON."""
+    """Return a function that sends a message as JSON and returns the decoded reply."""
 
     def ask(content: Any) -> Any:
         socket.send(json.dumps(content, separators=(",", ":")).encode())
@@ -211,7 +211,7 @@ def asking_json(socket: zmq.Socket[bytes]) -> Callable[[Any], Any]:
 def messages(
     side: str, form: str, end: Other, content: Any, count: int, stack: contextlib.ExitStack
 ) -> Side:
-    """Return the time until the other end has received all messages."""
+    """Return a side that measures the time until the other end has received ``count`` messages."""
     if side == "ours":
         send = stack.enter_context(
             ZmqPush(address=end.address, serializer="json" if form == "JSON" else None)
@@ -235,7 +235,7 @@ def sending_json(socket: zmq.Socket[bytes]) -> Callable[[Any], None]:
 
 
 def connected(kind: int, address: str, stack: contextlib.ExitStack) -> zmq.Socket[bytes]:
-    """Return a bare socket that is connected."""
+    """Return a connected pyzmq socket."""
     context = stack.enter_context(zmq.Context())
     socket = stack.enter_context(context.socket(kind))
     socket.linger = 0

@@ -4,10 +4,10 @@ bind a held port.
     python benchmarks/ports_hold.py
 
 A hold is a socket that is bound with SO_REUSEADDR and does not listen. The benchmark creates the
-hold with the code that a launch uses. Each way to bind is tried during the hold, after its release,
-and on a port whose last server has just closed a connection (which the kernel remembers for a
-minute). The benchmark needs Linux, and leaves no process running. docs/adr/0002-ports.md explains
-the conclusions.
+hold with the code that a launch uses. Each way of binding is tried during the hold, after its
+release, and on a port whose last server has just closed a connection (which the kernel remembers
+for a minute). The benchmark needs Linux, and leaves no process running. docs/adr/0002-ports.md
+explains the conclusions.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from symphony.host.resources.leases import PortLeases, take_lease
 from symphony.model.validators import DEFAULT_PORT_RANGE
 
 LOOPBACK = "127.0.0.1"
-# This option is defined in linux/in.h since Linux 6.3. It limits the ports that the kernel can
-# choose when a program binds to port 0 and connects.
+# This option has been defined in linux/in.h since Linux 6.3. The option limits the ports that the
+# kernel can choose when a program binds to port 0.
 IP_LOCAL_PORT_RANGE = 51
 
 Attempt = Callable[[int], AbstractContextManager[object]]
 
 
-# --- servers: each one binds, listens and answers a connection ---
+# --- servers: each one binds and listens, and a client connects to it ---
 
 
 @contextlib.contextmanager
@@ -97,7 +97,7 @@ def reach(port: int) -> None:
     socket.create_connection((LOOPBACK, port), timeout=5).close()
 
 
-# --- programs that a hold should keep off ---
+# --- programs that a hold should prevent from binding the port ---
 
 
 @contextlib.contextmanager
@@ -107,7 +107,7 @@ def chosen_by_kernel(port: int) -> Iterator[None]:
         one.setsockopt(socket.IPPROTO_IP, IP_LOCAL_PORT_RANGE, struct.pack("I", port << 16 | port))
         one.bind((LOOPBACK, 0))
         chosen = one.getsockname()[1]
-        if chosen != port:  # The limit applies only within the port range of the kernel.
+        if chosen != port:  # The limit applies only within the kernel's port range.
             raise OSError("another port")
         yield
 
@@ -171,7 +171,7 @@ def free_port(ports: PortLeases) -> int:
 
 
 def fresh(port: int) -> bool:
-    """Return whether the port has no connection that was closed within the last minute."""
+    """Return whether the port is free and has no connection that was closed in the last minute."""
     with socket.socket() as one, contextlib.suppress(OSError):
         one.bind(("0.0.0.0", port))
         return True
@@ -179,7 +179,10 @@ def fresh(port: int) -> bool:
 
 
 def held(attempt: Attempt, *, leased: bool) -> tuple[str, str]:
-    """Return the outcome of an attempt on a held port, and on the same port after its release."""
+    """Return the outcomes of an attempt on a held port and an attempt on a released port.
+
+    If the first attempt binds its port, the second attempt uses a different port.
+    """
     with PortLeases() as ports:
         port = free_port(ports)
         if not leased:

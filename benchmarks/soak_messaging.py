@@ -1,11 +1,13 @@
-"""Exchange messages for ten minutes and print the memory of both ends at intervals. This program is
-not part of CI; a person reads its output.
+"""Exchange messages for ten minutes, and print the resource use of both ends at intervals.
+
+This program is not part of CI; a person reads its output.
 
     nice python benchmarks/soak_messaging.py --minutes 10
 
-Two processes use every pattern at the same time: requests (some of which time out or fail), pushes,
-topics and acknowledged sends, while objects are opened and closed. The exit code is 1 if either end
-held more memory, descriptors or threads in the second half of the time than in the first.
+Two processes exchange messages with every pattern: requests (some of which time out or fail),
+pushes, topics and acknowledged sends. One of the processes repeatedly opens and closes its sockets.
+The exit code is 1 if either end used more memory, descriptors or threads in the second half of the
+run than in the first half, apart from a small tolerance for memory and descriptors.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ from symphony.addons.zmq import (
     ZmqTimeoutError,
 )
 
-GROWTH = 0.05  # The fraction by which the memory of either end can grow.
-SLACK = 2 * 2**20  # This tolerance is in bytes.
+GROWTH = 0.05  # The fraction by which the memory of either end may grow.
+SLACK = 2 * 2**20  # The additional tolerance for memory, in bytes.
 
 Held = tuple[int, int, int]
 
 
 def other_end() -> None:
-    """Answer, receive, publish and subscribe until standard input is closed."""
+    """Answer requests, publish, and receive messages until standard input is closed."""
     logging.disable()
     server, pull = ZmqServer(port=0, serializer="json"), ZmqPull(port=0)
     pub, receiver = ZmqPub(port=0, serializer="json"), ZmqReceiver(port=0)
@@ -51,8 +53,8 @@ def other_end() -> None:
 
     def handler(number: int) -> int:
         if number % 1000 == 0:
-            time.sleep(0.1)  # The request of the client times out during this pause.
-        return 100 // (number % 500)  # This division fails for some numbers.
+            time.sleep(0.1)  # The client's request times out during this pause.
+        return 100 // (number % 500)  # This division fails for multiples of 500.
 
     server.start_loop(handler)
     for end in (pull, receiver):
@@ -104,7 +106,7 @@ def figures(process: psutil.Process) -> Held:
 
 @contextlib.contextmanager
 def running() -> Iterator[tuple[psutil.Process, list[str]]]:
-    """Yield the process at the other end and its addresses."""
+    """Start the process at the other end, and yield it and its addresses."""
     command = [sys.executable, __file__, "--other-end"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -121,8 +123,9 @@ def running() -> Iterator[tuple[psutil.Process, list[str]]]:
 
 
 def soak(minutes: float) -> bool:
-    """Exchange messages for ``minutes``, print the resources of both ends, and return whether
-    neither end grew.
+    """Exchange messages for ``minutes`` minutes, and print the resource use of both ends.
+
+    Return True if neither end's resource use grew.
     """
     begin, every = time.monotonic(), minutes * 60 / 20
     samples: list[tuple[Held, ...]] = []
@@ -157,8 +160,10 @@ def soak(minutes: float) -> bool:
 
 
 def steady(early: list[Held], late: list[Held]) -> bool:
-    """Return whether the largest late value of an end is no larger than its largest early value.
-    Sockets that are just being closed are tolerated.
+    """Return whether an end's largest late values do not exceed its largest early values.
+
+    Slight growth in memory is tolerated, and so are two additional descriptors, because sockets may
+    still be closing.
     """
     largest_early = [max(column) for column in zip(*early, strict=True)]
     largest_late = [max(column) for column in zip(*late, strict=True)]

@@ -1,5 +1,7 @@
-"""Measure how long symphony takes to start: `import symphony` and `symphony ls`, next to bare
-Python.
+"""Measure how long `import symphony` and `symphony ls` take.
+
+The peers are a Python process that imports three modules of the standard library, and a Python
+process that does nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from _pairs import (
 from _sleepers import environ, experiment, local, symphony, temporary_state_directory
 
 THREE_OF_THE_STANDARD_LIBRARY = "import argparse, dataclasses, pathlib"
-# Modules that are loaded before the first line of a program come from .pth files rather than from
-# symphony.
+# Third-party modules that are already loaded before the program's first line were imported by .pth
+# files, not by symphony.
 FOREIGN = """
 import sys
 before = set(sys.modules)
@@ -81,8 +83,9 @@ def listing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
 
 
 def console_script() -> list[str]:
-    """Return the installed `symphony` program next to this Python, or an empty list if it is not
-    installed.
+    """Return the command of the `symphony` program that is installed next to this Python.
+
+    Return an empty list if the program is not installed.
     """
     found = shutil.which("symphony", path=str(Path(sys.executable).parent))
     return [found] if found else []
@@ -94,7 +97,7 @@ def python(line: str) -> list[str]:
 
 
 def program(command: Sequence[str], env: Mapping[str, str]) -> Side:
-    """Return a side that measures a program from start to exit."""
+    """Return a function that runs a program and returns the time from its start to its exit."""
 
     def run() -> None:
         subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=True)

@@ -1,18 +1,22 @@
-"""Measure the launch of windows: symphony next to one raw ``tmux source-file`` and to a loop over
+"""Measure how long symphony takes to launch tmux windows.
+
+The peers are a raw file of tmux commands, which ``tmux source-file`` runs, and a loop that calls
 libtmux's ``new_window``.
 
     python benchmarks/tmux_launch.py [--windows 50 200 800] [--rounds 5]
 
-All three create the same windows, with the same command, name, directory and 30 address variables
-each. In the raw file, the variables are set for each window. symphony also writes a log for each
-window and supervises the window. ``launch`` is the time until `Cluster.launch` returns, and
-``running`` is the time until the last command runs. Each round measures all three one after the
-other, on separate servers. A ratio is the median of the ratios of all rounds.
+All three create windows with the same names, command and directory, and with 30 address variables
+per window. The raw file sets the variables separately for each window. symphony also supervises and
+logs the process in each window. ``launch`` is the time until `Cluster.launch` returns, and
+``running`` is the time until all commands are running. Each round measures the raw file and
+symphony one after the other, on separate servers. ``x raw`` is symphony's time divided by the raw
+file's time (the median over all rounds). libtmux is measured only once for each number of windows,
+and with at most 200 windows. ``x launch`` is libtmux's time divided by the median ``launch`` time.
 
-The files of symphony, a log and a FIFO for each window, are kept in memory if possible (``--state``
-sets another directory). The raw file writes no such files, and the cost of a new file depends on
-the disk and, on ext4, also on the number of recently deleted files. The cost of these files on the
-disk is printed as well.
+symphony creates a log and a FIFO for each window, but the raw file does not. The benchmark keeps
+these files in memory if possible, because the time to create a file on a disk depends on the disk
+and, on ext4, also on the number of recently deleted files. ``--state`` sets another directory. The
+time to create the files on the disk is measured separately and printed.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from symphony import Cluster
 
 SERVICES = 10  # Each service has three variables: `SYMPH_<NAME>_HOST`, `_PORT` and `_ADDR`.
 MEMORY = Path("/dev/shm")
-SLOW_PEER = 200  # libtmux is slow. It is measured once, and for no more windows than this.
+SLOW_PEER = 200  # libtmux is slow, so it is not measured with more than this number of windows.
 
 
 def variables() -> dict[str, str]:
@@ -55,8 +59,10 @@ def tmux(server: str, *words: str, **options: object) -> str:
 
 
 def kill_server(server: str) -> list[int]:
-    """Stop a server and wait until all processes in its windows have exited, so that they do not
-    disturb the next measurement.
+    """Stop a server, and return the pids of the processes in its windows.
+
+    Wait until the server and these processes have exited, so that they do not disturb the next
+    measurement.
     """
     pids = [
         int(line) for line in tmux(server, "list-panes", "-a", "-F", "#{pane_pid}").splitlines()
@@ -74,7 +80,10 @@ def kill_server(server: str) -> list[int]:
 
 
 def raw(count: int, _: Path) -> float:
-    """Run one file of tmux commands with the argv of the process, without a shell."""
+    """Create the windows from one file of tmux commands, and return the time in seconds.
+
+    Each command contains the process's argv, so tmux starts no shell.
+    """
     given = " ".join(f"-e {key}={value}" for key, value in variables().items())
     lines = []
     for index in range(count):
@@ -93,7 +102,9 @@ def raw(count: int, _: Path) -> float:
 
 
 def libtmux_loop(count: int, _: Path) -> float:
-    """Create one window after the other, as a launcher based on libtmux does."""
+    """Create the windows one by one, as a launcher based on libtmux does, and return the time in
+    seconds.
+    """
     import libtmux
 
     begin = time.perf_counter()
@@ -119,7 +130,9 @@ def libtmux_loop(count: int, _: Path) -> float:
 
 
 def symphony(count: int, directory: Path) -> tuple[float, float]:
-    """Return the time until `Cluster.launch` returns, and the time until the last command runs."""
+    """Launch the windows with symphony. Return the time in seconds until `Cluster.launch` returns,
+    and the time until all commands are running.
+    """
     cluster = Cluster.new("tmux", server_name="symphony-bench", state_dir=directory)
     experiment = cluster.new_experiment("bench", start_dir="/tmp")
     for index in range(count):
@@ -138,7 +151,7 @@ def symphony(count: int, directory: Path) -> tuple[float, float]:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the median of the ratios between measurements that were made one after the other."""
+    """Return the median of the round-by-round ratios of ``ours`` to ``theirs``."""
     return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
 
 
@@ -154,7 +167,7 @@ def sockets() -> Iterator[Path]:
 
 
 def on_disk(count: int) -> float:
-    """Return the time in seconds to create the files of ``count`` windows on the disk."""
+    """Create the files for ``count`` windows on the disk, and return the time in seconds."""
     with tempfile.TemporaryDirectory() as directory:
         begin = time.perf_counter()
         for index in range(count):

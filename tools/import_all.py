@@ -1,6 +1,6 @@
-"""Import every module of the installed packages, and report the number of modules.
+"""Import the modules of symphony and its installed backends, and report the number of modules.
 
-A module that cannot be imported ends the program with its traceback.
+If a module cannot be imported, the program exits with a traceback.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pkgutil
 
 
 def main() -> None:
-    """Import all modules, except for modules that need pytest and modules that are programs."""
+    """Import all modules except those that need pytest and those that are programs."""
     backends = importlib.metadata.entry_points(group="symphony.backends")
     packages = sorted({"symphony", *(backend.value.split(".")[0] for backend in backends)})
     count = 0

@@ -4,8 +4,9 @@
 usage: tools/sample_sentences.py [-n COUNT] [--seed NUMBER] [PATH ...]
 
 The sentences come from docstrings, comments, Markdown pages and recorded help screens. Without a
-PATH, all files that git tracks are read, except for tests and generated pages. The same seed prints
-the same sample as long as the files do not change.
+PATH, the program reads all help screens, Python files and Markdown pages that git tracks, except
+tests and two generated pages. With the same seed, it prints the same sample as long as the files do
+not change.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MARKUP = re.compile(r"<!--.*?-->|<[^>\n]+>", re.DOTALL)
 
 
 def main() -> None:
-    """Parse the command line and print one sentence per line, preceded by its file."""
+    """Parse the command line and print one sentence per line, preceded by its file's path."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("-n", "--count", type=int, default=100, help="how many (default: 100)")
     parser.add_argument("--seed", type=int, help="a number that makes the sample repeatable")
@@ -49,7 +50,9 @@ def main() -> None:
 
 
 def files(paths: list[Path]) -> list[Path]:
-    """Return the files to read: those that git tracks at `paths`, or all tracked files."""
+    """Return the tracked files at `paths` or, if no path is given, all tracked files that contain
+    prose.
+    """
     command = ["git", "ls-files", "--", *map(str, paths)]
     tracked = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     names = [name for name in tracked.splitlines() if name.endswith((".py", ".md", ".txt"))]
@@ -92,7 +95,7 @@ def is_code(text: str) -> bool:
 
 
 def python_passages(source: str) -> Iterator[str]:
-    """Yield each paragraph of a docstring and each block of comment lines."""
+    """Yield each docstring paragraph and each block of comment lines."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             docstring = ast.get_docstring(node) or ""
@@ -125,7 +128,7 @@ def markdown_passages(text: str) -> Iterator[str]:
 def help_passages(text: str) -> Iterator[str]:
     """Yield the help text of each option, and each paragraph of a description.
 
-    A recorded screen is repeated at several widths; only the first width is read.
+    Each screen is recorded at several widths. Only the recording at the first width is read.
     """
     text = re.split(r"^-{4} .* -{4}$", text, flags=re.MULTILINE)[1]
     for paragraph in text.split("\n\n"):

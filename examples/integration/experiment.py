@@ -1,11 +1,11 @@
-"""Integrate x^2 over 0..10 with a tree of nine processes. Tasks are broadcast down the tree, and
-sums are reduced on the way up.
+"""Integrate x^2 from 0 to 10 with a tree of nine processes. Each master broadcasts tasks to its
+children, and adds up their results.
 
     symphony launch examples/integration/experiment.py --follow
     symphony launch examples/integration/experiment.py --follow -b kube --image integration:1
 
-A master runs outside the two groups, each of which contains a master and its workers. On
-Kubernetes, every group is a Pod. The master prints 333.33.
+The top-level master runs outside the two groups. Each group contains a group master and its
+workers. On Kubernetes, each group is a Pod. The top-level master prints 333.33.
 """
 
 from symphony import Experiment

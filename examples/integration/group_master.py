@@ -1,5 +1,5 @@
-"""Split the group's part of the interval among its workers, and send the sum of their results to
-the master.
+"""Split the group's part of the interval among its workers, and send the sum of the workers'
+results to the top-level master.
 """
 
 import sys

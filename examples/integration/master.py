@@ -1,4 +1,6 @@
-"""Split the interval among the groups in proportion to their workers, and print the integral."""
+"""Split the interval among the groups in proportion to their numbers of workers, and print the
+integral.
+"""
 
 import sys
 

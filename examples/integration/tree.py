@@ -1,4 +1,4 @@
-"""Functions for every node of the tree: publish tasks to the children, and add up their results."""
+"""Functions that send tasks down the tree and results up the tree."""
 
 from contextlib import suppress
 
@@ -8,10 +8,10 @@ Interval = tuple[float, float]
 
 
 def broadcast_and_reduce(prefix: str, parts: dict[str, Interval]) -> float:
-    """Publish the part for each child, and return the sum of the results.
+    """Publish the part for each child, and return the sum of the children's results.
 
-    A subscriber misses messages that were published before it connected, so the tasks are published
-    repeatedly until every child has answered.
+    A subscriber misses messages that were published before it connected, so the parts are published
+    repeatedly until every child has sent its result.
     """
     sums: dict[str, float] = {}
     with (
@@ -27,7 +27,7 @@ def broadcast_and_reduce(prefix: str, parts: dict[str, Interval]) -> float:
 
 
 def task(prefix: str, name: str) -> Interval:
-    """Return the part of the interval for the child ``name``."""
+    """Receive the part of the interval for the child ``name`` from the parent, and return it."""
     with ZmqSub(service=f"{prefix}tasks", serializer="json", timeout=60) as tasks:
         _, parts = tasks.recv()
     begin, end = parts[name]
@@ -35,13 +35,13 @@ def task(prefix: str, name: str) -> Interval:
 
 
 def answer(prefix: str, name: str, value: float) -> None:
-    """Send a sum to the parent."""
+    """Send ``value``, the result of the child ``name``, to the parent."""
     with ZmqPush(service=f"{prefix}sums", serializer="json", linger=60) as sums:
         sums.send([name, value])
 
 
 def split(whole: Interval, shares: dict[str, int]) -> dict[str, Interval]:
-    """Divide an interval into adjacent parts, in proportion to the shares."""
+    """Divide the interval ``whole`` into adjacent parts in proportion to ``shares``."""
     begin, end = whole
     step, parts = (end - begin) / sum(shares.values()), {}
     for name, share in shares.items():

@@ -1,5 +1,5 @@
-"""Integrate x^2 over this worker's part with the midpoint rule, and send the result to the
-parent.
+"""Integrate x^2 over this worker's part of the interval with the midpoint rule, and send the result
+to the parent process.
 """
 
 import os

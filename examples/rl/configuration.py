@@ -1,4 +1,6 @@
-"""Read the configuration of the experiment: a YAML file, overridden by command-line options."""
+"""Read the experiment's configuration from a YAML file and from command-line options, which
+override the file.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ import yaml
 
 from symphony import Experiment, NotFound, SpecError
 
-# These are the processes that exist once, all in the group NONAGENT; those that exit last among
-# them; and the roles with many processes.
+# SERVERS are the roles with exactly one process, which is in the group NONAGENT. COLLECTORS are the
+# servers that collect messages until all other servers except the learner have left. ROLES also
+# contains the roles with several processes.
 SERVERS = ("learner", "replay", "ps", "curriculum", "logger", "recorder", "page")
 COLLECTORS = ("logger", "page")
 ROLES = (*SERVERS, "agent", "evaluator")
@@ -27,13 +30,13 @@ PODS = (NONAGENT, "agent", "evaluator")
 
 
 def at_least(least: float, default: Any) -> Any:
-    """Return a field for a number that must be at least ``least``."""
+    """Return a dataclass field for a number that must be at least ``least``."""
     return field(default=default, metadata={"least": least})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The settings of the programs; see `roles.options.Options` for their meaning."""
+    """The settings for the programs; see `roles.options.Options` for their meaning."""
 
     updates: int = at_least(1, 1000)
     target: float | None = None
@@ -45,8 +48,8 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """How the image is built: a Dockerfile, its base image, and more options for the engine's
-    ``build`` command.
+    """The settings for building the image: the Dockerfile, its base image, and additional options
+    for the engine's ``build`` command.
     """
 
     dockerfile: str = "Dockerfile"
@@ -56,10 +59,11 @@ class Build:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """The location of checkpoints and results. ``folder`` is the directory as the programs see it.
+    """The location of checkpoints and results. ``folder`` is the path of the directory in the
+    programs' file system.
 
-    On a cluster, a directory from an NFS server (``server:/path``) or from the node is mounted at
-    ``folder``.
+    On a cluster, a directory on an NFS server (``nfs``, as ``server:/path``) or on the node
+    (``host_path``) can be mounted at ``folder``.
     """
 
     folder: str | None = None
@@ -81,8 +85,8 @@ class Results:
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """How the dispatcher obtains the nodes: from a Terraform description, or from a label on the
-    existing nodes.
+    """The source of the dispatcher's information about nodes: the path of a Terraform description
+    (``terraform``), or the cluster, whose nodes are divided into pools by the label ``label``.
     """
 
     terraform: str | None = None
@@ -91,8 +95,8 @@ class Nodes:
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """The needs of each process in a role: keyword arguments of `resource_request`,
-    `resource_limit` and `assign_to`.
+    """The settings for each process in a role: its image, its environment variables, and keyword
+    arguments for `resource_request`, `resource_limit` and `assign_to`.
     """
 
     image: str | None = None
@@ -104,7 +108,9 @@ class Role:
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """Where the Pods of a kind run: labels that a node must have, and taints that are tolerated."""
+    """The nodes on which one kind of Pod can run: the labels that a node must have, and the Pod's
+    tolerations.
+    """
 
     node_selector: dict[str, Any] = field(default_factory=dict)
     tolerations: list[dict[str, Any]] = field(default_factory=list)
@@ -112,10 +118,11 @@ class Pod:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """The whole experiment. ``agents`` run alone, or in groups if ``group_size`` is greater than 1.
+    """The configuration of the whole experiment. Each agent runs alone, or in a group if
+    ``group_size`` is greater than 1.
 
-    ``image`` is used for all roles without an image of their own. With ``build``, it is the
-    repository to which the built image is pushed.
+    ``image`` is used for all roles without an image of their own. If ``build`` is set, ``image`` is
+    the repository to which the built image is pushed.
     """
 
     agents: int = at_least(1, 8)
@@ -138,19 +145,20 @@ class Configuration:
             )
 
     def role(self, name: str) -> Role:
-        """Return the needs of a role."""
+        """Return the settings for the role ``name``."""
         return self.roles.get(name, Role())
 
     def pod(self, name: str) -> Pod:
-        """Return where the Pods of a kind run."""
+        """Return the settings for Pods of the kind ``name``."""
         return self.pods.get(name, Pod())
 
 
 def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
-    """Read a configuration. The values in ``over`` override the file; a value of None in ``over``
-    counts as absent.
+    """Read the configuration file ``path``. The values in ``over`` override those in the file,
+    except for values that are None.
 
-    Raises `SpecError`, which names the setting, and also the file if the file itself is wrong.
+    Raises `SpecError` if the configuration is invalid. The message names the setting, and also the
+    file if the error is in the file.
     """
     try:
         content = yaml.safe_load(path.read_text()) or {}
@@ -165,8 +173,8 @@ def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
         found = _configuration(merged)
     except SpecError:
         with prefixed(f"{path}: "):
-            # Check the file without the options first, so that an error names the source of the
-            # problem.
+            # Check the file without the options. If the file itself is invalid, its error replaces
+            # the first error and names the file as the source of the problem.
             _configuration(alone)
         raise
     if found.nodes is None or found.nodes.terraform is None:
@@ -177,7 +185,7 @@ def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
 
 @contextlib.contextmanager
 def prefixed(where: str) -> Iterator[None]:
-    """Add ``where`` to the beginning of an error message about the description."""
+    """Convert a `SpecError` or `NotFound` to a `SpecError` whose message begins with ``where``."""
     try:
         yield
     except (SpecError, NotFound) as exc:
@@ -199,7 +207,7 @@ def _configuration(given: Mapping[str, Any]) -> Configuration:
 
 
 def _check(where: str, settings: Mapping[str, Any]) -> None:
-    """Reject the settings that symphony would reject for a process."""
+    """Raise `SpecError` if symphony would reject the settings for a process."""
     process = {key: value for key, value in settings.items() if value is not None}
     with prefixed(f"{where}: "):
         Experiment.load_dict({"name": "rl", "processes": {"one": process}})
@@ -222,8 +230,8 @@ def _record(kind: Any, given: object, where: str) -> Any:
 
 
 def _value(hint: Any, given: Any, where: str, least: float | None = None) -> Any:
-    """Return a value converted to the type of a field."""
-    # The value is not None here, because such values were removed earlier.
+    """Validate ``given`` as a value of the type ``hint``, and return it."""
+    # If the type allows None, the value is still not None here, because `_record` omits None.
     if isinstance(hint, types.UnionType):
         (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
     if dataclasses.is_dataclass(hint):

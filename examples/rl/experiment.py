@@ -1,12 +1,13 @@
-"""A learner with its servers, agents alone or in groups, and evaluators, for every backend.
+"""A learner with its servers, agents that run alone or in groups, and evaluators. The experiment
+works on every backend.
 
     symphony launch examples/rl/experiment.py --follow
     symphony launch examples/rl/experiment.py --follow -b kube --image rl:1
 
-The file config.yml, or the file in RL_CONFIG, configures the experiment. ``launch.py`` in this
-directory has options for common changes, and assigns processes to node pools. On this machine, the
-programs run in this directory with the python3 on PATH, which needs symphony and pyzmq. In a
-container, they run in the working directory of the image.
+The file config.yml, or the file that RL_CONFIG names, configures the experiment. ``launch.py`` in
+this directory has options for common changes, and can assign processes to node pools. On this
+machine, the programs run in this directory with the python3 on PATH, for which symphony and pyzmq
+must be installed. In a container, they run in the image's working directory.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ CONNECTS = {
 
 
 class Dispatcher(Protocol):
-    """An object with information about the nodes: `symphony.kube.GKEDispatcher` or
+    """An object that assigns processes to node pools: `symphony.kube.GKEDispatcher` or
     `NodePoolDispatcher`.
     """
 
     def assign_to(self, process: Process, assign_to: str, **settings: object) -> object:
-        """Assign a process to a node pool."""
+        """Assign ``process`` to a node pool."""
 
 
 def build(
@@ -61,8 +62,8 @@ def build(
     configuration: Configuration | None = None,
     dispatcher: Dispatcher | None = None,
 ) -> None:
-    """Add all processes to ``exp``. If there is a ``dispatcher``, it places the processes that
-    request placement.
+    """Add all processes to ``exp``. If ``dispatcher`` is given, it places the processes whose role
+    has ``assign`` settings.
     """
     if configuration is None:
         configuration = load(HERE / os.environ.get("RL_CONFIG", "config.yml"))
@@ -92,7 +93,9 @@ def build(
 def new_process(
     exp: Experiment, name: str, role: str, group: ProcessGroup | None, configuration: Configuration
 ) -> Process:
-    """Return a new process for a role, in a group or alone."""
+    """Add a process for ``role`` to ``group``, or to ``exp`` if ``group`` is None. Return the
+    process.
+    """
     needs = configuration.role(role)
     process = (group or exp).new_process(
         name,
@@ -108,8 +111,9 @@ def new_process(
 
 
 def agent_owners(exp: Experiment, configuration: Configuration) -> list[ProcessGroup | None]:
-    """Return a list with the group of each agent, or None for an agent without a group. The last
-    group is smaller if not all groups can be full.
+    """Create the groups of agents, and return a list with the group of each agent. If the agents
+    run alone, every entry is None. The last group is smaller if the number of agents is not a
+    multiple of the group size.
     """
     size = configuration.group_size
     if size == 1:
@@ -123,7 +127,9 @@ def agent_owners(exp: Experiment, configuration: Configuration) -> list[ProcessG
 
 
 def place(owner: Process | ProcessGroup, pod: str, configuration: Configuration) -> None:
-    """Set the nodes on which a Pod may run."""
+    """Set the node selector and the tolerations for ``owner``'s Pod. ``pod`` is the kind of the
+    Pod.
+    """
     for key, value in configuration.pod(pod).node_selector.items():
         owner.node_selector(key, value)
     for toleration in configuration.pod(pod).tolerations:
@@ -131,7 +137,9 @@ def place(owner: Process | ProcessGroup, pod: str, configuration: Configuration)
 
 
 def keep_results(nonagent: ProcessGroup, configuration: Configuration) -> None:
-    """Mount the directory for results in the processes that write files."""
+    """Set the results directory for the group of servers, and mount the storage for this directory
+    if the configuration specifies any.
+    """
     results = configuration.results
     if results.folder is None:
         return
@@ -145,11 +153,12 @@ def keep_results(nonagent: ProcessGroup, configuration: Configuration) -> None:
 
 
 def settings(configuration: Configuration) -> dict[str, object]:
-    """Return the environment of all programs; see `roles.options`."""
+    """Return the environment variables for all programs; see `roles.options`."""
     run = configuration.run
     given = {
         "RL_WORKERS": configuration.agents + configuration.evaluators,
-        # The learner counts the servers, so it is not included in their number.
+        # The learner counts the other servers as they enrol, so this number does not include the
+        # learner. The collectors are counted separately.
         "RL_SERVERS": len(SERVERS) - len(COLLECTORS) - 1,
         "RL_COLLECTORS": len(COLLECTORS),
         "RL_UPDATES": run.updates,
@@ -163,7 +172,7 @@ def settings(configuration: Configuration) -> dict[str, object]:
 
 
 def declare_image(exp: Experiment, configuration: Configuration) -> None:
-    """Declare how the image is built, for ``--build``."""
+    """Declare how ``--build`` builds the image."""
     how, repository = configuration.build, configuration.image
     if how is None or repository is None:
         return

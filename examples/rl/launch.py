@@ -1,4 +1,4 @@
-"""The example's own command line: all commands of symphony, and the ``train`` command.
+"""The example's own command line: all symphony commands, and the ``train`` command.
 
 python3 launch.py train --agents 8 --follow
 python3 launch.py train -b kube --config gke.yml --build --agents 64 --group-size 4
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 
 
 class Rl(SymphonyParser):
-    """Launch and manage the example. All commands of symphony are available."""
+    """Launch and manage the example. All symphony commands are available."""
 
     def setup(self) -> None:
         """Add the ``train`` command."""
@@ -82,8 +82,8 @@ class Rl(SymphonyParser):
     def action_train(self, args: argparse.Namespace) -> int | None:
         """Launch the experiment.
 
-        The configuration file and these options define the experiment. On Kubernetes, the
-        dispatcher places the processes if the configuration describes the nodes.
+        The configuration file and the options of this command define the experiment. On Kubernetes,
+        a dispatcher places the processes if the configuration describes the nodes.
 
         For example:
           symphony train --agents 8 --follow
@@ -117,7 +117,7 @@ class Rl(SymphonyParser):
 
 @contextlib.contextmanager
 def in_own_words() -> Iterator[None]:
-    """Rephrase an error in terms of the options of this command line."""
+    """Rephrase an error about a missing image in terms of this command line's options."""
     try:
         yield
     except SpecError as exc:
@@ -129,7 +129,7 @@ def in_own_words() -> Iterator[None]:
 
 
 def read(args: argparse.Namespace) -> Configuration:
-    """Return the configuration, overridden by the command-line options."""
+    """Return the configuration after applying the command-line options."""
     over = {
         "agents": args.agents,
         "group_size": args.group_size,
@@ -153,7 +153,9 @@ def read(args: argparse.Namespace) -> Configuration:
 
 
 def described(cluster: Cluster, name: str, wanted: Configuration) -> Experiment:
-    """Return the experiment for a cluster. The files of the experiment are in this directory."""
+    """Return the experiment to launch on ``cluster``. Paths in the experiment are relative to this
+    file's directory.
+    """
     exp = cluster.new_experiment(name)
     exp.base_dir = HERE.absolute()
     experiment.build(exp, wanted, dispatcher(cluster, wanted))

@@ -1,10 +1,10 @@
-"""Three processes in a ring on plain Python sockets, without ZeroMQ.
+"""Three processes that form a ring and use plain Python sockets instead of ZeroMQ.
 
     symphony launch examples/sockets/experiment.py --follow
     symphony launch examples/sockets/experiment.py --follow -b kube --image symphony-sockets:1
 
-One process is alone, and two are in a group, which is one Pod on Kubernetes. The program is the
-same on every backend, and needs only the standard library.
+One process is not in a group. The other two form a group, which is a single Pod on Kubernetes. The
+program is the same on every backend and needs only the standard library.
 """
 
 from symphony import Experiment

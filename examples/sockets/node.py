@@ -1,5 +1,5 @@
-"""One node of a ring: accepts a connection from the previous node, connects to the next node, and
-forwards the message with its own name added.
+"""One node in a ring. The node accepts a connection from the previous node and connects to the next
+node. It appends its own name to each message that it receives, and forwards the message.
 """
 
 import os
@@ -9,14 +9,14 @@ import time
 
 ROUNDS = 3
 PATIENCE = 60  # The longest wait for another node, in seconds.
-# The timeout of one attempt to connect, in seconds. A connection to a Service that does not know
-# its Pod yet can remain unanswered.
+# The timeout for one connection attempt, in seconds. An attempt can remain unanswered if the
+# Service does not have the address of its Pod yet.
 TRY = 1
 BEGINS = "first"
 
 
 def listen(service: str) -> socket.socket:
-    """Return a server socket at the address of a service that this process binds."""
+    """Return a listening socket at the address of ``service``, which this process binds."""
     host, port = (
         os.environ[f"SYMPH_{service.upper()}_BIND_HOST"],
         int(os.environ[f"SYMPH_{service.upper()}_PORT"]),
@@ -27,7 +27,9 @@ def listen(service: str) -> socket.socket:
 
 
 def connect(service: str) -> socket.socket:
-    """Return a connection to another process, which can start later."""
+    """Return a connection to the process that binds ``service``. Retry for up to `PATIENCE`
+    seconds, because that process can start later than this one.
+    """
     host, port = (
         os.environ[f"SYMPH_{service.upper()}_HOST"],
         int(os.environ[f"SYMPH_{service.upper()}_PORT"]),

@@ -1,7 +1,7 @@
-"""Fit a line by gradient descent. The program can be stopped at any time without losing an epoch.
+"""Fit a line by gradient descent. If SIGTERM stops the program, no epoch is lost.
 
-On TERM, the program finishes the epoch, saves its state, and exits with 75. When it is started
-again, it resumes from the saved state.
+On SIGTERM, the program finishes the epoch, saves its state, and exits with code 75. When it is
+started again, it resumes from the saved state.
 """
 
 import argparse
@@ -13,14 +13,15 @@ import sys
 import time
 from pathlib import Path
 
-# This is EX_TEMPFAIL of sysexits.h, a temporary failure: the program can be started again later.
+# This exit code is EX_TEMPFAIL in sysexits.h. It indicates a temporary failure: the program can be
+# started again later.
 NOT_DONE = 75
 RATE = 0.1
 SAMPLES = 100
 
 
 def load(path: Path) -> dict[str, float]:
-    """Return the most recently saved state, or the initial state."""
+    """Return the state saved in ``path``, or the initial state if ``path`` does not exist."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -28,8 +29,8 @@ def load(path: Path) -> dict[str, float]:
 
 
 def save(path: Path, state: dict[str, float]) -> None:
-    """Write the state atomically: the file contains either the old or the new state, even if the
-    program is killed.
+    """Write the state atomically: even if the program is killed, the file contains either the old
+    or the new state.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
@@ -41,7 +42,9 @@ def save(path: Path, state: dict[str, float]) -> None:
 
 
 def train(state: dict[str, float]) -> tuple[dict[str, float], float]:
-    """Return the state after one more epoch, and its loss. The samples depend only on the epoch."""
+    """Return the state after one more epoch, and that epoch's loss. The samples depend only on the
+    epoch's number.
+    """
     chance = random.Random(state["epoch"])
     slope, offset, loss = state["slope"], state["offset"], 0.0
     for _ in range(SAMPLES):

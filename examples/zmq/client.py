@@ -1,4 +1,6 @@
-"""Send twenty requests, check each reply, and print the amount of data and the rate."""
+"""Send twenty requests, check each reply, and print the amount of transferred data, the median
+round-trip time and the data rate.
+"""
 
 import os
 import statistics
@@ -16,8 +18,8 @@ def main() -> None:
     with zmq.Context() as context, context.socket(zmq.REQ) as socket:
         socket.rcvtimeo = 60_000
         socket.linger = 0
-        # This timeout is in ms. A connection that is opened before a Kubernetes Service knows its
-        # Pod can wait for minutes. The timeout makes ZeroMQ open the connection again.
+        # This timeout is in ms. If a client connects before a Kubernetes Service knows its Pod, the
+        # connection attempt can remain unanswered for minutes. The timeout makes ZeroMQ try again.
         socket.connect_timeout = 1_500
         socket.connect(f"tcp://{address}")
         print(f"connected to {address}", flush=True)

@@ -1,11 +1,11 @@
-"""A ZeroMQ server and its client, described once for every backend.
+"""A ZeroMQ server and its client, in a single description that works on every backend.
 
     symphony launch examples/zmq/experiment.py --follow
     symphony launch examples/zmq/experiment.py --follow -b kube --image symphony-zmq:1
 
-On this machine, the programs run in this directory with the python3 on PATH, which needs pyzmq. In
-a container, they run in the working directory of the image. The Dockerfile in this directory builds
-such an image.
+On this machine, the programs run in this directory with the python3 on PATH, for which pyzmq must
+be installed. In a container, they run in the image's working directory. The Dockerfile in this
+directory builds a suitable image.
 """
 
 from symphony import Experiment

@@ -1,10 +1,11 @@
-"""Every pattern of `symphony.addons.zmq`, described once for every backend.
+"""Every messaging pattern in `symphony.addons.zmq`, in a single description that works on every
+backend.
 
     symphony launch examples/zmq/patterns.py --follow
     symphony launch examples/zmq/patterns.py --follow -b kube --image symphony-zmq:1
 
-The processes that listen are in one group, and the processes that connect are in another group. On
-Kubernetes, these groups are two Pods. Requests are encrypted.
+The processes that listen are in one group, and the processes that connect are in another. On
+Kubernetes, each group is one Pod. Only the ``requests`` service is encrypted.
 """
 
 from symphony import Experiment

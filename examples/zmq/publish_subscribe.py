@@ -1,7 +1,8 @@
-"""Topics: a subscriber receives one of two topics, and confirms with an acknowledged message.
+"""Topics: a subscriber receives messages on one of two topics, and then sends an acknowledged
+message as confirmation.
 
-A subscriber misses messages that were published before it connected, so the publisher repeats the
-messages until it receives the confirmation.
+A subscriber misses messages that were published before it connected, so the publisher continues to
+publish until it receives the confirmation.
 """
 
 import itertools

@@ -1,5 +1,5 @@
-"""Requests and replies: a server that squares numbers and fails for words, and a client that
-continues after a failure.
+"""Requests and replies: a server that squares numbers and raises an error for words, and a client
+that continues after this error.
 """
 
 import sys
@@ -23,16 +23,16 @@ def server() -> None:
 
 
 def client() -> None:
-    # One attempt of five seconds and eleven more attempts are enough even if the server starts much
-    # later.
+    # With twelve attempts of five seconds each, the server can start up to a minute after the
+    # client.
     with ZmqClient(service="requests", serializer="json", timeout=5, retries=11) as client:
         print("client:", [client.request(number) for number in range(10)], flush=True)
         try:
             client.request("ten")
         except ZmqRemoteError as exc:
             print(f"client: the server says {exc}", flush=True)
-        # This request is sent only once. If the reply is late, the server has already exited and
-        # cannot answer again.
+        # Set a long timeout, so that this request is not sent again if the reply is late. By then,
+        # the server may have exited and be unable to answer a second request.
         print(f"client: {client.request('stop', timeout=60)}", flush=True)
 
 

@@ -1,5 +1,5 @@
-"""Reply to each request with its text reversed. The program uses only pyzmq; the addresses are
-in the environment.
+"""Reply to each request with its bytes in reverse order. The program needs only pyzmq, and reads
+its address from environment variables.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Run a real Kubernetes cluster on one Debian 12 machine, from Debian packages, for the tests.
+"""Run a real Kubernetes cluster for the tests on one Debian 12 machine, using Debian packages.
 
-`cli` is the entry point. `cluster` starts and stops the parts, and every other module handles one
-part. Only the standard library is needed.
+`cli` is the entry point. `cluster` starts and stops the cluster, and each of the other modules
+handles one part of it. The package requires only Python's standard library.
 """

@@ -1,8 +1,8 @@
-"""Define the users of the cluster, their tokens and their kubeconfig files.
+"""Define the cluster's users, their tokens and their kubeconfig files.
 
-`admin` may do everything. `researcher` has the rights that shared research clusters usually grant
-in one namespace: creating Jobs, and reading Pods and their logs. `stranger` has no rights. The
-other users are components of the cluster itself.
+`admin` has all permissions. `researcher` has the permissions that shared research clusters usually
+grant in one namespace: it may manage Jobs, and read Pods and their logs. `stranger` has no
+permissions. The other users are components of the cluster itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TEAM_NAMESPACE = "team-a"
 PEOPLE = ("admin", "researcher", "stranger")
 DNS_USER = "symphony-dns"
 
-# Maps each user to its groups.
+# The groups to which each user belongs.
 _USERS = {
     "admin": "system:masters",
     "researcher": "",
@@ -30,13 +30,16 @@ _USERS = {
 
 
 def make_tokens(nodes: list[str]) -> dict[str, str]:
-    """Return a new random token for every user and every node."""
+    """Return a mapping with a new random token for each user, including each node's user."""
     names = [*_USERS, *(f"system:node:{node}" for node in nodes)]
     return {name: secrets.token_hex(16) for name in names}
 
 
 def token_file(tokens: Mapping[str, str]) -> str:
-    """Return the content of the API server's --token-auth-file: token, user, user ID, "groups"."""
+    """Return the contents of the file for the API server's option --token-auth-file.
+
+    Each line contains a token, a user name, a user ID and the user's groups.
+    """
     return "".join(
         f'{token},{user},{user},"{_USERS.get(user, "system:nodes")}"\n'
         for user, token in tokens.items()
@@ -50,7 +53,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def kubeconfig(*, server: str, authority: bytes, user: str, token: str) -> str:
-    """Return a kubeconfig (JSON, which is YAML) for one user."""
+    """Return a kubeconfig for one user as JSON, which is valid YAML."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,6 +1,4 @@
-"""A small client for the cluster's API that sends and receives JSON, using an administrator's
-token.
-"""
+"""A small JSON client for the cluster's API. It authenticates with the token in a kubeconfig."""
 
 from __future__ import annotations
 
@@ -21,7 +19,10 @@ JSON_PATCH = "application/json-patch+json"
 
 
 class ApiError(Exception):
-    """Raised if the API server returns an error. Contains the HTTP status and the message."""
+    """Raised if the API server returns an error.
+
+    The exception contains the HTTP status and the message.
+    """
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -30,7 +31,10 @@ class ApiError(Exception):
 
 @dataclass(slots=True)
 class Client:
-    """A client of one API server with one kept-alive connection. Threads must not share it."""
+    """A client that keeps one connection open to an API server.
+
+    Threads must not share a client.
+    """
 
     host: str
     port: int
@@ -39,8 +43,9 @@ class Client:
     _connection: http.client.HTTPSConnection | None = None
 
     def call(self, method: str, path: str, body: object = None, content_type: str = JSON) -> Object:
-        """Return the JSON of the response. Raises ApiError for an error response and OSError if
-        there is no response.
+        """Send a request and return the JSON object in the response.
+
+        Raises ApiError for an error response, and OSError if there is no response.
         """
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
         data = None if body is None else json.dumps(body).encode()
@@ -61,7 +66,7 @@ class Client:
         return content
 
     def find(self, path: str) -> Object | None:
-        """Return an object, or None if there is none."""
+        """Return the object at `path`, or None if it does not exist."""
         try:
             return self.call("GET", path)
         except ApiError as exc:

@@ -12,7 +12,7 @@ from devcluster.packages import Apt
 
 VERSION = "1.20.2"
 # This is the checksum of Debian's upstream tarball. Debian builds only kubectl from the tarball,
-# but the tarball is complete.
+# but the tarball contains all of Kubernetes.
 SOURCE_SHA256 = "b83c0780efb182d928dc63d46488a847f161f04e40a94b96bf5247dd671ecdfc"
 COMPONENTS = (
     "kube-apiserver",
@@ -21,12 +21,12 @@ COMPONENTS = (
     "kubelet",
     "kube-proxy",
 )
-# Without symbols and debug data, the binaries are half as large and link faster.
+# Without symbols and debug information, the binaries are half as large and link faster.
 LINKER_FLAGS = "-s -w"
 PAUSE_SOURCE = Path(__file__).with_name("pause.go")
 
-# Without a git checkout, the build would report v0.0.0 as its version, and clients request the
-# version.
+# The source is not a git checkout. Without this file, the binaries would report version v0.0.0 to
+# clients.
 _VERSION_FILE = f"""\
 KUBE_GIT_COMMIT={"0" * 40}
 KUBE_GIT_TREE_STATE=archive
@@ -37,14 +37,19 @@ KUBE_GIT_MINOR={VERSION.split(".")[1]}
 
 
 def cache_entry(cache: Path) -> Path:
-    """Return the cache entry for this version, these flags and this pause program."""
+    """Return the cache entry for the binaries.
+
+    Its name depends on the version, the source's checksum, the components, the linker flags and the
+    pause program.
+    """
     inputs = store.key(SOURCE_SHA256, COMPONENTS, LINKER_FLAGS, PAUSE_SOURCE.read_bytes())
     return cache / "binaries" / f"{VERSION}-{inputs}"
 
 
 def make(directory: Path, *, apt: Apt, tools: Path, console: Console, log: Path) -> None:
-    """Download the source and leave the binaries in `directory`. The source and `tools` are
-    removed.
+    """Download and build the source, and leave the binaries in `directory`.
+
+    Then remove the source and the directory `tools`.
     """
     work = directory / "work"
     home, source = work / "home", work / f"kubernetes-{VERSION}"
@@ -79,7 +84,7 @@ def _script(*, work: Path, source: Path, tools: Path) -> str:
 
 
 def _fetch(apt: Apt, work: Path) -> Path:
-    """Download the source package, whose signature apt verifies, and return the tarball."""
+    """Download the source package, whose signature apt verifies, and return the tarball's path."""
     apt.run("source", "--download-only", "kubernetes", cwd=work)
     archive = next(work.glob("kubernetes_*.orig.tar.gz"), None)
     if archive is None or store.digest(archive) != SOURCE_SHA256:

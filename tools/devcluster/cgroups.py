@@ -1,6 +1,4 @@
-"""Manage the cluster's control groups: one directory in every hierarchy, removed with its
-content.
-"""
+"""Manage the cluster's control groups: one directory tree in every hierarchy."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ NEEDED = ("blkio", "cpu", "cpuset", "devices", "freezer", "memory", "pids")
 
 
 def check() -> None:
-    """Raise RequirementError if a version 1 hierarchy that Kubernetes 1.20 needs is missing."""
+    """Raise RequirementError if a cgroup v1 hierarchy that Kubernetes 1.20 needs is missing."""
     missing = [name for name in NEEDED if not (MOUNTS / name / "cgroup.procs").exists()]
     if missing:
         raise RequirementError(
@@ -31,15 +29,18 @@ def make(name: str) -> None:
         for part in Path(name).parts[1:]:
             directory /= part
             directory.mkdir(exist_ok=True)
-            # A new cpuset cannot use any processor until processors are assigned to it.
+            # A new cpuset has no processors and no memory nodes. No process can join it until both
+            # are assigned.
             if hierarchy.name.startswith("cpuset"):
                 for setting in ("cpuset.cpus", "cpuset.mems"):
                     (directory / setting).write_text((directory.parent / setting).read_text())
 
 
 def remove() -> None:
-    """Remove the cluster's directories from all hierarchies. The kernel needs a moment after the
-    last process has exited.
+    """Remove the cluster's directories from all hierarchies.
+
+    Retry for up to 5 seconds, because a control group stays in use for a moment after its last
+    process has exited.
     """
     deadline = time.monotonic() + 5
     while remaining := existing():
@@ -51,7 +52,7 @@ def remove() -> None:
 
 
 def existing() -> list[Path]:
-    """Return the cluster's directories that exist."""
+    """Return the existing directories of the cluster: at most one in each hierarchy."""
     directories = [hierarchy / CGROUP[1:] for hierarchy in _hierarchies()]
     return [directory for directory in directories if directory.exists()]
 
@@ -67,7 +68,7 @@ def _remove_tree(directory: Path) -> None:
 
 
 def _hierarchies() -> list[Path]:
-    """Return each mounted hierarchy once. 'cpu' can be a link to 'cpu,cpuacct'."""
+    """Return the directory of each mounted hierarchy. Links, such as 'cpu', are omitted."""
     return [
         path
         for path in sorted(MOUNTS.iterdir())

@@ -37,7 +37,7 @@ exit codes: 0 success; 1 failure, or status found no cluster; 2 wrong usage or a
 def main(argv: Sequence[str]) -> int:
     """Run one command and return the exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
-    # After a plain 'su', the PATH of root lacks the directories that contain ip and iptables.
+    # After 'su' without a hyphen, root's PATH lacks the directories that contain ip and iptables.
     os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
     arguments = _parser().parse_args(argv)
     console = Console(quiet=getattr(arguments, "quiet", False))

@@ -34,7 +34,9 @@ _PACKAGE = Path(__file__).parent
 
 
 def healthy(paths: Paths, running: Record) -> bool:
-    """Return whether every part that was started is running and the API server responds."""
+    """Return whether the start was completed, every process that was started is still running, and
+    the API server is ready.
+    """
     everything = [*running.daemons.values(), *(machine.init for machine in running.machines)]
     if not running.complete or not all(processes.alive(process) for process in everything):
         return False
@@ -45,7 +47,7 @@ def healthy(paths: Paths, running: Record) -> bool:
 
 
 def start(paths: Paths, parts: Parts, console: Console) -> None:
-    """Start everything. Return when a Pod has run on every node."""
+    """Start everything. Return when a Pod has succeeded on every node and docker is ready."""
     Starter(paths, parts, console).start()
 
 
@@ -59,7 +61,7 @@ def stop(paths: Paths) -> bool:
     for machine in running.machines:
         processes.stop(machine.init)
     for daemon in running.daemons.values():
-        # This process only waits for the process inside the machine, which has just exited.
+        # The recorded process only waits for the daemon, which has just exited with its machine.
         processes.stop(daemon)
     network.remove_bridge()
     cgroups.remove()
@@ -70,7 +72,7 @@ def stop(paths: Paths) -> bool:
 
 
 def refresh_image(running: Record, parts: Parts, *, pool: ThreadPoolExecutor, run: Path) -> None:
-    """Load a new test image on every node and into the docker daemon."""
+    """Load a new test image into containerd on every node and into the docker daemon."""
     futures = [pool.submit(_import, running.machine(n.name), parts.image) for n in NODES]
     futures.append(pool.submit(_docker_load, running.machine("engine"), run, parts.image))
     _results(futures)
@@ -78,14 +80,14 @@ def refresh_image(running: Record, parts: Parts, *, pool: ThreadPoolExecutor, ru
 
 @dataclass(slots=True)
 class Starter:
-    """Performs one start of the cluster, step by step."""
+    """The startup of the cluster, step by step."""
 
     paths: Paths
     parts: Parts
     console: Console
 
     def start(self) -> None:
-        """Start everything. Parts that do not depend on each other start at the same time."""
+        """Start everything. Parts that do not depend on each other are started in parallel."""
         started, image = Record(path=self.paths.record), self.parts.image
         started.begin()
         self.paths.run.mkdir(mode=0o700)
@@ -220,7 +222,7 @@ class Starter:
         self._daemon(started, machine, "dns", resolver)
 
     def _runtime(self, started: Record, each: Node) -> None:
-        """Start containerd on a node, and load the image from which every Pod starts."""
+        """Start containerd on a node, and load the pause image, which every Pod needs."""
         machine, name = started.machine(each.name), f"{each.name}-containerd"
         daemon = self._daemon(started, machine, name, node.containerd())
         wait_for(
@@ -246,7 +248,7 @@ class Starter:
             self._daemon(started, machine, f"{each.name}-kube-proxy", node.proxy(binaries, each))
 
     def _wait_for_nodes(self, started: Record) -> None:
-        """Wait until every node is ready, and add its GPUs."""
+        """Wait for each node to become ready, and then advertise its GPUs, if it has any."""
         client = api.connect(self.paths.kubeconfig("admin"))
         for each in NODES:
             kubelet, path = f"{each.name}-kubelet", f"/api/v1/nodes/{each.name}"
@@ -262,7 +264,7 @@ class Starter:
                 client.call("PATCH", f"{path}/status", patch, api.JSON_PATCH)
 
     def _probe(self) -> None:
-        """Run a Pod on every node. The Pod needs the scheduler, DNS, a Service and the image."""
+        """Run a Pod on every node, to check the scheduler, DNS, a Service and the test image."""
         client = api.connect(self.paths.kubeconfig("admin"))
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         wait_for(partial(client.find, account), "the default service account", seconds=30)

@@ -1,6 +1,6 @@
-"""The control plane: etcd, API server, controllers and scheduler, in a machine of their own.
+"""The control plane: etcd, API server, controllers and scheduler, on a separate machine.
 
-The usual ports are used inside the machine of the control plane. No program listens on the host.
+Inside this machine, the programs use their usual ports. None of the programs listens on the host.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ _ISSUER = "https://kubernetes.default.svc"
 
 
 def etcd(data: Path) -> list[str]:
-    """Return the command line of etcd. The data does not need to survive a crash, so etcd does not
-    wait for the disk.
+    """Return etcd's command line.
+
+    The data does not need to survive a crash, so etcd does not wait for the disk.
     """
     return [
         *_at_most("150MiB"),
@@ -27,15 +28,16 @@ def etcd(data: Path) -> list[str]:
         f"--advertise-client-urls={_ETCD}",
         "--listen-peer-urls=http://127.0.0.1:2380",
         "--unsafe-no-fsync",
-        "--snapshot-count=5000",  # A low count keeps fewer log entries in memory.
+        "--snapshot-count=5000",  # With a low count, etcd keeps fewer log entries in memory.
     ]
 
 
 def api_server(
     binaries: Path, *, certificates: Path, tokens: Path, service_account_key: Path
 ) -> list[str]:
-    """Return the command line of the API server, which creates its own certificate in
-    `certificates`.
+    """Return the API server's command line.
+
+    The API server creates its own certificate in `certificates`.
     """
     return [
         *_at_most("500MiB"),
@@ -53,7 +55,8 @@ def api_server(
         f"--service-account-signing-key-file={service_account_key}",
         f"--service-account-key-file={service_account_key}",
         "--allow-privileged=true",
-        # The nodes have no DNS names. Without this option, logs and exec cannot reach the nodes.
+        # The nodes have no DNS names. Without this option, the API server cannot reach the nodes
+        # for logs and exec.
         "--kubelet-preferred-address-types=InternalIP",
         "--delete-collection-workers=8",
         "--profiling=false",
@@ -63,8 +66,9 @@ def api_server(
 def controller_manager(
     binaries: Path, *, kubeconfig: Path, authority: Path, service_account_key: Path
 ) -> list[str]:
-    """Return the command line of the controller manager, with a higher limit than the default of 20
-    calls per second.
+    """Return the controller manager's command line.
+
+    The options allow the controller manager 200 API calls per second instead of the default 20.
     """
     return [
         str(binaries / "kube-controller-manager"),
@@ -96,10 +100,9 @@ def scheduler(binaries: Path, *, kubeconfig: Path) -> list[str]:
 
 
 def _at_most(memory: str) -> list[str]:
-    """Return the words before the command line of a Go program that make the program collect
-    garbage instead of growing.
+    """Return a command prefix that sets a Go program's soft memory limit.
 
-    After the creation and deletion of a thousand Pods, the program would otherwise use several
-    times the memory that it needs.
+    Without the limit, after a thousand Pods have been created and deleted, the program would use
+    several times the memory that it needs.
     """
     return ["env", f"GOMEMLIMIT={memory}"]

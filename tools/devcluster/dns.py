@@ -1,10 +1,11 @@
-"""The DNS server of the cluster. It answers every query from the API server, so a new Service is
-visible at once.
+"""The cluster's DNS server. It answers every query with current data from the API server, so a new
+Service is visible at once.
 
-No copy is kept: `<service>.<namespace>.svc.cluster.local` is looked up for every query. A Service
-resolves to its address. A headless Service resolves to the addresses of its ready Pods, whose own
-names are below the name of the Service. Only A records (RFC 1035) are served, and no name outside
-cluster.local exists.
+Nothing is cached: `<service>.<namespace>.svc.cluster.local` is looked up for every query. A
+Service's name resolves to the Service's address. The name of a headless Service resolves to the
+addresses of its ready Pods. A ready Pod with a host name also has a name of its own, a subdomain of
+the headless Service's name. Only A records (RFC 1035) are served, and no name outside
+svc.cluster.local exists.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from devcluster import api
 from devcluster.api import Object
 
 DOMAIN = ("svc", "cluster", "local")
-TTL = 1  # This time in seconds is short, so that resolvers do not keep an answer.
+TTL = 1  # Resolvers may cache answers for only this number of seconds.
 
 _A, _ANY, _IN = 1, 255, 1
 _NO_ERROR, _BROKEN, _SERVER_FAILURE, _NO_SUCH_NAME, _NOT_IMPLEMENTED = 0, 1, 2, 3, 4
 
-# Maps a name to its addresses, or to None if the name does not exist.
+# A resolver takes a name's labels and returns the name's addresses, or None if the name does not
+# exist.
 Resolver = Callable[[tuple[str, ...]], list[str] | None]
 
 
@@ -42,7 +44,7 @@ class Question:
 
 def answer(message: bytes, resolve: Resolver) -> bytes | None:
     """Return the answer to a DNS message, or None if the message must not be answered."""
-    if len(message) < 12 or message[2] & 0x80:  # The message has no header, or is itself an answer.
+    if len(message) < 12 or message[2] & 0x80:  # The message is too short, or is itself an answer.
         return None
     if (message[2] >> 3) & 0xF:
         return _reply(message, _NOT_IMPLEMENTED, b"", [])
@@ -62,8 +64,9 @@ def answer(message: bytes, resolve: Resolver) -> bytes | None:
 
 
 def parse(message: bytes) -> Question:
-    """Return the query in a message. Raises ValueError, IndexError or struct.error if it is
-    malformed.
+    """Return the query in a DNS message.
+
+    Raises ValueError, IndexError or struct.error if the message is malformed.
     """
     labels = []
     at = 12
@@ -77,7 +80,7 @@ def parse(message: bytes) -> Question:
 
 
 def _reply(message: bytes, code: int, question: bytes, addresses: list[str]) -> bytes:
-    # The flags mean answer, authoritative and recursion.
+    # The flags mark an authoritative response and announce that recursion is available.
     flags = 0x8400 | (message[2] & 0x01) << 8 | 0x0080 | code
     header = message[:2] + struct.pack("!HHHHH", flags, bool(question), len(addresses), 0, 0)
     records = b"".join(
@@ -88,7 +91,11 @@ def _reply(message: bytes, code: int, question: bytes, addresses: list[str]) -> 
 
 
 def lookup(labels: tuple[str, ...], find: Callable[[str], Object | None]) -> list[str] | None:
-    """Return the addresses of a name below the cluster's domain. `find` returns an API object."""
+    """Return the addresses of a name below the cluster's domain, or None if the name does not
+    exist.
+
+    `find` returns the API object at a path, or None if there is none.
+    """
     if labels[-3:] != DOMAIN or len(labels) not in (5, 6):
         return None
     *host, service, namespace = labels[:-3]
@@ -109,13 +116,16 @@ def lookup(labels: tuple[str, ...], find: Callable[[str], Object | None]) -> lis
 
 
 class _Threads(threading.local):
-    """Holds a client for every thread, because a connection serves one thread at a time."""
+    """Each thread's API client. A connection can serve only one thread at a time."""
 
     client: api.Client | None = None
 
 
 def serve(address: str, kubeconfig: Path) -> None:
-    """Answer on UDP and TCP port 53 of `address` until the process is killed."""
+    """Start threads that answer queries on UDP and TCP port 53 of `address`.
+
+    The threads run until the process is killed.
+    """
     threads = _Threads()
 
     def find(path: str) -> Object | None:
@@ -153,19 +163,20 @@ def serve(address: str, kubeconfig: Path) -> None:
 
 
 def _truncated(reply: bytes) -> bytes:
-    """Return only the header, with the flag that requests a retry over TCP."""
+    """Return only the header of `reply`, with the flag that makes the client retry over TCP."""
     return reply[:2] + bytes([reply[2] | 0x02, reply[3]]) + bytes(8)
 
 
 def _work(server: socketserver.UDPServer) -> None:
-    """Answer queries in this thread. The client of the thread keeps a connection to the API
-    server.
+    """Answer UDP queries in this thread until the process is killed.
+
+    The thread's client keeps a connection to the API server open.
     """
     while True:
         message, client = server.socket.recvfrom(4096)
         try:
             server.finish_request((message, server.socket), client)
-        except Exception as exc:  # A malformed packet must not end the thread.
+        except Exception as exc:  # A malformed packet must not terminate the thread.
             print(f"question from {client}: {exc!r}", file=sys.stderr, flush=True)
 
 

@@ -1,9 +1,9 @@
 """Run a docker daemon and a registry in a machine that shares the host's network.
 
-Therefore, the registry is on the host's loopback interface, for which `docker push` needs no
-certificate, and a build with `--network=host` reaches the same addresses as the host. The nodes
-pull images through a second listener on the bridge. The daemon creates no bridge and no firewall
-rule: a container has no network unless it uses the host's network.
+Because the network is shared, `docker push` reaches the registry on the host's loopback interface
+and needs no certificate, and a build with `--network=host` reaches the same addresses as the host.
+The nodes pull images through a second listener on the bridge. The daemon creates no bridge and no
+firewall rule, so a container has no network unless it uses the host's network.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ LISTENERS = {"registry": "127.0.0.1", "registry-for-nodes": network.HOST}
 
 
 def docker_socket(run: Path) -> Path:
-    """Return the path of the daemon's socket. Raises RequirementError if it is too long."""
+    """Return the path of the daemon's socket.
+
+    Raises RequirementError if the path is too long for a socket.
+    """
     path = run / "docker.sock"
     if len(str(path)) > 100:  # The field sun_path holds 108 bytes; see unix(7).
         raise RequirementError(
@@ -44,7 +47,10 @@ def check_port() -> None:
 
 
 def docker_daemon(run: Path) -> list[str]:
-    """Return the command line of dockerd, with all its files below `run` or inside its machine."""
+    """Write dockerd's configuration file, and return its command line.
+
+    All of dockerd's files are below `run` or inside its machine.
+    """
     config = run / "docker.json"
     config.write_text("{}\n")
     return [
@@ -66,7 +72,10 @@ def docker_daemon(run: Path) -> list[str]:
 
 
 def registry(run: Path, name: str) -> list[str]:
-    """Return the command line of one listener. All listeners serve the same images."""
+    """Write the registry's configuration file for one listener, and return the command line.
+
+    All listeners serve the same images.
+    """
     config = run / f"{name}.json"
     content = {
         "version": 0.1,

@@ -19,9 +19,9 @@ _TOOLS = ("apt-get", "dpkg-deb", "ip", "mount", "nsenter", "tar", "unshare")
 
 
 def check_making(paths: Paths, *, building: bool) -> None:
-    """Raise RequirementError if packages, binaries or images cannot be created.
+    """Raise RequirementError if this machine cannot provide the packages, binaries or images.
 
-    Building the binaries (`building`) needs more disk space.
+    If `building` is true, more disk space is needed, because the binaries have to be built.
     """
     check_user(os.geteuid())
     check_system(_os_release(), platform.machine())
@@ -31,7 +31,9 @@ def check_making(paths: Paths, *, building: bool) -> None:
 
 
 def check_running(paths: Paths) -> None:
-    """Raise RequirementError if a cluster could not run here or could harm other programs."""
+    """Raise RequirementError if a cluster could not run on this machine or could harm other
+    programs.
+    """
     check_other_runtimes(running_names())
     cgroups.check()
     check_free_space(paths.state, needed=4)
@@ -48,8 +50,9 @@ def check_user(uid: int) -> None:
 
 
 def check_system(release: Mapping[str, str], machine: str) -> None:
-    """Raise RequirementError if the operating system is not the one for which the packages are
-    made.
+    """Raise RequirementError unless the machine runs Debian 12 on x86_64.
+
+    The cluster's packages are built for that system.
     """
     if (release.get("ID"), release.get("VERSION_ID")) != ("debian", "12"):
         name = release.get("PRETTY_NAME", "this system")
@@ -63,7 +66,7 @@ def check_system(release: Mapping[str, str], machine: str) -> None:
 
 
 def check_tools() -> None:
-    """Raise RequirementError if a program that starts other programs is not installed."""
+    """Raise RequirementError if a program that this tool runs on the host is not installed."""
     for tool in _TOOLS:
         if shutil.which(tool) is None:
             package = {"ip": "iproute2", "mount": "mount"}.get(tool, "util-linux, tar and apt")
@@ -71,7 +74,7 @@ def check_tools() -> None:
 
 
 def check_other_runtimes(running: Iterable[tuple[int, str]]) -> None:
-    """Raise RequirementError if a container runtime that belongs to another program is running.
+    """Raise RequirementError if a container runtime or a Kubernetes component is running.
 
     `running` contains pairs of a pid and a program name.
     """
@@ -92,7 +95,8 @@ def check_filesystems(known: str) -> None:
 
 
 def check_free_space(directory: Path, *, needed: int) -> None:
-    """Raise RequirementError if the disk of `directory` has less than `needed` GiB of free space.
+    """Raise RequirementError if the file system that contains `directory` has less than `needed`
+    GiB of free space.
 
     The directory does not need to exist yet.
     """

@@ -1,7 +1,10 @@
-"""Create the test image without a registry: Debian, Python, pyzmq and the project's wheel.
+"""Create the test image without a registry.
 
-An image is a tar file as written by `docker save`: layers, a configuration and a manifest
-(https://github.com/moby/docker-image-spec, v1.2). Both docker and containerd can read the file.
+The image contains Debian, Python, the project's dependencies, such as pyzmq, and the project's
+wheel.
+
+An image is a tar file in the `docker save` format: layers, a configuration and a manifest
+(https://github.com/moby/docker-image-spec, v1.2). Both docker and containerd can load such a file.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from devcluster.console import Console, RequirementError
 from devcluster.node import PAUSE_IMAGE
 
 NAME = "docker.io/library/symphony-test:devcluster"
-# debootstrap does not resolve virtual packages, so the cffi backend of pyzmq is listed explicitly.
+# debootstrap does not resolve virtual packages, so the cffi backend, which pyzmq needs, is listed
+# explicitly.
 CONTENT = (
     "python3",
     "python3-cffi-backend",
@@ -57,12 +61,12 @@ class Layer:
 
 
 def base_cache_entry(cache: Path) -> Path:
-    """Return the cache entry of the base layer."""
+    """Return the cache entry for the base layer."""
     return cache / "base" / store.key(packages.RELEASE, CONTENT, _UNNEEDED)
 
 
 def make_base(directory: Path, *, tools: Path, console: Console, log: Path) -> None:
-    """Write `layer.tar` into `directory`: Debian with Python and pyzmq."""
+    """Write a layer with Debian and the packages in CONTENT to `layer.tar` in `directory`."""
     root = shlex.quote(str(directory / "root"))
     mirror = shlex.quote(packages.main_mirror())
     unneeded = " ".join(f"{root}/{name}/*" for name in _UNNEEDED)
@@ -90,7 +94,7 @@ def find_wheel(
 ) -> Path | None:
     """Return the wheel for the image: the given wheel, or a wheel built from the project's sources.
 
-    Returns None if the project has nothing to build. A wheel is rebuilt only if a source file has
+    Return None if the project has no pyproject.toml. A wheel is rebuilt only if a source file has
     changed.
     """
     if given is not None:
@@ -136,12 +140,12 @@ def _source_key(project: Path) -> str:
 
 
 def cache_entry(cache: Path, *, base: Path, wheel: Path | None) -> Path:
-    """Return the cache entry of the image with this base and this wheel."""
+    """Return the cache entry for the image with the given base and wheel."""
     return cache / "images" / store.key(base.name, store.digest(wheel) if wheel else None)
 
 
 def make(directory: Path, *, base: Path, wheel: Path | None) -> None:
-    """Write `image.tar` into `directory`."""
+    """Write the test image to `image.tar` in `directory`."""
     layers = [_layer(base / "layer.tar")]
     if wheel is not None:
         (directory / "wheel.tar").write_bytes(wheel_layer(wheel))
@@ -150,7 +154,7 @@ def make(directory: Path, *, base: Path, wheel: Path | None) -> None:
 
 
 def make_pause(directory: Path, *, pause: Path) -> None:
-    """Write `image.tar` into `directory`. This is the image from which every Pod starts."""
+    """Write the pause image, which every Pod needs, to `image.tar` in `directory`."""
     layer = directory / "layer.tar"
     with tarfile.open(layer, "w") as tar:
         tar.add(pause, "pause")
@@ -160,7 +164,7 @@ def make_pause(directory: Path, *, pause: Path) -> None:
 
 
 def write_image(path: Path, *, name: str, layers: Sequence[Layer], command: Sequence[str]) -> None:
-    """Write an image with these layers in the format of `docker save`."""
+    """Write an image with the given layers in the `docker save` format."""
     config = json.dumps(
         {
             "architecture": "amd64",
@@ -185,7 +189,7 @@ def write_image(path: Path, *, name: str, layers: Sequence[Layer], command: Sequ
 
 
 def wheel_layer(wheel: Path) -> bytes:
-    """Return a layer (tar) with the files and commands of a pure Python wheel."""
+    """Return a layer, as a tar archive, with a pure Python wheel's files and commands."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar, zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():

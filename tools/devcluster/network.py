@@ -1,7 +1,8 @@
-"""The network of the cluster: one bridge on the host, and a link from it to every machine.
+"""The cluster's network: a bridge on the host, and a link from each machine to the bridge.
 
-Nodes reach each other directly over the bridge, so the host forwards no packets and has no firewall
-rule. It only has routes to the Pods and Services, which disappear with the bridge.
+A machine that uses the host's network has no link. Nodes reach each other directly over the bridge,
+so the host forwards no packets and needs no firewall rules. The host only needs routes to the Pods
+and Services. The kernel removes these routes together with the bridge.
 """
 
 from __future__ import annotations
@@ -34,17 +35,20 @@ class NodeAddress:
 
     @property
     def machine(self) -> str:
-        """Return the address of the node's machine on the bridge."""
+        """The address of the node's machine on the bridge."""
         return f"10.243.0.{10 + self.number}"
 
     @property
     def pods(self) -> str:
-        """Return the network of the node's Pods."""
+        """The address range of the node's Pods."""
         return f"10.244.{self.number}.0/24"
 
 
 def ip(*arguments: str) -> str:
-    """Run `ip` from iproute2. Raises DevclusterError with the error message of `ip`."""
+    """Run `ip` from iproute2 and return its output.
+
+    Raises DevclusterError with the error message from `ip` if the command fails.
+    """
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
     if done.returncode:
         raise DevclusterError(f"'ip {' '.join(arguments)}' failed: {done.stderr.strip()}")
@@ -52,8 +56,10 @@ def ip(*arguments: str) -> str:
 
 
 def collisions(routes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the routes of the machine (from `ip -json route`) that overlap the cluster's
-    networks.
+    """Return descriptions of the routes that overlap the cluster's networks.
+
+    Ignore the default route and the routes through the cluster's own bridge. `routes` is the parsed
+    output of `ip -json route`.
     """
     networks = [ipaddress.ip_network(text) for text in (MACHINES_NET, PODS_NET, SERVICES_NET)]
     found = []
@@ -66,7 +72,9 @@ def collisions(routes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def check() -> None:
-    """Raise RequirementError if the machine already uses the cluster's bridge or addresses."""
+    """Raise RequirementError if the host already has the bridge, or a route that overlaps the
+    cluster's networks.
+    """
     if Path(f"/sys/class/net/{BRIDGE}").exists():
         raise RequirementError(
             f"bridge {BRIDGE} already exists, from a cluster with another XDG_STATE_HOME: run "
@@ -82,14 +90,14 @@ def check() -> None:
 
 
 def make_bridge() -> None:
-    """Create the bridge with the host's address on it."""
+    """Create the bridge and assign the host's address to it."""
     ip("link", "add", BRIDGE, "type", "bridge")
     ip("address", "add", f"{HOST}/24", "dev", BRIDGE)
     ip("link", "set", BRIDGE, "up")
 
 
 def remove_bridge() -> None:
-    """Remove the bridge and every link in it. Do nothing if there is no bridge."""
+    """Remove the bridge and every link that is attached to it. Do nothing if there is no bridge."""
     listed = json.loads(ip("-json", "link", "show") or "[]")
     cables = [link["ifname"] for link in listed if link.get("master") == BRIDGE]
     for name in (*cables, *(link["ifname"] for link in listed if link["ifname"] == BRIDGE)):
@@ -97,8 +105,10 @@ def remove_bridge() -> None:
 
 
 def _delete(name: str) -> None:
-    """Delete an interface. The kernel can remove it at the same time, together with the machine at
-    its other end.
+    """Delete an interface.
+
+    Ignore an error if the kernel has just removed the interface together with the machine at its
+    other end.
     """
     try:
         ip("link", "delete", name)
@@ -113,23 +123,24 @@ def plug(machine: Machine) -> None:
     ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(machine.init.pid))
     ip("link", "set", cable, "master", BRIDGE, "up")
     batch = ("ip", "-batch", "-")
-    # There is no default route, so a program that looks for the metadata service of a cloud fails
-    # at once instead of after 5 s.
+    # There is no default route, so a program that looks for a cloud's metadata service fails at
+    # once instead of after 5 s.
     commands = f"address add {machine.address}/24 dev eth0\nlink set lo up\nlink set eth0 up\n"
     subprocess.run(machine.inside(batch), input=commands, text=True, check=True)
 
 
 def join(machines: Sequence[tuple[Machine, NodeAddress]], others: Sequence[Machine]) -> None:
-    """Add the routes to the Pods of each node and to the Services on every machine and on the
-    host.
+    """Add routes to each node's Pods and to the Services, on the host and on all given machines.
+
+    Enable IP forwarding on the nodes, which are listed in `machines`.
     """
     routes = {address.pods: address.machine for _, address in machines}
     for machine, address in machines:
         for pods, via in routes.items():
             if pods != address.pods:
                 _inside(machine, "ip", "route", "add", pods, "via", via)
-        # The firewall translates the address of a Service to the address of a Pod, but the kernel
-        # needs a route first.
+        # The node's firewall rules translate a Service's address to a Pod's address, but the kernel
+        # first needs a route to the Service's address.
         _inside(machine, "ip", "route", "add", SERVICES_NET, "via", HOST)
         _inside(machine, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
     gateway = next(iter(routes.values()))

@@ -1,7 +1,7 @@
-"""A node: containerd, kubelet and kube-proxy in a machine of their own.
+"""A node: containerd, kubelet and kube-proxy in a separate machine.
 
-The files that these programs need are written to the machine's own /var/lib, which is `lib` on the
-host.
+The files that these programs need are written to the machine's own /var/lib, which is the
+directory `lib` on the host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CGROUP = "/symphony-devcluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The properties of one node: labels, taints, and the number of GPUs that it advertises."""
+    """One node: its name, addresses, labels and taints, and its number of advertised GPUs."""
 
     name: str
     address: NodeAddress
@@ -34,11 +34,11 @@ class Node:
 
     @property
     def cgroup(self) -> str:
-        """Return the control group for the Pods of the node."""
+        """The control group for the node's Pods."""
         return f"{CGROUP}/{self.name}"
 
 
-# These are a plain node, a node with GPUs, and a node whose taint a Pod must tolerate.
+# These are a plain node, a node with GPUs, and a node with a taint that a Pod must tolerate.
 NODES = (
     Node(
         name="node1",
@@ -61,7 +61,7 @@ NODES = (
 
 
 def prepare(node: Node, lib: Path) -> None:
-    """Write the files of containerd and of the Pod network below `lib`."""
+    """Write the configuration files for containerd, the Pod network and the kubelet below `lib`."""
     for name in ("containerd", "kubelet", "cni/net.d", "kube-proxy"):
         (lib / name).mkdir(parents=True)
     (lib / "containerd/config.toml").write_text(containerd_config())
@@ -71,19 +71,23 @@ def prepare(node: Node, lib: Path) -> None:
 
 
 def admit(lib: Path, *, kubelet: str, proxy: str) -> None:
-    """Write the kubeconfigs of the node's kubelet and kube-proxy."""
+    """Write the kubeconfigs for the node's kubelet and kube-proxy."""
     access.write_private(lib / "kubelet/kubeconfig", kubelet)
     access.write_private(lib / "kube-proxy/kubeconfig", proxy)
 
 
 def containerd_config() -> str:
-    """Return the configuration of containerd. The registry is its own mirror over plain HTTP."""
+    """Return containerd's configuration.
+
+    The registry's mirror is the registry's address on the bridge, so that images are pulled over
+    plain HTTP.
+    """
     mirrors = "".join(
         f'  [plugins."io.containerd.grpc.v1.cri".registry.mirrors."{name}"]\n'
         f'    endpoint = ["{REGISTRY_ON_BRIDGE}"]\n'
         for name in (REGISTRY, "localhost:5000")
     )
-    # Without CAP_SYS_RESOURCE, runc may not lower the value of oom_score_adj and exits.
+    # Without CAP_SYS_RESOURCE, runc cannot lower oom_score_adj and exits with an error. The setting
     # restrict_oom_score_adj prevents this.
     return f"""\
 version = 2
@@ -104,7 +108,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 
 
 def cni_config(node: Node) -> dict[str, Any]:
-    """Return the configuration of the Pod network: a bridge in the node, addresses from the node's
+    """Return the Pod network's configuration: a bridge in the node, addresses from the node's
     range, and host ports.
     """
     bridge = {
@@ -126,8 +130,8 @@ def cni_config(node: Node) -> dict[str, Any]:
 def kubelet_config(node: Node) -> dict[str, Any]:
     """Return the kubelet's configuration.
 
-    Every client that can reach the kubelet may use it, because the kubelet listens only on the
-    bridge. Pods of the tests are not evicted when the disk is full.
+    The kubelet accepts requests without authentication, because it listens only on the bridge. Test
+    Pods are not evicted when the disk is full.
     """
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -185,8 +189,9 @@ def kubelet(binaries: Path, node: Node) -> list[str]:
 
 
 def proxy(binaries: Path, node: Node) -> list[str]:
-    """Return the command line of kube-proxy, which does not change the host's connection tracking
-    limits.
+    """Return kube-proxy's command line.
+
+    Its options leave the host's connection tracking limits unchanged.
     """
     return [
         str(binaries / "kube-proxy"),

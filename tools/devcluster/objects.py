@@ -1,5 +1,6 @@
-"""The objects of a new cluster: rights, the team's namespace with its limits, DNS and GPUs. Data
-only.
+"""A cluster's objects: permissions, the team's namespace and limits, DNS, GPUs and probe Pods.
+
+This module describes the objects but does not create them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def initial() -> list[tuple[str, Object]]:
-    """Return (collection, object) pairs for all initial objects of a new cluster, in order of
-    creation.
+    """Return (collection, object) pairs for all initial objects of a new cluster, in the order in
+    which they must be created.
     """
     core = "/api/v1/namespaces"
     rights = f"/apis/{_RBAC}/v1"
@@ -35,8 +36,8 @@ def initial() -> list[tuple[str, Object]]:
 
 
 def researcher_rules() -> list[Object]:
-    """Return the rights that shared research clusters grant their users: creating Jobs, and reading
-    Pods and logs.
+    """Return the RBAC rules for the permissions that shared research clusters usually grant:
+    managing Jobs, and reading Pods and logs.
     """
     return [
         {
@@ -53,7 +54,9 @@ def researcher_rules() -> list[Object]:
 
 
 def gpu_patch(count: int) -> list[Object]:
-    """Return a JSON patch for a node's status that advertises GPUs without a device."""
+    """Return a JSON patch for a node's status that advertises `count` GPUs, although the node
+    has no such devices.
+    """
     return [
         {"op": "add", "path": f"/status/{kind}/nvidia.com~1gpu", "value": str(count)}
         for kind in ("capacity", "allocatable")
@@ -76,7 +79,7 @@ else:
 
 
 def probe_pod(node: str) -> Object:
-    """Return a Pod that succeeds if Pods can run, resolve names and reach Services."""
+    """Return a Pod that succeeds if Pods can run on `node`, resolve names and reach Services."""
     return {
         "metadata": {"name": f"devcluster-probe-{node}"},
         "spec": {
@@ -92,7 +95,7 @@ def probe_pod(node: str) -> Object:
 
 
 def is_ready(node: Object) -> bool:
-    """Return whether the condition Ready of a Node object is true."""
+    """Return whether the Ready condition of a Node object is true."""
     conditions: Sequence[Object] = node.get("status", {}).get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 

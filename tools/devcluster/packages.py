@@ -1,8 +1,8 @@
 """Unpack Debian packages into the cache instead of installing them.
 
-No service of a package is started, the machine does not change, and packages that conflict with
-installed packages do no harm. A sandbox mounts the unpacked `usr` over the /usr of the machine
-(sandbox.py).
+No service from a package is started, the machine does not change, and packages that conflict with
+installed packages do no harm. A sandbox mounts the unpacked `usr` over the machine's /usr (see
+sandbox.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RUNTIME = (
 )
 BUILD = ("golang-go", "make", "rsync")
 
-# The links that Debian's alternatives system would create on installation.
+# Debian's alternatives system would create these links during installation.
 _ALTERNATIVES = {
     "usr/sbin/xtables-nft-multi": tuple(
         f"{family}{action}"
@@ -48,8 +48,9 @@ _ALTERNATIVES = {
 
 
 class Apt:
-    """Runs apt-get with separate lists and archives. The lists and archives of the machine are
-    neither used nor changed.
+    """An interface to apt-get with separate package lists and archives.
+
+    The machine's own lists and archives are neither used nor changed.
     """
 
     def __init__(self, directory: Path, *, log: Path, console: Console) -> None:
@@ -60,11 +61,11 @@ class Apt:
 
     @property
     def archives(self) -> Path:
-        """Return the directory for downloaded packages."""
+        """The directory for downloaded packages."""
         return self._directory / "cache" / "archives"
 
     def run(self, *arguments: str, cwd: Path | None = None) -> None:
-        """Run apt-get. Raises DevclusterError with the end of its output."""
+        """Run apt-get. Raises DevclusterError with the end of the output if apt-get fails."""
         if not self._updated:
             self._prepare()
         self._apt(*arguments, cwd=cwd)
@@ -83,7 +84,7 @@ class Apt:
             "Dir::State::Lists": self._directory / "lists",
             "Dir::Cache": self._directory / "cache",
             "Acquire::Retries": 3,
-            # The user _apt has no access to the cache directory of another user.
+            # The user _apt cannot access another user's cache directory.
             "APT::Sandbox::User": "root",
         }
         flags = [f"-o{key}={value}" for key, value in options.items()]
@@ -98,14 +99,14 @@ class Apt:
 
 
 def unpack(apt: Apt, names: Iterable[str], root: Path) -> None:
-    """Unpack the packages and their dependencies into `root`, except for dependencies that are
+    """Unpack the packages into `root`, together with those of their dependencies that are not
     installed.
     """
     for old in apt.archives.glob("*.deb"):
         old.unlink()
     apt.run("install", "--yes", "--download-only", "--no-install-recommends", *names)
     root.mkdir()
-    for name in ("bin", "sbin", "lib"):  # Merge /usr as on the machine.
+    for name in ("bin", "sbin", "lib"):  # Merge the directories into /usr, as on the machine.
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
     for archive in sorted(apt.archives.glob("*.deb")):
@@ -131,9 +132,10 @@ def extract(archive: Path, root: Path) -> None:
 
 
 def machine_mirrors() -> list[tuple[str, str]]:
-    """Return (address, suite) pairs of the Debian mirrors that the machine uses.
+    """Return (address, suite) pairs for the mirrors that provide RELEASE to this machine.
 
-    Raises RequirementError if there are no such mirrors.
+    The suites are the release itself, its updates and its security updates. Raises RequirementError
+    if there is no mirror for the release itself.
     """
     texts = []
     for path in (APT_SOURCES / "sources.list", *sorted(APT_SOURCES.glob("sources.list.d/*"))):
@@ -154,12 +156,15 @@ def machine_mirrors() -> list[tuple[str, str]]:
 
 
 def main_mirror() -> str:
-    """Return the address of the mirror that contains the release itself."""
+    """Return the address of the mirror for the release itself, not for its updates."""
     return next(address for address, suite in machine_mirrors() if suite == RELEASE)
 
 
 def sources_list(mirrors: Iterable[tuple[str, str]]) -> str:
-    """Return a sources.list with binary and source packages, which Debian's own keys verify."""
+    """Return the contents of a sources.list for binary and source packages.
+
+    apt verifies the packages with Debian's own keys.
+    """
     return "".join(
         f"{kind} [signed-by={KEYRING}] {address} {suite} main\n"
         for address, suite in mirrors

@@ -1,5 +1,6 @@
-"""The parts of a cluster, all from the cache: they are created and checked before anything is
-started.
+"""The parts that a cluster needs: packages, binaries and images.
+
+All parts are in the cache, and are created and checked before the cluster is started.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from devcluster.paths import Paths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Complete directories in the cache: packages, binaries and the two images."""
+    """The paths of the packages, the binaries and the two images in the cache."""
 
     packages: Path
     binaries: Path
@@ -26,12 +27,15 @@ class Parts:
 
 
 def complete(paths: Paths) -> bool:
-    """Return whether everything that takes minutes to create exists. Only the names are checked."""
+    """Return whether the packages and binaries, which take minutes to create, exist.
+
+    Their contents are not checked.
+    """
     return runtime(paths.cache).exists() and build.cache_entry(paths.cache).exists()
 
 
 def prepare(paths: Paths, *, project: Path, wheel: Path | None, console: Console) -> Parts:
-    """Return all parts. Create a part if it is missing or damaged."""
+    """Return all parts. Create those that are missing or damaged."""
     paths.logs.mkdir(parents=True, exist_ok=True)
     apt = Apt(paths.cache / "apt", log=paths.logs / "apt.log", console=console)
     unpacked = runtime(paths.cache)

@@ -1,5 +1,5 @@
-"""The directories of the tool: a cache that remains when the cluster is stopped, and a state
-directory that does not.
+"""The tool's directories: a cache, which remains when the cluster is stopped, and a directory for
+the cluster's state.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from devcluster.console import RequirementError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """The two directories of the tool.
+    """The tool's two directories.
 
     `cache` contains packages, binaries and images, and can be deleted while the cluster is down.
-    `state` contains the running cluster: `down` removes `run`, and `logs` remains until the next
-    `up`.
+    `state` contains the running cluster's files. `down` removes `run`, and `logs` remains until the
+    next cluster is started.
     """
 
     cache: Path
@@ -40,11 +40,11 @@ class Paths:
 
     @property
     def kubeconfigs(self) -> Path:
-        """The directory of all kubeconfigs."""
+        """The directory for all kubeconfigs."""
         return self.run / "kubeconfigs"
 
     def kubeconfig(self, user: str) -> Path:
-        """Return the kubeconfig of one user."""
+        """Return the path of one user's kubeconfig."""
         return self.kubeconfigs / f"{user}.yaml"
 
 
@@ -77,8 +77,10 @@ def find(environ: Mapping[str, str], home: Path) -> Paths:
 
 
 def _base(environ: Mapping[str, str], variable: str, default: Path) -> Path:
-    """Return the directory in the variable. The specification requires that relative paths are
-    ignored.
+    """Return the path in the environment variable `variable`, or `default` if the variable contains
+    no absolute path.
+
+    The specification requires relative paths to be ignored.
     """
     value = Path(environ.get(variable, ""))
     return value if value.is_absolute() else default

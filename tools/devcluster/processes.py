@@ -1,4 +1,7 @@
-"""Identify processes by (pid, start time), because the kernel reuses pids."""
+"""Start, stop and observe processes.
+
+A process is identified by its pid and start time, because the kernel reuses pids.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,13 @@ def start_time(pid: int) -> int | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The name before the fields can contain any character.
+    # The process name, which precedes these fields, can contain any character, including ")".
     state, *fields = stat.rpartition(")")[2].split()
     return None if state in "ZX" else int(fields[18])
 
 
 def identify(name: str, pid: int) -> Process:
-    """Return the identity of a process that was just started."""
+    """Return the identity of a process that has just been started."""
     start = start_time(pid)
     if start is None:
         raise DevclusterError(f"{name} exited as soon as it was started")
@@ -46,20 +49,23 @@ def identify(name: str, pid: int) -> Process:
 
 
 def alive(process: Process) -> bool:
-    """Return whether this process, and not a later one with the same pid, is running."""
+    """Return whether `process` is running. A later process with the same pid does not count."""
     return start_time(process.pid) == process.start
 
 
 def stop(process: Process, *, grace: float = 0) -> None:
-    """Stop a process and wait until it has exited: send TERM, wait for `grace` seconds, and then
-    send KILL. If `grace` is 0, send KILL at once.
+    """Stop a process and wait until it has exited: send SIGTERM, wait for up to `grace` seconds,
+    and then send SIGKILL.
+
+    If `grace` is 0, send SIGKILL at once.
     """
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return
     try:
-        # The handle was opened before this check, so the handle belongs to this process.
+        # The handle was opened before this check, so it refers to this process if the check
+        # succeeds.
         if not alive(process):
             return
         exited = False
@@ -85,7 +91,7 @@ def _wait_for_exit(handle: int, seconds: float) -> bool:
 
 
 def spawn(name: str, argv: Sequence[str], *, log: Path) -> Process:
-    """Start a process in its own session, with its output in `log`."""
+    """Start a process in its own session, and append its output to `log`."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             argv,
@@ -105,8 +111,8 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a command until it exits, with its output in `log`. The last line of the log is shown
-    periodically.
+    """Run a command until it exits, and append its output to `log`. If `console` is given, report
+    the last line of the log every 20 seconds.
 
     Raises DevclusterError with the last lines of the log if the command fails.
     """
@@ -137,7 +143,7 @@ def _wait(child: subprocess.Popen[bytes], seconds: float) -> int | None:
 
 
 def tail(log: Path, lines: int) -> str:
-    """Return the last lines of a log file, or an empty string if the file does not exist yet."""
+    """Return the last `lines` lines of a log, or an empty string if the log cannot be read."""
     try:
         size = log.stat().st_size
         with log.open("rb") as file:
@@ -156,9 +162,10 @@ def wait_for(
     needs: Sequence[Process] = (),
     log: Path | None = None,
 ) -> T:
-    """Call `probe` until it returns true.
+    """Call `probe` until its result is true, and return the result.
 
-    Raises DevclusterError on a timeout, or if a required process exits.
+    Raises DevclusterError if this takes longer than `seconds` seconds, or if a process in
+    `needs` exits.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -181,7 +188,7 @@ def all_pids() -> Iterator[int]:
 
 
 def memory_kib(pid: int) -> int:
-    """Return the proportional share of memory of a process in KiB, or 0 if it has exited."""
+    """Return the proportional set size (PSS) of a process in KiB, or 0 if it has exited."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:

@@ -1,5 +1,6 @@
-"""The record of running processes on disk. It is written whenever a process is started, so that
-`down` always finds all processes.
+"""A file that records the processes of the cluster.
+
+The file is written whenever a process is started, so that `down` always finds all processes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from devcluster.sandbox import Machine
 
 @dataclass(slots=True)
 class Record:
-    """Contains the machines, their daemons, the image and the timings. A daemon is recorded as the
-    pid of the process on the host that waits for the daemon.
+    """The machines, daemons, image and timings of a cluster.
+
+    A daemon is recorded as the process on the host that waits for it.
     """
 
     path: Path
@@ -34,7 +36,7 @@ class Record:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def begin(self) -> None:
-        """Write the record while it is empty. From then on, `down` removes whatever exists."""
+        """Write an empty record. From then on, `down` removes whatever has been created."""
         with self._lock:
             self._save()
 
@@ -53,14 +55,14 @@ class Record:
         return process
 
     def finish(self, *, image: str, timings: dict[str, float]) -> None:
-        """Record that everything is running, and the image that is in use."""
+        """Record that everything is running, which image is in use, and how long each step took."""
         with self._lock:
             self.image, self.complete = image, True
             self.timings = {**self.timings, **timings}
             self._save()
 
     def machine(self, name: str) -> Machine:
-        """Return a machine by its name. Raises KeyError."""
+        """Return the machine with the given name. Raises KeyError if there is none."""
         return {machine.name: machine for machine in self.machines}[name]
 
     def _save(self) -> None:
@@ -107,7 +109,10 @@ def load(paths: Paths) -> Record | None:
 
 @contextmanager
 def exclusive(paths: Paths) -> Iterator[None]:
-    """Hold the tool's lock. Raises RequirementError if another process holds it."""
+    """Hold the tool's lock for the `with` block.
+
+    Raises RequirementError if another process holds the lock.
+    """
     paths.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (paths.state / "lock").open("w") as file:
         try:

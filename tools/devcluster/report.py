@@ -1,4 +1,4 @@
-"""The status of the cluster, as data and as text."""
+"""The cluster's status, as data and as text."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from devcluster.record import Record
 
 
 def collect(paths: Paths) -> dict[str, Any]:
-    """Return the status as `status --json` prints it, which is only {"up": false} if nothing was
-    started.
+    """Return the status that `status --json` prints.
+
+    If nothing has been started, the status is only {"up": false}.
     """
     running = record.load(paths)
     if running is None:
@@ -56,7 +57,7 @@ def collect(paths: Paths) -> dict[str, Any]:
 
 
 def text(status: dict[str, Any]) -> str:
-    """Return the status as text for a person."""
+    """Return the status as human-readable text."""
     if not status["up"]:
         dead = [process["name"] for process in status.get("processes", []) if not process["alive"]]
         cause = f"{', '.join(dead)} exited" if dead else "the API server does not respond"
@@ -79,8 +80,8 @@ def text(status: dict[str, Any]) -> str:
 
 
 def memory_mib(running: Record) -> int:
-    """Return the memory that all processes on all machines use, as the sum of their proportional
-    shares.
+    """Return the memory in MiB that the cluster's processes use: the sum of their proportional set
+    sizes (PSS).
     """
     namespaces = {_pid_namespace(machine.init.pid) for machine in running.machines} - {""}
     pids = [pid for pid in processes.all_pids() if _pid_namespace(pid) in namespaces]
@@ -96,7 +97,7 @@ def _client(paths: Paths, name: str) -> str:
 
 
 def images_text(paths: Paths) -> str:
-    """Return the name of the test image and its archive."""
+    """Return the name of the test image and the path of its archive."""
     archive = next((paths.cache / "images").glob("*/image.tar"))
     return f"{images.NAME} {archive}"
 

@@ -3,8 +3,8 @@ mounted over /usr.
 
 A machine has its own mounts, processes and host name, and usually its own network. Its first
 process is the `pause` program, which reaps orphaned processes. When this first process is killed,
-the kernel kills all other processes of the machine. The mounts and interfaces of the machine
-disappear with its last process.
+the kernel kills all other processes in the machine. The machine's mounts and interfaces disappear
+when its last process exits.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ class Machine:
         return ["nsenter", f"--target={self.init.pid}", *namespaces, "--", *argv]
 
     def path(self, path: str) -> Path:
-        """Return the path on the host for a file or socket of this machine."""
+        """Return the path on the host of a file or socket in this machine."""
         return Path(f"/proc/{self.init.pid}/root{path}")
 
 
 def overlay(packages: Sequence[Path]) -> str:
-    """Return the shell lines that mount unpacked packages over /usr in a separate namespace."""
+    """Return the shell command that mounts unpacked packages over /usr.
+
+    The command must run in a separate mount namespace.
+    """
     layers = ":".join([*(str(package / "usr") for package in packages), "/usr"])
     return f"mount -t overlay -o lowerdir={layers} overlay /usr\n"
 
@@ -48,22 +51,23 @@ def overlay(packages: Sequence[Path]) -> str:
 def setup(
     *, packages: Sequence[Path], mounts: Mapping[str, Path], hostname: str, pause: Path
 ) -> str:
-    """Return the script that a new machine runs first. `mounts` are mounted over the machine's own
-    directories.
+    """Return the script that a new machine runs first.
+
+    `mounts` maps directories in the machine to the host directories that are mounted over them.
     """
     binds = "".join(
         f"mount --bind {shlex.quote(str(source))} {target}\n" for target, source in mounts.items()
     )
     return (
         "set -e\n"
-        # At this point, /proc still belongs to the host, so this is the pid on the host.
+        # At this point, /proc still belongs to the host, so the script reads its pid on the host.
         "read -r pid rest </proc/self/stat\n"
         + overlay(packages)
         + "mount -t tmpfs -o mode=755 tmpfs /run\n"
         + binds
         + "mount -t proc proc /proc\n"
-        # The container runtimes need mounts that propagate to their containers, but never to the
-        # host.
+        # The container runtimes need mounts that propagate to their containers. These mounts do not
+        # propagate to the host.
         + "mount --make-rshared /\n"
         + f"hostname {hostname}\n"
         + 'echo "$pid"\n'
@@ -72,9 +76,9 @@ def setup(
 
 
 def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) -> Machine:
-    """Start a machine, and return the machine when its mounts exist.
+    """Start a machine, and return it after its mounts have been created.
 
-    If the start fails, raises DevclusterError with the end of the log.
+    Raises DevclusterError with the end of the log if the start fails.
     """
     namespaces = ["--mount", "--pid", "--fork", "--uts", *(["--net"] if own_network else [])]
     read_end, write_end = os.pipe()
@@ -96,6 +100,6 @@ def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) 
 
 
 def once(script: str) -> list[str]:
-    """Return the command line for a script that has its own mounts and processes until it exits."""
+    """Return the command line that runs a script in temporary mount and PID namespaces."""
     start = "set -e\nmount -t proc proc /proc\n"
     return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", start + script]

@@ -1,5 +1,6 @@
-"""Shells for the completion tests. The machine may lack them, so they are Debian packages that are
-unpacked into the cache.
+"""Shells for the completion tests.
+
+The shells may not be installed, so their Debian packages are unpacked into the cache.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from devcluster.console import Console
 from devcluster.packages import Apt
 from devcluster.paths import Paths
 
-# The shells with their dependencies beyond a minimal system, except for packages that only their
-# help needs.
+# These are the shells and those of their dependencies that a minimal system lacks. Packages that
+# only the shells' help needs are omitted.
 PACKAGES = ("fish", "fish-common", "libpcre2-32-0", "zsh", "zsh-common")
 
 
 def cache_entry(cache: Path) -> Path:
-    """Return the cache entry, which may not exist yet."""
+    """Return the path of the cache entry, which may not exist yet."""
     return cache / "packages" / f"shells-{store.key(packages.RELEASE, PACKAGES)}"
 
 
 def prepare(paths: Paths, *, console: Console) -> Path:
-    """Return the directory that contains the `usr` of the shells. Create it if it is missing or
-    damaged, which requires Debian and root.
+    """Return the directory whose `usr` contains the shells.
+
+    Create the directory if it is missing or damaged. Creating it requires Debian and root
+    permissions.
     """
     paths.logs.mkdir(parents=True, exist_ok=True)
     apt = Apt(paths.cache / "apt", log=paths.logs / "apt.log", console=console)
@@ -38,7 +41,7 @@ def _unpack(apt: Apt, directory: Path) -> None:
     archives.mkdir()
     apt.run("download", *PACKAGES, cwd=archives)
     (root / "usr").mkdir(parents=True)
-    (root / "bin").symlink_to("usr/bin")  # Merge /usr as on the machine.
+    (root / "bin").symlink_to("usr/bin")  # On this machine, /bin is also a link to usr/bin.
     for archive in sorted(archives.iterdir()):
         packages.extract(archive, root)
         archive.unlink()

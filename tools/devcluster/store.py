@@ -1,7 +1,7 @@
-"""Cache entries, which are complete and undamaged directories. A damaged entry is created again.
+"""A cache whose entries are directories. A missing or damaged entry is created again.
 
 An entry is created in a temporary directory and renamed when it is complete, so an incomplete entry
-never has its final name. The manifest of an entry lists the size and checksum of every file.
+never has its final name. An entry's manifest lists the size and checksum of every file.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MANIFEST = "manifest.json"
 def ensure(entry: Path, make: Callable[[Path], None], *, report: Callable[[str], None]) -> bool:
     """Create `entry` with `make(directory)` unless it exists and is undamaged.
 
-    Returns whether the entry was created.
+    Return whether the entry was created.
 
-    If an entry has to be created again, `report` receives a message with the reason.
+    If an entry has to be created again, `report` is called with the reason.
     """
     problem = damage(entry)
     if problem is None:
@@ -41,13 +41,13 @@ def ensure(entry: Path, make: Callable[[Path], None], *, report: Callable[[str],
 
 
 def seal(directory: Path) -> None:
-    """Write the manifest of everything in `directory`."""
+    """Write a manifest that lists all files in `directory`."""
     content = {str(path.relative_to(directory)): _fingerprint(path) for path in _files(directory)}
     (directory / MANIFEST).write_text(json.dumps(content, indent=1, sort_keys=True))
 
 
 def damage(entry: Path) -> str | None:
-    """Return a description of the damage to an entry, or None if every file is unchanged."""
+    """Return a description of the damage to an entry, or None if every listed file is unchanged."""
     try:
         expected: dict[str, str] = json.loads((entry / MANIFEST).read_text())
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def damage(entry: Path) -> str | None:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
+    """Return a file's SHA-256 digest in hexadecimal."""
     sha = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -71,12 +71,12 @@ def digest(path: Path) -> str:
 
 
 def key(*parts: object) -> str:
-    """Return a short name that changes if any of the parts changes."""
+    """Return a short name that changes if any of `parts` changes."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
 def prune(directory: Path, *, keep: Path) -> None:
-    """Remove the entries that `keep` replaces, which are in the same directory."""
+    """Remove all entries in `directory` except `keep`."""
     for path in directory.iterdir():
         if path != keep:
             shutil.rmtree(path)

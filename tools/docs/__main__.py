@@ -1,7 +1,7 @@
-"""Write the generated files of the documentation.
+"""Write the documentation's generated files.
 
 ``python -m docs`` writes the generated pages. ``python -m docs --check`` reports pages that are out
-of date. ``python -m docs pictures`` records the pictures on the home page.
+of date. ``python -m docs pictures`` records the pictures for the home page.
 """
 
 import sys

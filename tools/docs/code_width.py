@@ -1,9 +1,9 @@
-"""Report code and tables that are cut off in a browser.
+"""Report code, tables and drawings that are cut off in a browser.
 
 Run ``scripts/docs`` first to build the site, then ``PYTHONPATH=tools python -m docs.code_width``.
-The program serves the site to a headless Chromium. A page with a script opens each page of the site
-in frames of different widths, compares the width of each block with the width of its content, and
-sends the result back.
+The program serves the site to headless Chromium. A page with a script opens each of the site's
+pages in frames of different widths, compares the width of each block with the width of its content,
+and sends the results to the program.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ document.addEventListener("DOMContentLoaded", measure);
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Serves the site and the script, and receives the result."""
+    """An HTTP request handler that serves the site and the script, and receives the result."""
 
     def __init__(self, *arguments: Any, results: queue.Queue[Any], **options: Any) -> None:
         self.results = results
@@ -97,8 +97,9 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 def measure() -> list[dict[str, Any]]:
-    """Return the blocks whose content is wider than the block. Raises `queue.Empty` after a
-    timeout.
+    """Return a description of each block whose content is wider than the block.
+
+    Raises `queue.Empty` if the browser sends no results within `TIMEOUT_SECONDS`.
     """
     results: queue.Queue[Any] = queue.Queue()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, results=results))
@@ -121,7 +122,7 @@ def measure() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Print the findings. The exit code is 1 if there are any findings."""
+    """Print the findings and exit. The exit code is 1 if there are any findings."""
     if shutil.which("chromium") is None:
         sys.exit("chromium was not found on the PATH; install it, for example with apt-get")
     if not SITE.is_dir():

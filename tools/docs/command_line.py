@@ -1,4 +1,4 @@
-"""Generate the reference page of all commands from the argument parser."""
+"""Generate the reference page for all commands from the argument parser."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def page() -> str:
 
 
 def _names(line: SymphonyParser, parser: argparse.ArgumentParser) -> list[str]:
-    """Return the aliases of a command."""
+    """Return a command's aliases."""
     verb = parser.get_default("verb")
     return [
         word for word, made in line.subparsers.choices.items() if made is parser and word != verb
@@ -135,7 +135,7 @@ def _synopsis(
     own: Sequence[argparse.Action],
     parser: argparse.ArgumentParser,
 ) -> str:
-    """Return the general form of a command, wrapped for a terminal with 80 columns."""
+    """Return a command's synopsis, wrapped for a terminal with 80 columns."""
     if parser.usage:
         synopsis = re.sub(r"^usage:\s*", "", parser.usage % {"prog": parser.prog})
     else:
@@ -152,7 +152,7 @@ def _form(action: argparse.Action) -> str:
 
 
 def _value(action: argparse.Action) -> str:
-    """Return the placeholder for a value. The placeholder is empty for a switch."""
+    """Return the placeholder for an argument's value, or an empty string for a switch."""
     if action.nargs == 0:
         return ""
     if action.metavar is None and action.choices is not None:
@@ -169,7 +169,7 @@ def _rows(kind: str, actions: Sequence[argparse.Action]) -> str:
 
 
 def _invocation(flags: Sequence[str], value: str) -> str:
-    """Return the form of an argument or of an option, such as `-b`, `--backend BACKEND`."""
+    """Return the notation for an argument or option, such as `-b`, `--backend BACKEND`."""
     if not flags:
         return md.code(value)
     *others, last = flags

@@ -1,4 +1,4 @@
-"""An extension of the API reference that converts docstrings to Markdown.
+"""A Griffe extension for the API reference that converts docstrings to Markdown.
 
 Examples become code blocks, and public names become links to their descriptions.
 """
@@ -18,7 +18,7 @@ _DOCUMENTED_OBJECT = re.compile(r"(?m)^::: (\S+)")
 
 
 class Readable(Extension):
-    """Converts each docstring before it is shown."""
+    """The extension that converts each docstring before it is shown."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,8 +28,9 @@ class Readable(Extension):
                 self.paths[path.rpartition(".")[2]] = path
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
-        """Convert the docstring of an object. The names of the object and its parent are not
-        linked.
+        """Convert an object's docstring.
+
+        The object's own name and its parent's name are not linked.
         """
         if obj.is_alias or obj.docstring is None:
             return

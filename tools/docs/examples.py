@@ -87,8 +87,8 @@ tolerations:
 def experiment() -> Iterator[Experiment]:
     """Yield an experiment with a process for each setting.
 
-    The experiment also contains the processes and files that the settings name. Its services have
-    no fixed ports, because such ports could be in use on the machine.
+    The experiment also contains the processes and files that the settings refer to. Its services
+    have no fixed ports, because such ports could be in use on the machine.
     """
     with TemporaryDirectory(prefix="symphony-docs-") as name:
         directory = Path(name)
@@ -109,7 +109,7 @@ def _experiment() -> dict[str, Any]:
 
 
 def body(key: str) -> dict[str, Any]:
-    """Return the example of a setting as the body of a process."""
+    """Return the parsed example for a setting: some of a process's keys, with their values."""
     given: dict[str, Any] = yaml.safe_load(SETTINGS[key])
     return given
 

@@ -1,4 +1,4 @@
-"""Generate the reference page of the experiment file from its JSON Schema."""
+"""Generate the reference page for the experiment file from its JSON Schema."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from symphony.model.value_types import PARAMETER_REFERENCE
 
 Schema = Mapping[str, Any]
 
-# The pattern of a text that contains a parameter. Every value can be given as such a text.
+# The pattern of a string that contains a parameter. Every value can be given as such a string.
 _REFERENCE = PARAMETER_REFERENCE
 
 _DEFAULT_IN_DESCRIPTION = re.compile(r"; the default is (\[.*\]|\S+?)\.?$")
 
-# Maps the names of kinds of values in the schema to their names on the page.
+# The name of each definition in the schema, mapped to the kind of value that the page shows.
 KINDS = {
     "name": "name",
-    "text": "text",
-    "filled": "text",
-    "strings": "text or list",
+    "text": "string",
+    "filled": "string",
+    "strings": "string or list",
     "line": "shell line",
     "lines": "shell line or list",
     "absolute": "absolute path",
@@ -30,7 +30,7 @@ KINDS = {
     "count": "whole number",
     "copies": "whole number",
     "quantity": "amount",
-    "env": "{variable: text}",
+    "env": "{variable: string}",
     "labels": "{key: value}",
     "services": "services",
     "files": "files",
@@ -40,12 +40,14 @@ KINDS = {
 }
 WORDS = {
     "name": (
-        "1 to 63 of the characters a-z, 0-9 and `-`. It begins with a letter and does not end with "
-        "`-`."
+        "A string of 1 to 63 characters from a-z, 0-9 and `-`. A name begins with a letter and "
+        "does not end with `-`."
     ),
-    "text": "A text. A number or boolean is converted to text.",
-    "shell line": "A text that a shell runs. A list is joined by `&&`.",
-    "amount": "A number, or a text with a unit: `2`, `0.5`, `500m`, `4Gi`.",
+    "string": "A string. Numbers and booleans are converted to strings.",
+    "shell line": (
+        "A string that a shell runs. In a list, each line runs only if all previous lines succeed."
+    ),
+    "amount": "A number, or a string with a unit, such as `2`, `0.5`, `500m` or `4Gi`.",
     "port": "A number from 1 to 65535.",
     "services": (
         "A name, a list of names, or `{name: port}`. With `null`, symphony chooses the port."
@@ -57,13 +59,13 @@ WORDS = {
 }
 
 HEAD = """
-An experiment file is a YAML or JSON file. This page describes all its keys. It is generated from
-the JSON Schema of the file. The same settings are methods of [`Process`](api/experiment.md) in
-Python.
+An experiment file is a YAML or JSON file. This page describes all its keys. The page is generated
+from the JSON Schema for experiment files. In Python, use the methods of
+[`Process`](api/experiment.md) for the same settings.
 
-An unknown key causes an error that names the line and the most similar key. A value of `null` has
-the same effect as omitting the key. If the file declares [parameters](../howto/parameters.md),
-every value can contain `${name}`.
+An unknown key causes an error that names the line and, if there is one, a similar key. A value of
+`null` has the same effect as omitting the key. If the file declares
+[parameters](../howto/parameters.md), every value can contain `${name}`.
 """
 
 EDITORS = """
@@ -76,9 +78,9 @@ $ symphony config schema
 ...experiment.schema.json
 ```
 
-Editors with the YAML language server, such as VS Code with its YAML extension, Neovim and Emacs,
-read the path from the first line of the file. They then complete keys, show their descriptions, and
-mark errors:
+Editors that use the YAML language server, such as VS Code with its YAML extension, Neovim and
+Emacs, read the path from the first line of the file. With the schema, they complete keys, show the
+descriptions of keys, and mark errors:
 
 ```text
 # yaml-language-server: $schema=/path/to/experiment.schema.json
@@ -89,22 +91,22 @@ key.
 """
 
 SETTINGS = """
-These settings can be set on a process or a group. The last column shows the effect of a setting on
-a group. A setting for every member also applies to members that are added later. A setting of the
-Pod cannot be set on a member. [Comparison of backends](parity.md) lists the settings that each
-backend supports.
+These settings can be set on a process or a group. The last column shows to which part of a group a
+setting applies. A setting that applies to every member also applies to members that are added
+later. A setting that applies to the Pod cannot be set on a member. [Comparison of
+backends](parity.md) lists the settings that each backend supports.
 """
 
 
 class Undescribed(Exception):
-    """Raised if a key of the schema has no description."""
+    """Raised if a key in the schema has no description."""
 
 
 def page(built: Schema | None = None) -> str:
     """Return the page as Markdown.
 
-    ``built`` is the schema; the default is the schema of the package. Raises `Undescribed` if a key
-    of the schema has no description.
+    ``built`` is the schema to describe. By default, it is the package's schema. Raises
+    `Undescribed` if a key in the schema has no description.
     """
     keys = Keys(schema.build() if built is None else built)
     process, group = keys.of("process"), keys.of("group")
@@ -116,8 +118,8 @@ def page(built: Schema | None = None) -> str:
         "## Experiment",
         keys.table(keys.root, links={"images": "images", "processes": "processes"}),
         "## Images",
-        "`images` maps repositories to descriptions of images. [Build images](../howto/images.md) "
-        "explains how they are built.",
+        "`images` maps repositories to image descriptions. [Build images](../howto/images.md) "
+        "explains how symphony builds the images.",
         md.fence("yaml", examples.IMAGES),
         keys.table(keys.image, links={"context_directories": "context_directories"}),
         "### context_directories",
@@ -126,7 +128,7 @@ def page(built: Schema | None = None) -> str:
         "## Processes",
         "`processes` maps names to processes. All keys of a process are optional.",
         keys.table(process, leave_out=settings.SETTINGS),
-        "Use only one of `cmd`, `cmds`, and `command` with `args`. A process also has the "
+        "Set only one of `cmd`, `cmds`, and `command` with `args`. A process can also have the "
         "[settings](#settings) below.",
         "## Settings",
         SETTINGS,
@@ -139,7 +141,7 @@ def page(built: Schema | None = None) -> str:
         *(part for key in settings.SETTINGS for part in keys.setting(key)),
         "## Groups",
         "An element of `processes` that has the key `processes` is a group. On Kubernetes, a group "
-        "is a Pod with several containers. A group also has the [settings](#settings) above.",
+        "is a Pod with several containers. A group can also have the [settings](#settings) above.",
         keys.table(group, leave_out=settings.SETTINGS),
         "## Kinds of values",
         md.table(("Kind", "Values"), WORDS.items()),
@@ -157,31 +159,33 @@ def _effect_in_group(key: str) -> str:
 
 
 class Keys:
-    """Describes the keys of a schema."""
+    """A schema, with methods that describe its keys."""
 
     def __init__(self, built: Schema) -> None:
         self.root = built
         self.image = self.inside(built["properties"]["images"]["additionalProperties"])
 
     def of(self, name: str) -> Schema:
-        """Return a definition of the schema."""
+        """Return the schema's definition called ``name``."""
         found: Schema = self.root["$defs"][name]
         return found
 
     def resolve(self, given: Schema) -> Schema:
-        """Return the definition of a setting that is a reference, or ``given``."""
+        """Return the setting that ``given`` refers to, or ``given`` if it does not refer to a
+        setting.
+        """
         name = given.get("$ref", "").rpartition("/")[2]
         return self.of(name) if name.startswith("setting-") else given
 
     def inside(self, given: Schema) -> Schema:
-        """Return the alternative of a value that has keys, or an empty mapping if no alternative
+        """Return the alternative of ``given`` that has keys, or an empty mapping if no alternative
         has keys.
         """
         forms = [given, *given.get("anyOf", ())]
         return next((form for form in forms if "properties" in form), {})
 
     def items(self, given: Schema) -> Schema:
-        """Return the schema of the elements of a list."""
+        """Return the schema of a list's elements."""
         forms = [given, *given.get("anyOf", ())]
         found: Schema = next(
             form["items"] for form in forms if isinstance(form.get("items"), Mapping)
@@ -196,10 +200,10 @@ class Keys:
         links: Mapping[str, str] | None = None,
         more: Mapping[str, Callable[[str], str]] | None = None,
     ) -> str:
-        """Return a table with a row for each key of a mapping.
+        """Return a table with a row for each key of a mapping, except the keys in ``leave_out``.
 
-        ``links`` maps keys to anchors. ``more`` maps the headers of additional columns to functions
-        of the key.
+        ``links`` maps keys to the anchors that they link to. ``more`` maps the headers of
+        additional columns to functions that return the cell for a key.
         """
         more = more or {}
         rows = []
@@ -217,7 +221,7 @@ class Keys:
         return md.table(["Key", "Kind", "Default", "Description", *more], rows)
 
     def setting(self, key: str) -> Iterator[str]:
-        """Yield the section of a setting: its description, an example and its keys."""
+        """Yield the parts of a setting's section: heading, description, example and keys."""
         item = self.of(f"setting-{key}")
         yield f"### {key}"
         yield md.text(item["description"])
@@ -236,7 +240,10 @@ class Keys:
             yield self.table(self.inside(volume))
 
     def kind(self, given: Schema) -> str:
-        """Describe the allowed values. Null and parameters are always allowed and are omitted."""
+        """Return a description of the values that a schema allows.
+
+        Null and parameters are omitted, because they are always allowed.
+        """
         words = dict.fromkeys(self._kinds(given))
         return " or ".join(words)
 
@@ -255,7 +262,7 @@ class Keys:
     def _choices(self, forms: list[Schema]) -> Iterator[str]:
         has_enum = any("enum" in form for form in forms)
         for form in forms:
-            # An enumeration is followed by an alternative for texts with a parameter.
+            # Omit the alternative for strings with a parameter, which follows an enumeration.
             if not (has_enum and form.get("pattern") == _REFERENCE):
                 yield from self._kinds(form)
 
@@ -271,7 +278,7 @@ class Keys:
             elif name == "string" and given.get("pattern") == _REFERENCE:
                 continue
             elif name != "null" and not (name in {"number", "boolean"} and types[0] == "string"):
-                yield {"string": "text", "boolean": "true or false"}.get(name, name)
+                yield {"boolean": "true or false"}.get(name, name)
 
     def _mapping(self, given: Schema) -> str:
         items = given.get("additionalProperties")
@@ -312,8 +319,10 @@ def _description(key: str, item: Schema) -> str:
 
 
 def _default(key: str, item: Schema, around: Schema) -> str:
-    """Return the default of a key from the schema or, if the schema has none, from the
-    description of the key.
+    """Return the table cell for a key's default.
+
+    The default comes from the schema or, if the schema has none, from the key's description. For a
+    required key, the cell is ``required``.
     """
     if key in around.get("required", ()):
         return "required"

@@ -1,7 +1,8 @@
-"""Hooks that extend MkDocs. Each problem is a warning, and a warning fails a strict build.
+"""Hooks that extend MkDocs. Each problem is logged as a warning, and any warning makes a strict
+build fail.
 
-* A link to a file outside ``docs`` is replaced by the path of the file, because a site does not
-  contain the file. A link to a missing file is a problem.
+* A link to a file outside ``docs`` is replaced by text with the file's path, because the site does
+  not contain the file. A link to a missing file is a problem.
 * A fence that MkDocs would show as text is a problem.
 * A resource that a browser would load from another site is a problem.
 """
@@ -18,7 +19,7 @@ from xml.etree.ElementTree import Element
 from markdown import Extension
 from markdown.treeprocessors import Treeprocessor
 
-# A strict build counts the warnings of this logger.
+# A strict build counts this logger's warnings.
 log = logging.getLogger("mkdocs.hooks.symphony")
 
 _EXTERNAL_SOURCE = r'<(?:script|img|iframe|source|video)\b[^>]*\ssrc="((?:https?:)?//[^"]+)"'
@@ -29,14 +30,14 @@ _INFO_STRING = re.compile(r' ?(\{.*\}|[-+\w]*( \w+="[^"]*")*) *')
 
 
 class FileLinks(Treeprocessor):
-    """Replaces links to files outside the documentation directory."""
+    """A Markdown tree processor that replaces links to files outside ``docs``."""
 
     def __init__(self) -> None:
         super().__init__()
         self.docs = self.page = Path()
 
     def run(self, root: Element) -> None:
-        """Replace the links of a page."""
+        """Replace a page's links to files outside ``docs``."""
         for anchor in root.iter("a"):
             href = anchor.get("href", "")
             if href.startswith("../"):
@@ -55,8 +56,8 @@ class FileLinks(Treeprocessor):
 
 
 def _show_path(anchor: Element, path: str) -> None:
-    """Add the path of a file after the text of a link, or replace the text if it is the file
-    name.
+    """Replace a link with its text and the file's path, or with only the path if the text is the
+    file name.
     """
     words = "".join(anchor.itertext()).strip()
     anchor.tag = "span"
@@ -76,7 +77,7 @@ def _show_path(anchor: Element, path: str) -> None:
 
 
 class _FileLinks(Extension):
-    """Registers `LINKS` to run before MkDocs validates links."""
+    """The Markdown extension that registers `LINKS` to run before MkDocs validates links."""
 
     def extendMarkdown(self, md: Any) -> None:  # noqa: N802  # the name is that of Markdown
         md.treeprocessors.register(LINKS, "symphony-files", 5)
@@ -105,7 +106,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _invalid_fences(markdown: str) -> Iterator[str]:
-    """Yield the lines that begin a code block but that MkDocs would show as text."""
+    """Yield each line that begins a code block but that MkDocs would show as text."""
     open_fence = ""
     for line in markdown.splitlines():
         found = _FENCE.match(line)

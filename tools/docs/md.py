@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 TERMINAL_COLUMNS = 80
 PAGE_COLUMNS = 120
 
-# Matches words that are formatted as code in plain text: options, variables, ${parameters} and
-# {key: value}.
+# The words in plain text that are formatted as code: options, variables,
+# ${parameters} and {key: value}.
 _CODE = re.compile(
     r"(?<![-\w`])(--?[a-z][-a-z]*(?:=[a-z]+| [A-Z]{2,})?(?![-\w`])"
     r"|\$\{?\w+\}?|\b[A-Z]+(?:_[A-Z]+)+\b|\{\w+: [^}]*\})"
@@ -31,7 +31,7 @@ def text(words: str) -> str:
 
 
 def paragraph(words: str) -> str:
-    """Convert plain text to a paragraph of Markdown with wrapped lines."""
+    """Convert plain text to a Markdown paragraph with wrapped lines."""
     return textwrap.fill(
         text(" ".join(words.split())), PAGE_COLUMNS, break_long_words=False, break_on_hyphens=False
     )
@@ -54,7 +54,7 @@ def code(words: str) -> str:
 
 
 def codes(words: Iterable[str], between: str = ", ") -> str:
-    """Format each of the words as inline code."""
+    """Format each of ``words`` as inline code, and join the results with ``between``."""
     return between.join(map(code, words))
 
 
@@ -67,17 +67,17 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def fence(language: str, body: str) -> str:
-    """Return a fenced block of code."""
+    """Return a fenced code block."""
     return f"```{language}\n{body.strip(chr(10))}\n```"
 
 
 def page(*parts: str) -> str:
-    """Join parts of a page with empty lines. Empty parts are skipped."""
+    """Join the parts of a page with blank lines. Empty parts are skipped."""
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
 def fence_examples(text: str) -> str:
-    """Convert the examples of a docstring to fenced blocks."""
+    """Convert the examples in a docstring to fenced blocks."""
     text = _PROMPTS.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", text)
     return _INDENTED.sub(_block, text)
 
@@ -90,7 +90,7 @@ def _block(found: re.Match[str]) -> str:
 def link_names(text: str, paths: Mapping[str, str]) -> str:
     """Convert names in a docstring, such as `Process`, to links.
 
-    ``paths`` maps names to the full names of the objects.
+    ``paths`` maps short names to the full names of the objects.
     """
 
     def link(found: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def outdated() -> list[Path]:
-    """Return the paths of the pages that differ from the code, relative to the project."""
+    """Return the paths, relative to the project, of the pages that are out of date."""
     return [
         (REFERENCE / name).relative_to(ROOT)
         for name, generate in PAGES.items()

@@ -1,7 +1,7 @@
-"""Generate the comparison of backends.
+"""Generate the page that compares the backends.
 
 The page contains the capabilities that backends declare, the settings that they ignore, and the
-contract tests that they pass.
+contract tests that they run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from the contract tests that each backend inherits.
 
 
 def page(root: Path) -> str:
-    """Return the page as Markdown. ``root`` is the directory of the project."""
+    """Return the page as Markdown. ``root`` is the project's directory."""
     return md.page(
         "# Comparison of backends",
         HEAD,
@@ -71,7 +71,7 @@ def _settings() -> Iterator[Sequence[str]]:
 
 
 def settings_of(experiment: Any) -> list[str]:
-    """Return the names of all settings of an experiment, as dry runs list them."""
+    """Return the names of all settings in an experiment, as dry runs list them."""
     from symphony.plan.addresses import AddressScheme
     from symphony.plan.resolve import resolve
 
@@ -84,9 +84,9 @@ def settings_of(experiment: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractTest:
-    """Represents a test of the contract.
+    """A contract test.
 
-    ``capability`` is the capability without which the test is skipped, or None.
+    ``capability`` is the capability that the test requires, or None if it requires none.
     """
 
     name: str
@@ -96,7 +96,7 @@ class ContractTest:
 
 
 def contract(root: Path) -> list[ContractTest]:
-    """Return the contract tests in their order."""
+    """Return the contract tests in the order of their definitions."""
     path = root / "symphony" / "testing" / "contract.py"
     text = path.read_text(encoding="utf-8")
     base = next(
@@ -133,9 +133,10 @@ def _sentence(name: str) -> str:
 
 
 def exceptions(root: Path, backend: str) -> dict[str, str]:
-    """Return the contract tests that a backend does not run unchanged, with the reasons.
+    """Return the names of the contract tests that a backend does not run unchanged, with reasons.
 
-    A backend can override, remove or mark tests. The key ``"*"`` applies to all tests.
+    A backend's test class can override, remove or mark tests. The keys are test names. The key
+    ``"*"`` applies to all tests.
     """
     reasons: dict[str, str] = {}
     inherits_contract = False
@@ -149,7 +150,7 @@ def exceptions(root: Path, backend: str) -> dict[str, str]:
 
 
 def _contract_classes(tree: ast.Module) -> list[ast.ClassDef]:
-    """Return the classes that inherit the contract, directly or indirectly."""
+    """Return the classes that inherit from the contract class, directly or indirectly."""
     names = {BASE}
     classes = []
     for item in tree.body:
@@ -171,7 +172,7 @@ def _module_marks(tree: ast.Module) -> list[ast.expr]:
 
 
 def _changed_tests(case: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """Yield the tests that a class overrides, removes or marks, with the reasons."""
+    """Yield the name of each test that a class overrides, removes or marks, with the reason."""
     for reason in _skip_reasons(case.decorator_list):
         yield "*", reason
     for item in case.body:
@@ -192,7 +193,7 @@ def _assigned_tests(item: ast.Assign) -> Iterator[tuple[str, str]]:
 
 
 def _skip_reasons(expressions: Sequence[ast.expr]) -> Iterator[str]:
-    """Yield the reasons in marks that skip a test or expect it to fail."""
+    """Yield the reason for each mark that skips a test or expects it to fail."""
     for expression in expressions:
         text = ast.unparse(expression)
         if not any(f"mark.{name}" in text for name in ("skip", "skipif", "xfail")):
@@ -220,7 +221,7 @@ def _behavior(root: Path) -> Iterator[str]:
 
 
 def cell(test: ContractTest, backend: str, reasons: Mapping[str, str]) -> str:
-    """Return the result of a test for a backend."""
+    """Return the table cell for a test and a backend."""
     if test.capability is not None and test.capability not in find_backend(backend).capabilities:
         return "no"
     return reasons.get(test.name, reasons.get("*", "yes"))

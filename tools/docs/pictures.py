@@ -2,8 +2,7 @@
 
 The example is the experiment on the home page, docs/index.md. Its files are written to a temporary
 directory, and the commands run in a pseudo-terminal, so that the pictures show real output. Each
-picture has a light and a dark version, because the theme of a page can differ from the theme of the
-browser.
+picture has a light and a dark version, because a page's theme can differ from the browser's theme.
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ HOME_PAGE = ROOT / "docs" / "index.md"
 PICTURES = ROOT / "docs" / "images"
 
 SESSION = ("symphony launch hello.yml", "symphony ps hello", "symphony logs hello client-0")
-# The second command shows a finished experiment, so that all recordings are the same.
+# This command runs before the session's second command, so that the second command shows a finished
+# experiment and all recordings are the same.
 BEFORE_SECOND_COMMAND = ("symphony", "wait", "hello")
 AFTER_SESSION = ("symphony", "delete", "-f", "hello")
 
 COLUMNS = 72
 FONT_SIZE_PIXELS = 13.0
-# Fixed-width fonts are about 0.6 times as wide as their size.
+# The characters of a fixed-width font are about 0.6 times as wide as the font size.
 CHARACTER_WIDTH_PIXELS = 0.602 * FONT_SIZE_PIXELS
 LINE_HEIGHT_PIXELS = 19.0
 MARGIN_PIXELS = 16.0
@@ -43,7 +43,7 @@ _ESCAPE_SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theme:
-    """Represents the colors of a terminal. ``palette`` maps SGR codes to colors."""
+    """The colors of a terminal. ``palette`` maps SGR codes to colors."""
 
     background: str
     border: str
@@ -89,7 +89,7 @@ def record() -> list[Path]:
 
 
 def write_example(directory: Path) -> None:
-    """Write the files that the home page shows."""
+    """Write the example files from the home page to ``directory``."""
     for title, text in _TITLED_BLOCK.findall(HOME_PAGE.read_text(encoding="utf-8")):
         (directory / title).write_text(text, encoding="utf-8")
 
@@ -115,17 +115,17 @@ def _record_topology(directory: Path, environment: dict[str, str]) -> str:
 
 
 def without_dark_rules(picture: str) -> str:
-    """Return an SVG that has light colors in every browser."""
+    """Return ``picture`` as an SVG that has light colors in every browser."""
     return _DARK_RULES.sub("", picture)
 
 
 def with_dark_rules_only(picture: str) -> str:
-    """Return an SVG that has dark colors in every browser."""
+    """Return ``picture`` as an SVG that has dark colors in every browser."""
     return _DARK_RULES.sub(r"\1", picture)
 
 
 def _record_session(directory: Path, environment: dict[str, str]) -> list[str]:
-    """Return the lines of the terminal, including the commands."""
+    """Run the session and return the lines of the terminal, including the commands."""
     lines = []
     for number, command in enumerate(SESSION):
         if number == 1:
@@ -143,7 +143,9 @@ def _record_session(directory: Path, environment: dict[str, str]) -> list[str]:
 
 
 def _run_in_terminal(command: str, directory: Path, environment: dict[str, str]) -> list[str]:
-    """Run a command in a pseudo-terminal and return its lines with their escape sequences."""
+    """Run a command in a pseudo-terminal and return its output lines, including their escape
+    sequences.
+    """
     controller, terminal = pty.openpty()
     shell = ["sh", "-c", _SIZE_OF_TERMINAL.format(columns=COLUMNS, command=command)]
     process = subprocess.Popen(
@@ -159,7 +161,7 @@ def _run_in_terminal(command: str, directory: Path, environment: dict[str, str])
 
 
 def _last_version(line: str) -> str:
-    """Return the text after the last carriage return, because it overwrites a progress message."""
+    """Return the text after the last carriage return. This text overwrites a progress message."""
     return line.rpartition("\r")[2]
 
 
@@ -175,7 +177,7 @@ def _read_until_closed(descriptor: int) -> Iterator[bytes]:
 
 
 def terminal_picture(lines: list[str], theme: Theme) -> str:
-    """Return an SVG that shows lines of a terminal."""
+    """Return an SVG that shows lines of terminal output."""
     width = round(2 * MARGIN_PIXELS + COLUMNS * CHARACTER_WIDTH_PIXELS)
     height = round(2 * MARGIN_PIXELS + len(lines) * LINE_HEIGHT_PIXELS)
     rows = []
@@ -206,7 +208,10 @@ def _row(line: str, theme: Theme) -> str:
 
 
 def _spans(line: str, theme: Theme) -> Iterator[str]:
-    """Convert the SGR escape sequences of a line to elements. Other sequences are dropped."""
+    """Convert a line with SGR escape sequences to SVG elements.
+
+    Other escape sequences are dropped.
+    """
     attributes: dict[str, str] = {}
     position = 0
     for found in _ESCAPE_SEQUENCE.finditer(line):

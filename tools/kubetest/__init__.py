@@ -1,5 +1,5 @@
-"""Give the tests a Kubernetes cluster: a pytest plugin and its parts.
+"""A pytest plugin that provides a Kubernetes cluster for the tests, and the plugin's parts.
 
 `clusters` finds the cluster, `plugin` defines the fixtures, `faults` is a proxy that injects
-faults, and `hollow` adds nodes that run a thousand Pods without containers.
+faults, and `hollow` adds simulated nodes that can run a thousand Pods without containers.
 """

@@ -1,5 +1,6 @@
-"""Wait until the API server applies a change of rights, which happens some time after the change
-was accepted.
+"""Wait until a change to service accounts, permissions or quotas takes effect.
+
+This happens some time after the API server accepts the change.
 """
 
 from __future__ import annotations
@@ -14,18 +15,21 @@ if TYPE_CHECKING:
     from kubetest.rawapi import Object
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-# The messages for a Pod whose service account does not exist yet or has no secret yet.
+# The error messages for a Pod whose service account does not exist yet or has no secret yet.
 _NO_ACCOUNT = ("error looking up service account", "No API token found for service account")
 
 
 def wait_for_account(api: RawApi, namespace: str, name: str = "default") -> None:
-    """Wait until the API server admits Pods that use a new service account, for example, the
-    service account of a new namespace. Raises TimeoutError after 30 s.
+    """Wait until the API server admits Pods that use a new service account, such as the default
+    account of a new namespace.
+
+    Raises TimeoutError if there is no such account after 30 s, or if the API server does not admit
+    Pods within another 30 s.
     """
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts?fieldSelector=metadata.name={name}"
     for event in api.watch(path, seconds=30):
-        # Before Kubernetes 1.24, a Pod also waits for the secret of the account, which is created
-        # later.
+        # Before Kubernetes 1.24, every account also has a secret, which is created later and which
+        # a Pod may need.
         if "secrets" in event["object"] or _has_token_requests(api):
             break
     else:
@@ -34,8 +38,11 @@ def wait_for_account(api: RawApi, namespace: str, name: str = "default") -> None
 
 
 def wait_for_right(api: RawApi, namespace: str, account: str, rule: Object) -> None:
-    """Wait until a service account has the right that a rule of its new Role grants. Raises
-    TimeoutError after 30 s.
+    """Wait until a service account has the first permission that `rule` grants.
+
+    `rule` is a rule of a new Role that is bound to the account.
+
+    Raises TimeoutError if this takes longer than 30 s.
     """
     resource, _, part = rule["resources"][0].partition("/")
     asked = {
@@ -61,14 +68,18 @@ def wait_for_right(api: RawApi, namespace: str, account: str, rule: Object) -> N
 
 
 def wait_for_quota(api: RawApi, namespace: str, name: str) -> None:
-    """Wait until a new quota that allows no more ConfigMaps is enforced. Raises TimeoutError after
-    30 s.
+    """Wait until a new quota that forbids ConfigMaps is enforced.
+
+    Raises TimeoutError if this takes longer than 30 s.
     """
     _until(lambda: _is_enforced(api, namespace, name), f"quota {name}")
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
-    """Poll until the condition holds. The API server sends no event when a change takes effect."""
+    """Call `holds` repeatedly until it returns true.
+
+    Polling is necessary because the API server sends no event when a change takes effect.
+    """
     deadline = time.monotonic() + 30
     while not holds():
         if time.monotonic() > deadline:

@@ -27,9 +27,7 @@ nodes: [{role: control-plane}, {role: worker}, {role: worker}]
 
 
 class NoCluster(Exception):
-    """Raised if there is no Kubernetes cluster for the tests. The message names the missing
-    part.
-    """
+    """Raised if there is no Kubernetes cluster for the tests. The message states the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +39,7 @@ class Engine:
     registry: str
 
     def docker(self, *arguments: str, stdin: bytes | None = None) -> str:
-        """Run the docker client and return its output. Raises CalledProcessError."""
+        """Run the docker client and return its output. Raises CalledProcessError if it fails."""
         command = [self.client, "--host", self.host, *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, check=True)
         return done.stdout.decode()
@@ -49,11 +47,13 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A Kubernetes cluster: an administrator's kubeconfig, and an image with Python, pyzmq and
-    symphony.
+    """A Kubernetes cluster for the tests.
 
-    `disposable` means that the cluster exists only for tests: its nodes can be changed, and any
-    remaining object was created by a test.
+    `kubeconfig` is the path of an administrator's kubeconfig. `image` is the name of an image that
+    contains Python, pyzmq and symphony.
+
+    If `disposable` is true, the cluster exists only for tests: its nodes can be changed, and any
+    object that remains was created by a test.
     """
 
     kind: str
@@ -67,8 +67,10 @@ class Cluster:
 
 @contextmanager
 def find(environ: Mapping[str, str], scratch: Path) -> Iterator[Cluster]:
-    """Yield the first cluster that is available. `scratch` is a directory for files. Raises
-    NoCluster.
+    """Yield the user's own cluster, a new kind cluster or the devcluster.
+
+    The first one that is available is chosen. `scratch` is a directory for temporary files. Raises
+    NoCluster if there is no cluster.
     """
     if own := environ.get("SYMPHONY_TEST_KUBECONFIG"):
         yield from_kubeconfig(Path(own), environ)
@@ -80,7 +82,9 @@ def find(environ: Mapping[str, str], scratch: Path) -> Iterator[Cluster]:
 
 
 def from_kubeconfig(path: Path, environ: Mapping[str, str]) -> Cluster:
-    """Return the user's own cluster. Raises NoCluster if a setting is missing."""
+    """Return the user's own cluster. Raises NoCluster if the kubeconfig does not exist or no image
+    is set.
+    """
     if not path.is_file():
         raise NoCluster(f"SYMPHONY_TEST_KUBECONFIG names {path}, which is not a file")
     image = environ.get("SYMPHONY_TEST_IMAGE")
@@ -95,8 +99,8 @@ def from_kubeconfig(path: Path, environ: Mapping[str, str]) -> Cluster:
 
 
 def kind_engine() -> str | None:
-    """Return the container engine that kind can use, or None if kind or a container engine is
-    missing.
+    """Return the container engine that kind can use, or None if kind is not installed or there is
+    no working container engine.
     """
     if shutil.which("kind") is None:
         return None
@@ -108,10 +112,10 @@ def kind_engine() -> str | None:
 
 @contextmanager
 def kind_cluster(environ: Mapping[str, str], scratch: Path, *, engine: str) -> Iterator[Cluster]:
-    """Create a kind cluster, load the test image into the cluster, yield the cluster, and delete
-    it.
+    """Create a kind cluster, load the test image into the cluster, yield the cluster, and then
+    delete it.
 
-    SYMPHONY_TEST_KIND_NODE sets the node image, which determines the version of Kubernetes.
+    SYMPHONY_TEST_KIND_NODE sets the node image, which determines the Kubernetes version.
     """
     name = f"symphony-test-{secrets.token_hex(3)}"
     kubeconfig, config = scratch / "kind.kubeconfig", scratch / "kind.yaml"
@@ -143,8 +147,10 @@ def kind_cluster(environ: Mapping[str, str], scratch: Path, *, engine: str) -> I
 
 
 def from_devcluster(status: Mapping[str, object]) -> Cluster:
-    """Return the devcluster that its `status --json` describes. Raises NoCluster if the
-    devcluster is not up.
+    """Return the devcluster.
+
+    `status` is the parsed output of `devcluster status --json`. Raises NoCluster if the devcluster
+    is not up or the status has an unexpected format.
     """
     if not status.get("up"):
         raise NoCluster(
@@ -181,7 +187,7 @@ def _devcluster_status() -> Mapping[str, object]:
     try:
         status: Mapping[str, object] = json.loads(done.stdout)
     except ValueError:
-        # For example, the command fails because only root can query the status.
+        # The command has failed without printing JSON, for example because the user is not root.
         raise NoCluster(
             "SYMPHONY_TEST_KUBECONFIG is not set, there is no kind with a container engine, and "
             f"the status of the devcluster is unavailable: {done.stderr.strip()[-300:]}"

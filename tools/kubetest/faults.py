@@ -1,4 +1,4 @@
-"""A proxy between a client and an API server that injects faults for a test.
+"""A proxy that injects faults between a client and an API server during a test.
 
     with FaultProxy(kubeconfig, scratch=directory) as proxy:
         proxy.answer(429, method="POST", path=r"/pods$", times=2)
@@ -6,8 +6,9 @@
         ... use proxy.kubeconfig ...
         assert proxy.count(method="POST", path=r"/pods$") == 3
 
-The proxy listens on the loopback interface without TLS. It forwards requests and responses in
-pieces, so that watches and followed logs are streamed. Exec and port forwarding use a tunnel.
+The proxy listens on the loopback interface without TLS. It forwards responses in pieces, so that
+watches and followed logs are streamed. For exec and port forwarding, it forwards all bytes in both
+directions.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ class Call:
 
 @dataclass(slots=True, kw_only=True)
 class Fault:
-    """The action for matching requests. `times` is the remaining number of times to apply the
-    action (None: no limit).
+    """An action that is applied to matching requests.
+
+    `times` is the number of times that the action will still be applied, or None if there is no
+    limit.
     """
 
     action: Action
@@ -54,8 +57,9 @@ class Fault:
     retry_after: int | None = None
 
     def matches(self, method: str, path: str) -> bool:
-        """Return whether the fault applies to a request. The regular expression `path` can match
-        any part of the path of the request.
+        """Return whether the fault applies to a request.
+
+        The regular expression `path` can match any part of the request's path.
         """
         return (
             self.times != 0
@@ -82,7 +86,7 @@ class FaultProxy:
     def delay(
         self, seconds: float, *, method: str | None = None, path: str = "", times: int | None = None
     ) -> None:
-        """Delay matching requests."""
+        """Delay matching requests by `seconds` seconds."""
         self._add(Fault(action="delay", seconds=seconds, method=method, path=path, times=times))
 
     def drop(
@@ -93,7 +97,10 @@ class FaultProxy:
         times: int | None = None,
         after: bool = False,
     ) -> None:
-        """Never respond. With `after`, forward the request to the API server first."""
+        """Never respond to matching requests.
+
+        If `after` is true, forward each request to the API server first.
+        """
         self._add(Fault(action="drop", method=method, path=path, times=times, after=after))
 
     def reset(
@@ -104,7 +111,10 @@ class FaultProxy:
         times: int | None = None,
         after: bool = False,
     ) -> None:
-        """Reset the TCP connection. With `after`, forward the request to the API server first."""
+        """Reset the client's connection when a matching request is received.
+
+        If `after` is true, forward the request to the API server first.
+        """
         self._add(Fault(action="reset", method=method, path=path, times=times, after=after))
 
     def answer(
@@ -116,7 +126,10 @@ class FaultProxy:
         times: int | None = None,
         retry_after: int | None = None,
     ) -> None:
-        """Respond with an error as the API server would, without forwarding the request."""
+        """Respond to matching requests with an error, as the API server would.
+
+        These requests are not forwarded.
+        """
         self._add(
             Fault(
                 action="answer",
@@ -134,7 +147,7 @@ class FaultProxy:
             self._faults.clear()
 
     def calls(self, *, method: str | None = None, path: str = "") -> list[Call]:
-        """Return the matching requests so far, in order."""
+        """Return the matching requests that the proxy has received so far, in order."""
         with self._lock:
             return [
                 call
@@ -143,13 +156,14 @@ class FaultProxy:
             ]
 
     def count(self, *, method: str | None = None, path: str = "") -> int:
-        """Return the number of matching requests so far."""
+        """Return the number of matching requests that the proxy has received so far."""
         return len(self.calls(method=method, path=path))
 
     @property
     def kubeconfig(self) -> Path:
-        """The path of a kubeconfig that refers to the proxy, with the credentials of the original
-        kubeconfig.
+        """The path of a kubeconfig for the proxy.
+
+        The file contains the original kubeconfig's token, if there is one.
         """
         user = {}
         if self._access.authorization:
@@ -221,7 +235,7 @@ class FaultProxy:
             await relay.closed(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward the requests of a client one after the other, unless a fault applies."""
+        """Forward a client's requests one after another, unless a fault applies."""
         upstream = relay.Upstream(self._access)
         try:
             while head := await relay.read_head(reader):
@@ -245,7 +259,7 @@ class FaultProxy:
 
 
 async def _fail(fault: Fault, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Reset the connection, or remain silent until the client closes it."""
+    """Reset the connection, or remain silent until the client closes the connection."""
     if fault.action == "reset":
         peer: socket.socket = writer.get_extra_info("socket")
         # Closing a socket with a linger time of 0 s resets the connection; see socket(7).

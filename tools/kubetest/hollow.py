@@ -1,9 +1,10 @@
-"""Nodes without machines: a thousand Pods in the state Running without containers, for tests of
-scale.
+"""Simulated nodes for scale tests, on which a thousand Pods can be in the phase Running without
+containers.
 
 The API server, the scheduler and the controllers are real. Only the kubelet is simulated: every Pod
-on a hollow node is reported as running and ready at once, and is removed as soon as it is deleted.
-The nodes have a taint, so a Pod must select them with `SELECTOR` and `TOLERATION`.
+on a hollow node is reported as running and ready at once, and is removed as soon as its deletion is
+requested. The nodes have a taint. A Pod needs `TOLERATION` to run on them, and the node selector
+`SELECTOR` to run only on them.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ LABEL = "symphony.test/hollow"
 SELECTOR = {LABEL: "true"}
 TOLERATION = {"key": LABEL, "operator": "Exists", "effect": "NoSchedule"}
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-# The interval in seconds. Kubernetes marks a node as lost after 40 seconds without a renewal.
+# The interval between renewals in seconds. Kubernetes marks a node as unreachable after 40 seconds
+# without a renewal.
 _RENEWAL = 10.0
 
 
 class HollowNodes:
-    """Several hollow nodes, as a context manager. On exit, the nodes are removed together with
-    their Pods.
+    """A context manager that creates several hollow nodes. On exit, the nodes are removed together
+    with their Pods.
     """
 
     def __init__(self, kubeconfig: Path, *, count: int, pods_each: int = 500) -> None:
@@ -43,7 +45,8 @@ class HollowNodes:
         self._addresses = itertools.count(1)
         self._handled: set[str] = set()
         self._workers: list[threading.Thread] = []
-        # A random part is needed because the nodes of a run that was killed may still exist.
+        # The names contain a random part, because the nodes of a run that was killed may still
+        # exist.
         run = secrets.token_hex(3)
         self.names = [f"hollow-{run}-{number}" for number in range(1, count + 1)]
 
@@ -69,8 +72,8 @@ class HollowNodes:
         self._stopping.set()
         for worker in self._workers:
             worker.join()
-        # Without this change, new Pods of a Job would be scheduled here while the old Pods are
-        # removed.
+        # If these nodes remained schedulable, new Pods of a Job would be scheduled on them while
+        # the old Pods are removed.
         closed = {"spec": {"unschedulable": True}}
         for name in self.names:
             self._api.call("PATCH", f"/api/v1/nodes/{name}", closed, MERGE_PATCH)
@@ -83,7 +86,7 @@ class HollowNodes:
             self._delete_object(f"{_LEASES}/{name}")
 
     def _renew_leases(self) -> None:
-        """Renew the leases of the nodes until the context exits."""
+        """Renew the nodes' leases and statuses until the context exits."""
         while not self._stopping.wait(_RENEWAL):
             for name in self.names:
                 renewal = {"spec": {"renewTime": _now(micro=True)}}
@@ -91,8 +94,9 @@ class HollowNodes:
                 self._api.call("PATCH", f"/api/v1/nodes/{name}/status", self._status(), MERGE_PATCH)
 
     def _simulate_kubelet(self) -> None:
-        """Act as the kubelet for every Pod. Each watch is short, so that the end of the context is
-        noticed.
+        """Act as the kubelet for every Pod on the nodes.
+
+        Each watch is short, so that the method soon notices when the context exits.
         """
         mine = set(self.names)
         with ThreadPoolExecutor(self._threads) as pool:
@@ -129,7 +133,7 @@ class HollowNodes:
         try:
             self._api.call("PATCH", path, {"status": status}, MERGE_PATCH)
         except ApiError as exc:
-            if exc.status != 404:  # The Pod was deleted in the meantime.
+            if exc.status != 404:  # A status of 404 means that the Pod has been deleted.
                 raise
 
     def _delete(self, pod: Object) -> None:
@@ -150,7 +154,7 @@ class HollowNodes:
 
 
 def running_status(pod: Object, *, address: str) -> Object:
-    """Return the status of a Pod in which all containers are running."""
+    """Return a status for `pod` in which all its containers are running."""
     now = _now()
     kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
     return {

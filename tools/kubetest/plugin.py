@@ -1,8 +1,8 @@
-"""The fixtures for tests on Kubernetes. `kube_cluster` provides a cluster and a separate namespace
-for a test.
+"""The fixtures for tests on Kubernetes. `kube_cluster` provides a cluster with a separate
+namespace for each test.
 
-If there is no cluster, the tests that need one fail in CI (CI=true) and are skipped elsewhere, with
-a prominent report.
+If there is no cluster, the tests that need one fail in CI (CI=true), unless the variable that
+`WITHOUT_CLUSTER` names is set. Otherwise, they are skipped, and a prominent message is printed.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ if TYPE_CHECKING:
     from kubetest.hollow import HollowNodes
     from kubetest.rawapi import Object, RawApi
 
-# This variable is set if the run must not use a cluster, because another CI run uses it.
+# scripts/test sets this variable unless it starts a cluster. The tests that need a cluster are then
+# skipped, even in CI.
 WITHOUT_CLUSTER = "SYMPHONY_TEST_WITHOUT_CLUSTER"
 # This variable is set if another process uses the cluster at the same time.
 SHARED_CLUSTER = "SYMPHONY_TEST_BESIDE_OTHERS"
-# The prefix of the namespaces that the tests of this process create.
+# The prefix of the namespaces that this process's tests create.
 PREFIX = f"symphony-test-{secrets.token_hex(3)}-"
 SKIP_PREFIX = "no Kubernetes: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """The cluster for the whole run, with a client that has the rights of an administrator."""
+    """The cluster for the whole run, with a client that has administrator permissions."""
 
     cluster: Cluster
     api: RawApi
@@ -52,7 +53,7 @@ class KubeCluster:
     """The cluster that a test receives, with an empty namespace that is deleted when the test
     finishes.
 
-    `kubeconfig` is the kubeconfig of an administrator, with this namespace as the default.
+    `kubeconfig` is an administrator's kubeconfig, with this namespace as the default.
     """
 
     session: Session
@@ -63,17 +64,22 @@ class KubeCluster:
 
     @property
     def image(self) -> str:
-        """The name of an image with Python, pyzmq and symphony that is available on every node."""
+        """The name of an image that contains Python, pyzmq and symphony, and is available on every
+        node.
+        """
         return self.session.cluster.image
 
     @property
     def raw(self) -> RawApi:
-        """A client for JSON requests with the rights of an administrator."""
+        """A client for JSON requests with administrator permissions."""
         return self.session.api
 
     @property
     def engine(self) -> clusters.Engine:
-        """A docker daemon and a registry. Skips the test if the cluster does not provide them."""
+        """A docker daemon and a registry.
+
+        If the cluster does not provide them, the test is skipped.
+        """
         engine = self.session.cluster.engine
         if engine is None:
             pytest.skip(f"the cluster '{self.session.cluster.kind}' has no registry")
@@ -81,7 +87,7 @@ class KubeCluster:
 
     @property
     def kubectl(self) -> str:
-        """The path of kubectl. Skips the test if kubectl is not installed."""
+        """The path of kubectl. If kubectl is not installed, the test is skipped."""
         kubectl = self.session.cluster.kubectl
         if kubectl is None:
             pytest.skip("there is no kubectl on the PATH")
@@ -89,11 +95,14 @@ class KubeCluster:
 
     @cached_property
     def client(self) -> ApiClient:
-        """The official client with the rights of an administrator."""
+        """The official Kubernetes client, with administrator permissions."""
         return self.client_of(self.kubeconfig)
 
     def client_of(self, kubeconfig: Path) -> ApiClient:
-        """Return the official client for a kubeconfig. It is closed when the test finishes."""
+        """Return the official Kubernetes client, configured with a kubeconfig.
+
+        The client is closed when the test finishes.
+        """
         from kubernetes import config
 
         new: Callable[[str], ApiClient] = config.new_client_from_config
@@ -102,11 +111,11 @@ class KubeCluster:
         return client
 
     def path(self, resource: str, *, group: str = "api/v1") -> str:
-        """Return the API path of a resource in the namespace of the test, such as `pods/a/log`."""
+        """Return the API path of a resource, such as `pods/a/log`, in the test's namespace."""
         return f"/{group}/namespaces/{self.namespace}/{resource}"
 
     def user(self, name: str, rules: list[Object]) -> Path:
-        """Create a user with these RBAC rules in the namespace of the test, and return its
+        """Create a user with the given RBAC rules in the test's namespace, and return the user's
         kubeconfig.
 
         The user is a service account, because every cluster supports service accounts.
@@ -134,8 +143,8 @@ class KubeCluster:
         return self.kubeconfig_of(name, {"token": answer["status"]["token"]})
 
     def quota(self, name: str, hard: dict[str, str]) -> None:
-        """Create a quota for the namespace of the test, such as `{"pods": "1"}`, and wait until it
-        is enforced.
+        """Create a quota, such as `{"pods": "1"}`, for the test's namespace, and wait until the
+        quota is enforced.
 
         The quota also forbids ConfigMaps, because a rejected ConfigMap shows that the quota is
         enforced.
@@ -149,8 +158,10 @@ class KubeCluster:
         wait_for_quota(self.raw, self.namespace, name)
 
     def wait_for_pod(self, name: str, *phases: str, seconds: float = 90) -> Object:
-        """Return a Pod as soon as it is in one of the phases or, if no phase is given, as soon as
-        it is running and ready.
+        """Return a Pod as soon as it is in one of `phases` or, if no phase is given, as soon as it
+        is running and ready.
+
+        The test fails if this takes longer than `seconds`.
         """
         selector = self.path(f"pods?fieldSelector=metadata.name={name}")
         pod: Object = {}
@@ -166,7 +177,9 @@ class KubeCluster:
         )
 
     def kubeconfig_of(self, name: str, user: Object) -> Path:
-        """Return a kubeconfig with the user entry `user`, such as {"token": ...}."""
+        """Write a kubeconfig with the user entry `user`, such as {"token": ...}, and return its
+        path.
+        """
         content = _kubeconfig(self.session.cluster.kubeconfig, self.namespace)
         content["users"] = [
             {"name": context["context"]["user"], "user": user} for context in content["contexts"]
@@ -198,8 +211,9 @@ def kube_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 @pytest.fixture
 def kube_cluster(kube_session: Session, tmp_path: Path) -> Iterator[KubeCluster]:
-    """A Kubernetes cluster with an empty namespace for this test, which is deleted when the test
-    finishes.
+    """A Kubernetes cluster with an empty namespace for this test.
+
+    The namespace is deleted when the test finishes.
     """
     with temporary_namespace(kube_session, tmp_path) as kube_cluster:
         yield kube_cluster
@@ -207,7 +221,10 @@ def kube_cluster(kube_session: Session, tmp_path: Path) -> Iterator[KubeCluster]
 
 @contextmanager
 def temporary_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster]:
-    """Yield an empty namespace, which is deleted on exit. `scratch` is a directory for files."""
+    """Yield the cluster with an empty namespace, which is deleted on exit.
+
+    `scratch` is a directory for temporary files.
+    """
     from kubetest.accounts import wait_for_account
 
     api, namespace = session.api, f"{PREFIX}{secrets.token_hex(3)}"
@@ -230,7 +247,10 @@ def temporary_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster
 
 
 def remove_namespace(api: RawApi, namespace: str) -> None:
-    """Delete a namespace, and its Pods without a grace period. The namespace may be missing."""
+    """Delete a namespace and, without a grace period, its Pods.
+
+    Do nothing if the namespace does not exist.
+    """
     from kubetest.rawapi import ApiError
 
     try:
@@ -243,9 +263,10 @@ def remove_namespace(api: RawApi, namespace: str) -> None:
 
 @pytest.fixture
 def kube_faults(kube_cluster: KubeCluster) -> Iterator[FaultProxy]:
-    """A proxy in front of the API server that can delay, drop, reset or answer requests.
+    """A proxy that receives the requests to the API server, and can delay, drop, reset or answer
+    them.
 
-    The `kubeconfig` of the proxy has the rights of an administrator.
+    The proxy's `kubeconfig` has administrator permissions.
     """
     from kubetest.faults import FaultProxy
 
@@ -255,7 +276,10 @@ def kube_faults(kube_cluster: KubeCluster) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def hollow_nodes(kube_session: Session) -> Iterator[HollowNodes]:
-    """Nodes without machines, whose Pods are running without containers (hollow.py)."""
+    """Simulated nodes, on which Pods run without containers (see hollow.py).
+
+    If the cluster is not disposable, the test is skipped.
+    """
     from kubetest.hollow import HollowNodes
 
     if not kube_session.cluster.disposable:
@@ -266,8 +290,9 @@ def hollow_nodes(kube_session: Session) -> Iterator[HollowNodes]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Cancel the time limit at the end of the last test. The teardown of this test waits for all
-    namespaces, with a limit of its own.
+    """Cancel the last test's time limit before its teardown.
+
+    This teardown waits until all namespaces of the run are deleted, and has its own time limit.
     """
     cancel = getattr(item.config.hook, "pytest_timeout_cancel_timer", None)
     if nextitem is None and cancel is not None:
@@ -276,7 +301,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Report prominently that nothing was tested on Kubernetes."""
+    """Report prominently if tests were skipped because there is no Kubernetes cluster."""
     for report in terminalreporter.getreports("skipped"):
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         _, _, reason = text.partition(SKIP_PREFIX)
@@ -295,7 +320,9 @@ def _no_cluster(reason: str) -> None:
 
 
 def _kubeconfig(path: Path, namespace: str) -> Object:
-    """Return a kubeconfig with another default namespace and absolute paths."""
+    """Return the contents of a kubeconfig, with `namespace` as the default namespace and with
+    absolute paths.
+    """
     import yaml
 
     content: Object = yaml.safe_load(path.read_text())
@@ -323,11 +350,9 @@ def _namespaces(api: RawApi) -> set[str]:
 
 
 def _wait_until_deleted(session: Session, *, before: set[str]) -> set[str]:
-    """Wait until the namespaces of the run are deleted. Return those that remain, and any other new
-    namespaces.
+    """Wait up to 120 s for the deletion of the run's namespaces, and return those that remain.
 
-    If other processes, or other parts of this run, use the cluster, only namespaces with the prefix
-    are counted.
+    If other processes may use the cluster, only namespaces with `PREFIX` are considered.
     """
     alone = session.cluster.disposable and SHARED_CLUSTER not in os.environ
     deadline = time.monotonic() + 120

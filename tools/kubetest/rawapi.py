@@ -1,4 +1,4 @@
-"""A client that sends JSON over HTTP to an API server, with the credentials of a kubeconfig.
+"""A client that sends JSON over HTTP to an API server, with a kubeconfig's credentials.
 
 This client is used instead of the official client, whose typed objects are far too slow for a
 thousand Pods.
@@ -32,7 +32,10 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The address of an API server and its credentials. All files are on this machine."""
+    """An API server's address and the credentials for requests to it.
+
+    The files that the kubeconfig refers to have already been loaded.
+    """
 
     host: str
     authorization: str | None
@@ -40,8 +43,9 @@ class Access:
 
 
 def access(kubeconfig: Path) -> Access:
-    """Return the access data for a kubeconfig's current context, for every method of
-    authentication.
+    """Return the address and credentials in a kubeconfig's current context.
+
+    Every authentication method of the official client is supported.
     """
     from kubernetes import client, config
 
@@ -62,7 +66,10 @@ def access(kubeconfig: Path) -> Access:
 
 
 class RawApi:
-    """A client of one API server. Several threads can use the client; connections are kept open."""
+    """A client that keeps connections to an API server open.
+
+    Several threads can share the client.
+    """
 
     def __init__(self, access: Access, *, connections: int = 8) -> None:
         headers = {"Authorization": access.authorization} if access.authorization else {}
@@ -73,8 +80,9 @@ class RawApi:
         )
 
     def call(self, method: str, path: str, body: object = None, content_type: str = JSON) -> Object:
-        """Return the JSON of the response. Raises ApiError, or an error of urllib3 if there is
-        no response.
+        """Send a request and return the JSON object in the response.
+
+        Raises ApiError for an error response, and a urllib3 error if there is no response.
         """
         response = self._pool.request(
             method,
@@ -88,7 +96,7 @@ class RawApi:
         return content
 
     def find(self, path: str) -> Object | None:
-        """Return an object, or None if there is none."""
+        """Return the object at `path`, or None if it does not exist."""
         try:
             return self.call("GET", path)
         except ApiError as exc:
@@ -97,7 +105,10 @@ class RawApi:
             return None
 
     def watch(self, path: str, *, seconds: float) -> Iterator[Object]:
-        """Yield events (`type` and `object`) for some seconds, starting with the current state."""
+        """Yield events, each with its `type` and `object`, starting with the current state.
+
+        The watch lasts `seconds` seconds, rounded down, but at least 1 second.
+        """
         separator = "&" if "?" in path else "?"
         address = f"{self._host}{path}{separator}watch=true&timeoutSeconds={max(1, int(seconds))}"
         response = self._pool.request(

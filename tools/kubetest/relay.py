@@ -1,4 +1,4 @@
-"""Forward HTTP/1.1 messages from one connection to another in pieces (RFC 9112)."""
+"""Forward HTTP/1.1 requests and responses (RFC 9112) from one connection to another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from kubetest.rawapi import Access
 
-# Maps the HTTP status of an error to the reason that the API server gives.
+# The reason that the API server gives for each HTTP error status.
 REASONS = {
     409: "AlreadyExists",
     429: "TooManyRequests",
@@ -44,11 +44,11 @@ class Head:
         return int(self.line.split(" ")[1])
 
     def get(self, name: str) -> str:
-        """Return the value of a header, or an empty string."""
+        """Return the value of a header, or an empty string if there is none."""
         return next((value for key, value in self.headers if key == name), "")
 
     def encode(self, changes: Mapping[str, str]) -> bytes:
-        """Return the bytes to send, with some headers replaced."""
+        """Return the head as bytes, with the headers in `changes` replaced or added."""
         kept = [(key, value) for key, value in self.headers if key not in changes]
         lines = [self.line, *(f"{key}: {value}" for key, value in (*kept, *changes.items()))]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
@@ -66,13 +66,13 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
 
 
 async def read_body(head: Head, reader: asyncio.StreamReader) -> bytes:
-    """Return the body of a request as it was sent, in chunks or not."""
+    """Return a request's body as it was sent, including any chunk framing."""
     pieces = [piece async for piece in _pieces(head, reader, ends_with_connection=False)]
     return b"".join(pieces)
 
 
 def error_answer(status: int, retry_after: int | None) -> bytes:
-    """Return an error response in the form of the API server."""
+    """Return an error response in the format that the API server uses."""
     body = json.dumps(
         {
             "kind": "Status",
@@ -91,7 +91,10 @@ def error_answer(status: int, retry_after: int | None) -> bytes:
 
 
 class Upstream:
-    """The connection to the API server for one client connection. It is reopened if necessary."""
+    """A connection to the API server that carries the requests of one client connection.
+
+    The connection is reopened if necessary.
+    """
 
     def __init__(self, target: Access) -> None:
         self._target = target
@@ -105,7 +108,7 @@ class Upstream:
         message = head.encode({"host": address.netloc}) + body
         kept = self._streams is not None
         answer = await self._send(message)
-        # The API server has closed the kept-alive connection in the meantime.
+        # If the API server has closed the kept-alive connection in the meantime, reconnect once.
         if answer is None and kept:
             await self.close()
             answer = await self._send(message)
@@ -120,7 +123,10 @@ class Upstream:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Forward the response to the client. Return whether the connection stays open."""
+        """Forward the response to the client.
+
+        Return whether the client's connection can stay open.
+        """
         upstream_reader, upstream_writer = await self._open()
         writer.write(answer.encode({}))
         if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
@@ -132,7 +138,7 @@ class Upstream:
         return answer.get("connection").lower() != "close" and _is_framed(answer)
 
     async def read_answer(self, head: Head, answer: Head) -> None:
-        """Read a response to its end and discard the response."""
+        """Read the rest of a response and discard it."""
         async for _ in self._answer_pieces(head, answer):
             pass
 
@@ -175,7 +181,7 @@ class Upstream:
 async def _pieces(
     head: Head, reader: asyncio.StreamReader, *, ends_with_connection: bool
 ) -> AsyncIterator[bytes]:
-    """Yield a body as it arrives, including the framing of its chunks."""
+    """Yield a body in pieces as it arrives, including any chunk framing."""
     if head.get("transfer-encoding").lower() == "chunked":
         size = -1
         while size:
@@ -200,13 +206,13 @@ def _is_framed(answer: Head) -> bool:
 
 
 async def closed(writer: asyncio.StreamWriter) -> None:
-    """Wait until a closed connection has been released, regardless of the state of its peer."""
+    """Wait until a closed connection has been released, and ignore network errors."""
     with suppress(OSError):
         await writer.wait_closed()
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end of the stream, and then close the other side."""
+    """Copy data from `reader` to `writer` until the end of the stream, and then close `writer`."""
     try:
         while piece := await reader.read(1 << 16):
             writer.write(piece)

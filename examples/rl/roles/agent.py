@@ -1,4 +1,6 @@
-"""Play with the newest parameters and some noise, and send the transitions to the replay buffer."""
+"""Play episodes with the newest parameters and some noise, and send the transitions to the replay
+buffer.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ from roles.newest import Newest
 from symphony.addons.zmq import ZmqClient
 
 SHOW = 20
-# The noise differs between agents: some agents explore, and others refine their path.
+# The noise differs between agents, so that some agents explore while others refine their path.
 NOISES = (0.05, 0.1, 0.2, 0.4)
 
 
 class Agent:
-    """One agent."""
+    """An agent that plays episodes until the run is over."""
 
     def __init__(self, member: Member) -> None:
         patience = member.options.patience

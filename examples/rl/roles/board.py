@@ -1,5 +1,5 @@
-"""The content of the page: the curves and the last path through the maze, as data and as HTML
-with SVG pictures.
+"""The contents of the page: the curves and the last path through the maze, as data and as HTML with
+SVG images.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ new EventSource("events").onmessage = async () => {{
 
 
 class Board:
-    """Receives the messages from the recorder and the players. Any thread can read the content and
-    wait for changes.
+    """The contents of the page, collected from messages that the recorder, the agents and the
+    evaluators send. Any thread can read the contents and wait for changes.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Board:
         self._changed = threading.Condition()
 
     def take(self, message: dict[str, Any]) -> None:
-        """Add a point of a curve, or the path of an episode."""
+        """Store ``message``, which contains a point on a curve or an episode's path."""
         with self._changed:
             if "path" in message:
                 self._path, self._player = message["path"], message["name"]
@@ -53,22 +53,23 @@ class Board:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Mark the end of all messages."""
+        """Record that there will be no more messages."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def wait(self, seen: int) -> int | None:
-        """Wait until there have been more changes than ``seen``. Return the number of changes, or
-        None if there will be no more.
+        """Wait until there have been more than ``seen`` changes or the board is closed. Return the
+        number of changes, or None if the board is closed.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._changes > seen)
             return None if self._closed else self._changes
 
     def data(self) -> dict[str, Any]:
-        """Return the content as JSON data: the curves as lists of step and value, and the path as
-        cells.
+        """Return the contents as JSON-compatible data: the number of changes, each curve as a list
+        of (step, value) pairs, the path as a list of cells, and the name of the process that sent
+        the path.
         """
         with self._changed:
             return {
@@ -82,7 +83,7 @@ class Board:
 
 
 def live(data: dict[str, Any]) -> str:
-    """Return the part of the page that changes."""
+    """Return the HTML for the part of the page that changes."""
     curves: dict[str, list[tuple[int, float]]] = data["curves"]
     path: list[tuple[int, int]] = data["path"]
     last = curves.get(MAIN, [])
@@ -103,12 +104,12 @@ def live(data: dict[str, Any]) -> str:
 
 
 def page(data: dict[str, Any]) -> str:
-    """Return the whole page."""
+    """Return the HTML for the whole page."""
     return PAGE.format(live=live(data))
 
 
 def chart(curves: dict[str, list[tuple[int, float]]]) -> str:
-    """Return curves of returns, from -LIMIT to 0, as SVG."""
+    """Return an SVG chart of the curves. Its vertical axis ranges from -LIMIT to 0."""
     end = max((curve[-1][0] for curve in curves.values()), default=0) or 1
     lines = []
     for name, curve in curves.items():
@@ -123,7 +124,7 @@ def chart(curves: dict[str, list[tuple[int, float]]]) -> str:
 
 
 def picture(path: list[tuple[int, int]]) -> str:
-    """Return the maze with a path through it as SVG."""
+    """Return an SVG image of the maze and a path through it."""
     walls = [
         f'<rect x="{x * SIDE}" y="{y * SIDE}" width="{SIDE}" height="{SIDE}" fill="#34495e"/>'
         for y, row in enumerate(maze.ROWS)
@@ -141,7 +142,9 @@ def picture(path: list[tuple[int, int]]) -> str:
 
 
 def table(curves: dict[str, list[tuple[int, float]]]) -> str:
-    """Return the first, best and last value of every curve as a table."""
+    """Return an HTML table that shows the first, highest and last value and the number of points
+    for each curve.
+    """
     rows = [
         f"<tr><td>{escape(name)}</td><td>{curve[0][1]:.2f}</td>"
         f"<td>{max(value for _, value in curve):.2f}</td>"

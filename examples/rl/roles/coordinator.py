@@ -1,4 +1,4 @@
-"""Coordinate the run for the learner: its members, their scores, and its end."""
+"""Collect the members of the run and their scores for the learner, and announce the run's end."""
 
 from __future__ import annotations
 
@@ -14,39 +14,43 @@ if TYPE_CHECKING:
 
     from roles.options import Options
 
-# The number of versions whose mean return is compared with the target.
+# The number of most recent versions whose mean return is compared with the target.
 WINDOW = 4
 
 
 class Scores:
-    """The returns that evaluators have measured, by the version of the parameters."""
+    """The returns that evaluators have measured, grouped by parameter version."""
 
     def __init__(self) -> None:
         self._by_version: dict[int, list[float]] = {}
 
     def add(self, version: int, value: float) -> None:
-        """Add one return."""
+        """Add a return that was measured for ``version``."""
         self._by_version.setdefault(version, []).append(value)
 
     def mean(self, last: int) -> float | None:
-        """Return the mean of the ``last`` most recent versions, or None if there are fewer."""
+        """Return the mean return of the ``last`` most recent versions, or None if fewer versions
+        have been measured.
+        """
         versions = sorted(self._by_version)[-last:]
         values = [value for version in versions for value in self._by_version[version]]
         return sum(values) / len(values) if values and len(versions) == last else None
 
     @property
     def first(self) -> float | None:
-        """Return the mean of the first version that was measured."""
+        """The mean return of the first measured version, or None if no version was measured."""
         values = self._by_version[min(self._by_version)] if self._by_version else []
         return sum(values) / len(values) if values else None
 
 
 class Coordinator:
-    """Receives messages from members when they enrol, report scores and leave. On exit, this
-    context manager waits for all members.
+    """A context manager that receives a message from each member when the member enrols, reports a
+    score or leaves. On exit, it announces the end of the run and waits until all members have left,
+    but for at most ``patience`` seconds for each kind of member. After an error, it only announces
+    that the run has failed.
 
-    Each of its two sockets belongs to one thread. One condition guards the state that the threads
-    share.
+    Each of the two sockets is used by only one thread. A condition variable protects the state that
+    the threads share.
     """
 
     def __init__(self, options: Options) -> None:
@@ -85,8 +89,8 @@ class Coordinator:
         self._server.close()
 
     def wait_for_everybody(self) -> bool:
-        """Wait until all members have enrolled, but no longer than the patience. Return whether all
-        have enrolled.
+        """Wait until all members have enrolled, but for at most ``patience`` seconds. Return
+        whether all of them have enrolled.
         """
         with self._changed:
             return self._changed.wait_for(
@@ -98,7 +102,9 @@ class Coordinator:
 
     @property
     def reached(self) -> bool:
-        """Return whether the mean return of the last versions has reached the target."""
+        """True if a target is set and the mean return of the latest `WINDOW` versions has reached
+        it.
+        """
         with self._changed:
             mean = self.scores.mean(WINDOW)
         return (
@@ -106,8 +112,8 @@ class Coordinator:
         )
 
     def _wait_until_left(self, kind: str, phase: str) -> None:
-        """Publish the phase, and wait until all members of this kind have left, but no longer than
-        the patience.
+        """Publish ``phase``, and wait until all members of ``kind`` have left, but for at most
+        ``patience`` seconds. If the phase is `FAILED`, do not wait.
         """
         with self._changed:
             self._phase = phase

@@ -1,4 +1,6 @@
-"""Choose where episodes start: more often in states from which agents miss the goal."""
+"""Choose the start states of episodes. States from which agents often miss the goal are chosen more
+often.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from roles import maze, options
 from roles.member import Member
 from symphony.addons.zmq import ZmqServer
 
-# The weight of the newest episode in the fraction of episodes that reach the goal.
+# The weight of the newest episode in the moving average of a start state's success rate.
 NEW = 0.2
 
 
 class Curriculum:
-    """Records how often agents reach the goal from each start state."""
+    """A record of how often agents reach the goal from each start state."""
 
     def __init__(self, random: Random) -> None:
         self.episodes = 0
@@ -24,12 +26,12 @@ class Curriculum:
 
     @property
     def reached(self) -> float:
-        """Return the fraction of episodes that reach the goal, over all start states."""
+        """The fraction of recent episodes that reached the goal, averaged over all start states."""
         return sum(self._reached.values()) / len(self._reached)
 
     def answer(self, message: dict[str, Any]) -> int:
-        """Record the result of an agent's last episode, if there was one, and return the start of
-        its next episode.
+        """Record the result of an agent's last episode, if there was one, and return the start
+        state of the agent's next episode.
         """
         start = message.get("start")
         if start is not None:

@@ -1,4 +1,4 @@
-"""Measure the newest parameters: the mean return of episodes without noise, from every start
+"""Measure the newest parameters: the mean return of episodes without noise, one from each start
 state.
 """
 
@@ -14,8 +14,8 @@ STARTS = [state for state in range(maze.STATES) if state != maze.GOAL]
 
 
 def measure(newest: Newest, member: Member, random: Random) -> None:
-    """Measure this version of the parameters, and report the result to the learner, the recorder
-    and the page.
+    """Measure the parameters in ``newest``, and report the result to the learner, the recorder, the
+    page and the logger.
     """
     episodes = {start: policy.play(newest.values, start, 0.0, random) for start in STARTS}
     mean = sum(episode.total for episode in episodes.values()) / len(episodes)
@@ -26,8 +26,8 @@ def measure(newest: Newest, member: Member, random: Random) -> None:
 
 
 def main() -> None:
-    # Enrol only when parameters are available. The run starts when all members have enrolled, so
-    # the untrained parameters are measured too.
+    # `Newest` waits for parameters, so this evaluator enrols only when they are available. Training
+    # starts when all members have enrolled, so the initial parameters are measured as well.
     newest = Newest(options.read().patience)
     with Member("worker") as member:
         random = Random(f"{member.options.seed} {member.name}")

@@ -1,4 +1,4 @@
-"""Improve the parameters from the agents' transitions, and determine when the run is over."""
+"""Improve the parameters with the agents' transitions, and decide when the run is over."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from roles.policy import Values
 from symphony.addons.zmq import ZmqClient, ZmqPush
 
 BATCH = 256
-# The numbers of updates after which parameters are published and saved.
+# The parameters are published after every PUBLISH updates, and saved after every SAVE updates.
 PUBLISH, SAVE = 10, 100
 NAME = "learner"
 
 
 class Learner:
-    """The parameters, and the number of updates made to them, which is their version."""
+    """The parameters and their version, which is the number of updates made to them."""
 
     def __init__(self, settings: Options) -> None:
         self._settings = settings
@@ -34,7 +34,9 @@ class Learner:
         self._metrics = ZmqPush(service="metrics", serializer="json", timeout=settings.patience)
 
     def update(self) -> bool:
-        """Perform one update. Return False if there are no transitions to learn from yet."""
+        """Perform one update and return True, or return False if the replay buffer cannot provide a
+        batch yet.
+        """
         batch = self._replay.request({"what": "batch", "size": BATCH})
         if not batch:
             return False
@@ -55,7 +57,7 @@ class Learner:
         self._parameters.request({"what": "put", "version": self.version, "values": rounded})
 
     def save(self) -> None:
-        """Save the parameters if there is a directory for results."""
+        """Save the parameters if there is a results directory."""
         if self._checkpoint is not None:
             write(self._checkpoint, {"version": self.version, "values": self.values})
 
@@ -65,7 +67,9 @@ class Learner:
 
 
 def load(checkpoint: Path | None) -> tuple[int, Values]:
-    """Return the version and the initial parameters, which are either saved or untrained."""
+    """Return the version and the values of the saved parameters, or of untrained parameters if none
+    are saved.
+    """
     if checkpoint is None or not checkpoint.exists():
         return 0, policy.untrained()
     saved = json.loads(checkpoint.read_text())
@@ -73,7 +77,9 @@ def load(checkpoint: Path | None) -> tuple[int, Values]:
 
 
 def write(path: Path, content: object) -> None:
-    """Write a JSON file atomically, so that the file is complete even if the program is killed."""
+    """Write a JSON file atomically, so that the file is never incomplete, even if the program is
+    killed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".new")
     scratch.write_text(json.dumps(content))
@@ -81,8 +87,9 @@ def write(path: Path, content: object) -> None:
 
 
 def train(learner: Learner, coordinator: Coordinator, settings: Options) -> None:
-    """Update the parameters until the run is over. ``updates`` counts the updates of this run,
-    without those in a checkpoint.
+    """Update the parameters until the run is over. The limit ``settings.updates`` applies only to
+    the updates of this run, not to earlier updates that led to a loaded checkpoint. Raises
+    SystemExit if no update is possible for ``settings.patience`` seconds.
     """
     began, improved = learner.version, time.monotonic()
     while settings.forever or (

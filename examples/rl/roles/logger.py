@@ -1,5 +1,5 @@
-"""Write the log lines of all processes to standard output, and to a file if there is a directory
-for results.
+"""Write the log lines from all processes to standard output, and to a file if there is a results
+directory.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ def main() -> None:
         if results is not None:
             results.mkdir(parents=True, exist_ok=True)
             outputs.append(stack.enter_context((results / "run.log").open("a")))
-        # Standard output is last, so that a line that is visible on standard output is already in
-        # the file.
+        # Write to standard output last, so that each line there is already in the file.
         outputs.append(sys.stdout)
         member = stack.enter_context(Member("collector"))
         for line in messages(lines, member):

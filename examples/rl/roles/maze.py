@@ -1,5 +1,5 @@
-"""The environment: a maze with a slippery floor. Every step costs 1 until the goal is reached.
-Pure.
+"""The environment: a maze with a slippery floor. Every step costs 1 until the goal is reached. The
+module performs no I/O.
 
 A state is the number of a free cell. An action is the number of a direction (up, right, down,
 left).
@@ -31,7 +31,7 @@ SLIP = 0.1
 _NUMBER = {cell: number for number, cell in enumerate(CELLS)}
 START = next(number for number, (y, x) in enumerate(CELLS) if ROWS[y][x] == "S")
 GOAL = next(number for number, (y, x) in enumerate(CELLS) if ROWS[y][x] == "G")
-# Maps each cell and direction to the next cell. A wall leads back to the same cell.
+# The next state for each state and action. A step into a wall leads back to the same state.
 _NEXT = [
     [_NUMBER.get((y + dy, x + dx), number) for dy, dx in MOVES]
     for number, (y, x) in enumerate(CELLS)
@@ -39,7 +39,9 @@ _NEXT = [
 
 
 def step(state: int, action: int, random: Random) -> tuple[int, float, bool]:
-    """Return the next state, the reward, and whether it is the goal. One step in ten slips."""
+    """Return the next state, the reward, and whether the next state is the goal. With probability
+    `SLIP`, the step takes a random direction instead.
+    """
     if random.random() < SLIP:
         action = random.randrange(ACTIONS)
     state = _NEXT[state][action]

@@ -1,9 +1,9 @@
-"""The membership of a process in the run: the process enrols with the learner, is notified when the
-run is over, and reports that it leaves.
+"""A process's membership in the run: the process enrols with the learner, is notified when the run
+is over, and reports to the learner that it is leaving.
 
-Only the learner knows when the run is over. It publishes the phase of the run under the topic
-``phase`` several times a second. A late subscriber therefore receives the phase as well, and a
-subscriber that receives nothing for a long time can conclude that the learner has exited.
+Only the learner knows when the run is over. It publishes the run's phase under the topic ``phase``
+several times a second. Late subscribers therefore receive the phase as well, and a subscriber that
+receives nothing for a long time can conclude that the learner has exited.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from symphony.addons.zmq import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The phases of a run. Workers leave when the run is over. Servers leave when the run closes, that
-# is, when all workers have left. Collectors leave last, because the servers still send them
-# messages when the run closes.
+# The phases of a run. Workers leave when the run is over. When all workers have left, the run is
+# closing, and the servers leave. Collectors leave last, because the servers still send them
+# messages while the run is closing.
 RUNNING, OVER, CLOSING, LAST, FAILED = "running", "over", "closing", "last", "failed"
 PHASE = "phase"
-# How often processes that are waiting for messages check whether the run is closing, in seconds.
+# The interval in seconds at which the learner publishes the phase. Processes that wait for messages
+# check at the same interval whether the run is over or closing.
 BEAT = 0.2
 
 
 class Log:
-    """Sends lines to the logger. When `write` returns, the logger has received the line.
+    """A client that sends lines to the logger. When `write` returns, the logger has received the
+    line, or this process has printed it.
 
-    If the logger does not accept a line within ``patience`` seconds, this process prints the line
+    If the logger does not accept a line within ``patience`` seconds, this process prints that line
     and all later lines.
     """
 
@@ -49,7 +51,9 @@ class Log:
         self._logger = ZmqSender(service="log", serializer="json", timeout=patience)
 
     def write(self, text: str, *, logger_running: bool = True) -> None:
-        """Send a line, or print it if the logger has exited."""
+        """Send a line to the logger. Print the line instead if the logger does not accept it or
+        ``logger_running`` is false.
+        """
         self._connected = self._connected and logger_running
         if self._connected:
             try:
@@ -61,13 +65,13 @@ class Log:
 
 
 class Member:
-    """The membership of this process in the run.
+    """This process's membership in the run.
 
     ``kind`` is ``worker`` (agents, evaluators), ``collector`` (logger, page) or ``server`` (all
     others).
 
-    The membership is a context manager that enrols and leaves. It ends the program if the run has
-    failed.
+    This class is a context manager that enrols on entry and leaves on exit. It raises `SystemExit`
+    on entry if the learner does not respond, and on exit if the run has failed.
     """
 
     def __init__(self, kind: str) -> None:
@@ -78,7 +82,8 @@ class Member:
         self._phase, self._changed = RUNNING, threading.Condition()
         self._learner = ZmqClient(service="run", serializer="json", timeout=self.options.patience)
         patience = self.options.patience
-        # This subscriber sends no message for which the program would have to wait at its end.
+        # A subscriber sends no messages, so the program does not have to wait for this socket when
+        # it exits.
         self._news = ZmqSub(service="news", topics=PHASE, serializer="json", timeout=patience)
         self._listener = threading.Thread(target=self._follow_phase, daemon=True)
         self._log: Log | None = None
@@ -104,20 +109,22 @@ class Member:
 
     @property
     def over(self) -> bool:
-        """Return whether workers must leave."""
+        """True if workers must leave."""
         return self._phase != RUNNING
 
     @property
     def closing(self) -> bool:
-        """Return whether this server or collector must leave, because no other process needs it any
-        more.
+        """True if this server or collector must leave: no other process still needs it, or the run
+        has failed.
         """
         return self._phase in (LAST, FAILED) or (
             self._phase == CLOSING and self._kind != "collector"
         )
 
     def wait_over(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds until the run is over, and return whether it is over."""
+        """Wait at most ``timeout`` seconds for the end of the run, and return whether the run is
+        over.
+        """
         with self._changed:
             return self._changed.wait_for(lambda: self.over, timeout)
 
@@ -127,7 +134,7 @@ class Member:
             self._changed.wait_for(lambda: self.closing)
 
     def score(self, version: int, value: float) -> None:
-        """Report the score of a version of the parameters to the learner."""
+        """Report ``value``, the score of version ``version`` of the parameters, to the learner."""
         self._request("score", version=version, value=value)
 
     def _request(self, what: str, **more: object) -> dict[str, Any]:
@@ -155,11 +162,11 @@ class Member:
         self._log.write(text, logger_running=self._phase != FAILED)
 
     def measure(self, series: str, step: int, value: float) -> None:
-        """Send a number to the recorder."""
+        """Send a measurement to the recorder."""
         self.send("metrics", {"name": self.name, "series": series, "step": step, "value": value})
 
     def send(self, service: str, message: object) -> None:
-        """Push a message to the process that binds the service."""
+        """Push a message to the process that binds ``service``."""
         if service not in self._senders:
             self._senders[service] = ZmqPush(
                 service=service, serializer="json", timeout=self.options.patience
@@ -168,14 +175,14 @@ class Member:
 
 
 def messages(pull: ZmqPull | ZmqReceiver, member: Member) -> Iterator[Any]:
-    """Yield incoming messages until the member must leave and no message has arrived for a short
-    time.
+    """Yield incoming messages until the member must leave and no message has arrived for `BEAT`
+    seconds.
     """
     while True:
         closing = (
             member.closing
-            # This is checked before the wait, because other members can send a last message when
-            # the run closes.
+            # Check this before waiting, because other members can still send a last message when
+            # the run is closing.
         )
         try:
             yield pull.recv(timeout=BEAT)

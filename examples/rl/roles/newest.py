@@ -1,5 +1,5 @@
-"""The newest parameters, for agents and evaluators. The parameter server announces a version, and
-the client then fetches it.
+"""The newest parameters, for agents and evaluators. The parameter server announces each new
+version, and agents and evaluators then request the parameters.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from roles.policy import Values
 from roles.ps import VERSION
 from symphony.addons.zmq import ZmqClient, ZmqSub, ZmqTimeoutError
 
-# After this many seconds, the client requests the parameters without an announcement, because
-# announcements before it was connected are lost.
+# If the last request is older than this many seconds, the parameters are requested even without an
+# announcement, because announcements that were sent before the socket connected are lost.
 ASK = 0.05
 
 
 class Newest:
-    """The newest parameters that were fetched, and their version. The constructor waits until
+    """The most recently fetched parameters and their version. The constructor waits until
     parameters are available.
     """
 
@@ -24,7 +24,8 @@ class Newest:
         self.version = -1
         self.values: Values = []
         self._asked = 0.0
-        # Subscribe before the first request, so that no version between the two is missed.
+        # Subscribe before the first request. Otherwise, a version that is announced after the
+        # request and before the subscription would be missed.
         self._versions = ZmqSub(service="versions", topics=VERSION, serializer="json")
         self._server = ZmqClient(service="parameters", serializer="json", timeout=patience)
         while not self.fetch():
@@ -40,8 +41,9 @@ class Newest:
         return True
 
     def follow(self, timeout: float = 0.0) -> bool:
-        """Fetch the parameters if a new version was announced, or is announced within ``timeout``
-        seconds. Return whether the parameters have changed.
+        """Fetch the parameters if a new version has been announced or is announced within
+        ``timeout`` seconds, or if the last request was more than `ASK` seconds ago. Return whether
+        the parameters have changed.
         """
         announced = self.version
         try:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The settings of the run, as set by ``experiment.py``.
+    """The settings for the run, as set by ``experiment.py``.
 
     ``workers`` is the number of agents and evaluators, ``collectors`` is the number of processes
-    that collect messages until the end, and ``servers`` is the number of all other processes except
-    the learner. The run ends after ``updates`` updates, or earlier when the mean return reaches
-    ``target``, unless ``forever`` is set. ``pace`` is the minimum duration of an update and
-    ``patience`` is the longest wait for another process, both in seconds. ``results`` is a
-    directory for results.
+    that collect messages until all other servers have left, and ``servers`` is the number of all
+    other processes except the learner. Unless ``forever`` is set, the run ends after ``updates``
+    updates, or earlier if the mean return reaches ``target``. ``pace`` is the minimum duration of
+    an update, and ``patience`` is the longest wait for another process, both in seconds. ``seed``
+    is the seed for random numbers. ``results`` is the directory for results.
     """
 
     workers: int = 1

@@ -1,5 +1,5 @@
-"""The page that shows the progress of the run: ``/`` for people, ``/data.json`` for programs, and
-``/events`` to wait for changes.
+"""The page that shows the run's progress: ``/`` is for people, ``/data.json`` is for programs, and
+``/events`` reports changes.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from symphony.addons.zmq import ZmqPull
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Handles one request."""
+    """The handler for one request."""
 
     def __init__(self, shown: Board, *given: Any) -> None:
         self._board = shown
         super().__init__(*given)
 
     def do_GET(self) -> None:
-        """Respond with the page, its changing part, the data, or a stream that reports the number
-        of changes.
+        """Respond with the page, the part of it that changes, the data, or a stream of events that
+        contain the number of changes.
         """
         pages: dict[str, tuple[str, Callable[[], str]]] = {
             "/": ("text/html", lambda: board.page(self._board.data())),
@@ -63,11 +63,13 @@ class Handler(BaseHTTPRequestHandler):
             pass  # The client has closed the connection.
 
     def log_message(self, *_: object) -> None:
-        """Do not log requests, because they are frequent."""
+        """Log nothing, because requests are frequent."""
 
 
 class Server(ThreadingHTTPServer):
-    """Handles every request in a separate thread. No thread delays the end of the program."""
+    """An HTTP server that handles each request in a separate thread. These threads do not prevent
+    the program from exiting.
+    """
 
     daemon_threads = True
     block_on_close = False

@@ -1,5 +1,5 @@
-"""The parameters, the actions that they select, and their updates. The parameters are a table of
-values by state and action. Pure.
+"""The parameters, the actions that they select, and their updates. The parameters are a table with
+a value for each state and action. The module performs no I/O.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ def untrained() -> Values:
 
 
 def greedy(row: Sequence[float]) -> int:
-    """Return the best action for a state, or the first of several equally good actions."""
+    """Return the action with the highest value in a state's ``row``, or the first of several such
+    actions.
+    """
     return max(range(len(row)), key=row.__getitem__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """An episode from a start to the goal or to the limit of steps. ``total`` is the sum of its
-    rewards.
+    """An episode that ends at the goal or after the maximum number of steps. ``total`` is the sum
+    of its rewards.
     """
 
     transitions: list[Transition]
@@ -40,12 +42,12 @@ class Episode:
 
     @property
     def path(self) -> list[int]:
-        """Return the visited states."""
+        """The visited states in order."""
         return [self.transitions[0][0], *(transition[3] for transition in self.transitions)]
 
 
 def play(values: Values, start: int, noise: float, random: Random) -> Episode:
-    """Play one episode. A fraction ``noise`` of the actions, from 0 to 1, is random."""
+    """Play one episode. Each action is random with probability ``noise``."""
     state, total, reached = start, 0.0, False
     transitions: list[Transition] = []
     while len(transitions) < maze.LIMIT and not reached:
@@ -59,8 +61,8 @@ def play(values: Values, start: int, noise: float, random: Random) -> Episode:
 
 
 def improve(values: Values, batch: Sequence[Sequence[Any]], rate: float) -> float:
-    """Update the values with a batch of transitions (Q-learning), and return the mean absolute
-    error.
+    """Update the values with a batch of transitions (Q-learning, learning rate ``rate``), and
+    return the mean absolute error.
     """
     errors = 0.0
     for state, action, reward, following, reached in batch:

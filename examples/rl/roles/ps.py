@@ -1,4 +1,4 @@
-"""The parameter server: stores the newest parameters and announces them."""
+"""The parameter server, which stores the newest parameters and announces their version."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ VERSION = "version"
 
 
 class Store:
-    """The newest parameters, once the learner has sent some."""
+    """A store for the newest parameters that the learner has sent."""
 
     def __init__(self, versions: ZmqPub) -> None:
         self._newest: dict[str, Any] = {}
         self._versions = versions
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Store parameters from the learner, or return the newest parameters if the client does not
-        have them.
+        """Store parameters from the learner and announce their version, or return the newest
+        parameters to a client. The result is empty for the learner, and for a client that already
+        has these parameters.
         """
         if message["what"] == "put":
             self._newest = {"version": message["version"], "values": message["values"]}
@@ -35,7 +36,7 @@ def main() -> None:
     ):
         server.start_loop(
             Store(versions).answer
-        )  # From here on, the publisher belongs to the thread of the server.
+        )  # From here on, only the server's thread uses the publisher.
         with Member("server") as member:
             member.wait_closing()
 

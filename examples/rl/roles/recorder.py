@@ -1,5 +1,5 @@
-"""Collect the measurements of all processes, send them to the page, and write them to a file if
-there is a directory for results.
+"""Collect the measurements from all processes, and send their means to the page. If there is a
+results directory, also write each measurement to a file.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from symphony.addons.zmq import ZmqPull
 
 
 class Means:
-    """The means of the measurements by series and step, from one or several processes."""
+    """The mean of the measurements for each series and step, over all processes."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int], tuple[float, int]] = {}
 
     def add(self, series: str, step: int, value: float) -> float:
-        """Add a number, and return the mean that includes it."""
+        """Add ``value``, and return the new mean for ``series`` and ``step``."""
         total, count = self._sums.get((series, step), (0.0, 0))
         self._sums[series, step] = total + value, count + 1
         return (total + value) / (count + 1)

@@ -1,5 +1,5 @@
-"""Store the agents' transitions, serve batches of transitions, and limit the agents to the pace of
-the learner.
+"""Store the agents' transitions, serve batches of them to the learner, and limit the agents to the
+learner's pace.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from roles.member import Member, messages
 from symphony.addons.zmq import ZmqPull, ZmqServer
 
 CAPACITY = 20_000
-# How many transitions the agents can be ahead, and how often each transition is used on average.
-# The side that is ahead waits for the other, so the ratio of data to updates does not depend on the
-# speed of the agents and the learner.
+# How many transitions the agents can be ahead of the learner, and how often each transition is used
+# on average. The side that is ahead waits for the other, so the ratio of transitions to updates
+# does not depend on the speed of the agents and the learner.
 LEAST, REUSE = 1_000, 8
-# Batches are served once there are this many transitions. With a smaller number, a lost episode at
-# the start would make every process wait.
+# Batches are served once this many transitions have been added. The number is less than LEAST,
+# because a lost episode at the start would otherwise make every process wait.
 FIRST = 500
 SIZE_EVERY = 2_000
-# If a permitted episode has not arrived after this many seconds, it is lost, because its agent has
-# exited.
+# A permitted episode that has not arrived after this many seconds is considered lost: its agent has
+# probably exited.
 LOST = 30.0
 
 
 class Memory:
-    """The last transitions. Two threads use the memory: one adds transitions, and the other answers
-    requests.
+    """The most recent transitions. Two threads use the memory: one adds transitions, and the other
+    answers requests.
 
-    A permitted episode is counted with the maximum length until it arrives. Episodes wait in
-    queues, and possibly in a network, between an agent and this process, and all waiting episodes
-    were played with old parameters.
+    Until a permitted episode arrives, it counts as an episode of the maximum length. This rule
+    limits the number of episodes that are waiting in queues or on the network between the agents
+    and this process. The limit is necessary because such episodes were played with old parameters.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Memory:
         self.added = self.sampled = 0
         self._random, self._clock = random, clock
         self._transitions: deque[Any] = deque(maxlen=capacity)
-        # The time at which each episode that has not arrived yet was permitted.
+        # For each permitted episode that has not arrived yet, the time at which it was permitted.
         self._expected: deque[float] = deque()
         self._lock = threading.Lock()
 
@@ -58,8 +58,8 @@ class Memory:
                 self.added += 1
 
     def batch(self, size: int) -> list[Any]:
-        """Return randomly chosen transitions, or an empty list if there are too few transitions
-        or too few new ones.
+        """Return ``size`` randomly chosen transitions, or an empty list if there are too few
+        transitions or if they have been used too often.
         """
         with self._lock:
             if self.added < FIRST or self.sampled + size > REUSE * self.added:
@@ -68,7 +68,9 @@ class Memory:
             return self._random.choices(self._transitions, k=size)
 
     def ticket(self) -> bool:
-        """Permit another episode if its transitions will be used for learning."""
+        """Permit another episode if the agents are not too far ahead of the learner, and return
+        whether it is permitted.
+        """
         with self._lock:
             now = self._clock()
             while self._expected and now - self._expected[0] > LOST:
@@ -79,7 +81,9 @@ class Memory:
             return wanted
 
     def answer(self, message: dict[str, Any]) -> object:
-        """Answer a request from the learner or from an agent."""
+        """Answer a request: the learner requests batches, and agents request permission to play an
+        episode.
+        """
         return self.batch(message["size"]) if message["what"] == "batch" else self.ticket()
 
 

@@ -1,6 +1,6 @@
 """Measure how long it takes to stop many processes that exit when they receive TERM.
 
-The peer is a bare loop that signals process groups and reaps the processes.
+symphony is compared with a plain loop that signals the process groups and reaps the processes.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails
 
 
-# A function that is called with each status that differs from the previous one, or None.
+# A function to call with each status that differs from the previous one. The value can be None.
 OnChange = Callable[[ExperimentStatus], None] | None
 
 # A function that is called with the number of bytes copied so far and the total number of bytes,

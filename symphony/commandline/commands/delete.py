@@ -52,7 +52,7 @@ class DeleteCommands(BaseCommands):
         """Stop experiments and delete them, including their logs.
 
         On a terminal, the command asks for confirmation. A script must pass --force. With --force,
-        the command does not ask, and ignores unknown names.
+        the command does not ask for confirmation and ignores unknown names.
 
         For example:
           symphony delete rl

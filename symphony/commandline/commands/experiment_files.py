@@ -48,8 +48,8 @@ def load_experiment_file(
     for the keyword arguments of ``build``.
 
     A Python file is executed with its directory first on ``sys.path``. Its function ``build``
-    receives a new experiment, whose name is the value of the constant ``NAME`` or, without this
-    constant, is derived from the file name. The standard output of the Python file is redirected to
+    receives a new experiment. The experiment is named after the constant ``NAME``, or after the
+    file if the constant is not defined. The standard output of the Python file is redirected to
     standard error.
 
     Raises `SpecError` if the file is invalid and `NotFound` if it does not exist. The error message

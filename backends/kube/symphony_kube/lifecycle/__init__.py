@@ -1,1 +1,1 @@
-"""Create an experiment's objects in the start order, and delete them."""
+"""The creation of an experiment's objects in start order, and their deletion."""

@@ -64,9 +64,9 @@ def create_in_start_order(
             creation.create_all([resources[unit.name] for unit in startable])
             if not waiting:
                 return
-            # If the user is not allowed to modify Pods, no object changes when a log shows that a
-            # process is ready. It is then possible that no new observation arrives, so the logs are
-            # checked regularly.
+            # When a log shows that a process is ready, the launcher annotates the Pod, which causes
+            # a new observation. If the user is not allowed to modify Pods, no object changes, so
+            # the logs are checked regularly.
             next_observation = observations.next(LOG_POLL_SECONDS if logs.pending else None)
             if next_observation is None:
                 continue

@@ -51,7 +51,15 @@ _GROUP_FILE = Path(os.environ["SYMPHONY_TEST_GROUP_FILE"])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that take longest first, so that no process works alone at the end."""
+    """Put the tests that take longest first, so that no process works alone at the end.
+
+    With coverage, skip the tests that would examine the modules and files of coverage as well.
+    """
+    if "SYMPHONY_TEST_COVERAGE" in os.environ:
+        skip = pytest.mark.skip(reason="coverage changes the process that the test examines")
+        for item in items:
+            if item.get_closest_marker("without_coverage"):
+                item.add_marker(skip)
     items.sort(key=_order)
 
 

@@ -453,6 +453,7 @@ print(child.exitcode, 0.3 <= time.monotonic() - began)
     assert done.stdout == "300\n0 True\n", done.stderr
 
 
+@pytest.mark.without_coverage
 def test_opening_a_socket_does_not_import_multiprocessing(program: Any) -> None:
     text = """
 import sys

@@ -208,6 +208,7 @@ def run_in_shell(
     )
 
 
+@pytest.mark.without_coverage
 def test_a_file_that_cannot_be_written_is_named(program: Program) -> None:
     """The size of files is limited to 0, so that writes fail as on a full disk."""
     program.run("rl", {"a": "echo hi"})

@@ -22,6 +22,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.without_coverage
 @pytest.mark.parametrize("words", [("ls",), ("ps", "rl"), ("logs", "rl"), ("--version",)])
 def test_frequent_commands_import_no_heavy_module(program: Program, words: tuple[str, ...]) -> None:
     program.launch("rl", {"a": FOREVER})

@@ -473,6 +473,7 @@ def imported_modules(**env: str) -> set[str]:
     return set(result.stdout.split())
 
 
+@pytest.mark.without_coverage
 def test_parsers_are_imported_only_if_there_is_a_file(environment: ConfigEnvironment) -> None:
     assert imported_modules() == {
         "symphony.config",

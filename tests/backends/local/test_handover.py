@@ -311,7 +311,7 @@ handover._send_descriptors(ours, descriptors)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the limit exists only on Linux")
+@pytest.mark.without_coverage
 def test_descriptors_wait_until_others_in_transit_are_received() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=60, check=False

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
+from symphony.cluster.entry_points import EntryPoint, read_entry_points
 from symphony.errors import PluginError
 from symphony.hookspecs import GROUP, PROJECT, BackendInfo
 from symphony.names import did_you_mean, join_names
@@ -27,7 +27,7 @@ HOOK = "symphony_backend"
 
 def backend_names() -> list[str]:
     """Return the sorted names and aliases of all installed backends."""
-    return sorted({point.name for point in entry_points(group=GROUP)})
+    return sorted({point.name for point in read_entry_points(GROUP)})
 
 
 def open_backend(name: str, base: type[Any]) -> type[Cluster]:
@@ -64,7 +64,7 @@ def find_backend(name: str) -> BackendInfo:
     class, which is not loaded.
     """
     wanted = name.lower()
-    points = list(entry_points(group=GROUP))
+    points = read_entry_points(GROUP)
     matching = [point for point in points if point.name.lower() == wanted]
     if not matching:
         known = sorted({point.name for point in points})
@@ -82,7 +82,7 @@ def installed_backends() -> list[BackendInfo]:
     contains the error, and its ``load`` is empty. The other backends are still listed.
     """
     targets: dict[str, set[str]] = {}
-    for point in entry_points(group=GROUP):
+    for point in read_entry_points(GROUP):
         targets.setdefault(point.name.lower(), set()).add(point.value)
     # If names have the same targets, they are the name and the aliases of one backend.
     names_by_targets: dict[frozenset[str], list[str]] = {}
@@ -112,9 +112,8 @@ def _single(points: Sequence[EntryPoint]) -> EntryPoint:
     """Return the only distinct entry point in ``points``, all of which have the same name. Raise
     `PluginError` if several distributions provide this name.
     """
-    # The same distribution can be found twice, for example, if its directory appears twice in
-    # sys.path.
-    by_target = {(point.value, _distribution(point)): point for point in points}
+    # A distribution may provide a name in several spellings, such as Local and local.
+    by_target = {(point.value, point.distribution): point for point in points}
     if len(by_target) > 1:
         claims = " and ".join(
             sorted(f"{distribution} ({value})" for value, distribution in by_target)
@@ -126,16 +125,12 @@ def _single(points: Sequence[EntryPoint]) -> EntryPoint:
     return points[0]
 
 
-def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else "an unnamed distribution"
-
-
 def _load_info(point: EntryPoint) -> BackendInfo:
     try:
         module = point.load()
     except Exception as exc:
         raise PluginError(
-            f"the plug-in {point.value!r} of {_distribution(point)} (backend {point.name!r}) "
+            f"the plug-in {point.value!r} of {point.distribution} (backend {point.name!r}) "
             f"cannot be imported: {_first_line(exc)}"
         ) from exc
     return _call_hook(module, point)
@@ -149,7 +144,7 @@ def _call_hook(module: ModuleType, point: EntryPoint) -> BackendInfo:
 
     from symphony import hookspecs
 
-    plugin = f"the plug-in {point.value!r} of {_distribution(point)}"
+    plugin = f"the plug-in {point.value!r} of {point.distribution}"
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
     try:

@@ -32,6 +32,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 CAPABILITIES = {
     "launch": "starts processes",
+    "stop": "stops an experiment and keeps its logs",
     "logs": "keeps the output of processes",
     "exec": "runs a command in the environment of a process",
     "login": "attaches a terminal to a process",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -77,6 +78,8 @@ class ReasonCode(str, enum.Enum):
         return self.value
 
 
+# The word for a process that symphony has stopped, in place of its state.
+STOPPED_STATE = "stopped"
 ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.UNKNOWN})
 
 
@@ -90,7 +93,8 @@ class ProcessStatus:
     ``pid`` is None if the process is not running or the backend does not report process IDs.
     ``not_ready_in_time`` is true if the process is running and did not become ready before its
     timeout. A backend that continues to probe the process resets ``not_ready_in_time`` once the
-    process is ready.
+    process is ready. ``next_start`` is the time of the next start of a process that has exited and
+    waits to be restarted, or None if the time is unknown.
     """
 
     name: str
@@ -106,6 +110,7 @@ class ProcessStatus:
     stopped: bool = False
     pid: int | None = None
     not_ready_in_time: bool = False
+    next_start: float | None = None
 
     @property
     def path(self) -> str:
@@ -117,10 +122,31 @@ class ProcessStatus:
         """True if the process failed or its state is unknown, and symphony did not stop it."""
         return self.state in (State.FAILED, State.UNKNOWN) and not self.stopped
 
+    @property
+    def displayed_state(self) -> str:
+        """The state as tables and JSON show it.
+
+        It is ``stopped`` instead of ``failed`` or ``unknown`` if symphony stopped the process.
+        """
+        if self.stopped and self.state in (State.FAILED, State.UNKNOWN):
+            return STOPPED_STATE
+        return str(self.state)
+
+    def displayed_reason(self, now: float) -> str:
+        """Return the reason at the time ``now``, in seconds since the epoch.
+
+        While the process waits to be restarted, the reason states how many seconds remain.
+        """
+        if self.next_start is None:
+            return self.reason
+        remaining_seconds = math.ceil(self.next_start - now)
+        when = f"in {remaining_seconds} s" if remaining_seconds > 0 else "now"
+        return f"restarts {when} ({self.reason})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the status as a dictionary that can be written as JSON."""
         code = None if self.reason_code is None else str(self.reason_code)
-        data = {**asdict(self), "state": str(self.state), "reason_code": code}
+        data = {**asdict(self), "state": self.displayed_state, "reason_code": code}
         # The JSON format uses a shorter key for this field.
         data["late"] = data.pop("not_ready_in_time")
         return data
@@ -149,6 +175,17 @@ class ExperimentStatus:
         return combined_state(process.state for process in self.processes)
 
     @property
+    def displayed_state(self) -> str:
+        """The combined state as tables and JSON show it.
+
+        It is ``stopped`` if symphony has stopped processes and no other process has failed.
+        """
+        has_failed = any(process.failed for process in self.processes)
+        if self.processes and self.state in (State.FAILED, State.UNKNOWN) and not has_failed:
+            return STOPPED_STATE
+        return str(self.state)
+
+    @property
     def ended(self) -> bool:
         """True if no process is pending or running."""
         return all(process.state in ENDED for process in self.processes)
@@ -170,7 +207,7 @@ class ExperimentStatus:
         return {
             "name": self.name,
             "backend": self.backend,
-            "state": str(self.state),
+            "state": self.displayed_state,
             "created": self.created,
             "note": self.note,
             "processes": [process.to_dict() for process in self.processes],

@@ -75,6 +75,18 @@ def find_backend(name: str) -> BackendInfo:
     return _load_info(_single(matching))
 
 
+def backend_supports(name: str, capability: str) -> bool:
+    """Return whether a backend declares ``capability``, which is a key of
+    `symphony.hookspecs.CAPABILITIES`.
+
+    A backend that is not a plug-in is assumed to have every capability.
+    """
+    try:
+        return capability in find_backend(name).capabilities
+    except PluginError:
+        return True
+
+
 def installed_backends() -> list[BackendInfo]:
     """Return the descriptions of all installed backends, sorted by name.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from symphony.host.resources.leases import GPU_VARIABLE
 from symphony.host.run.events import Event
 from symphony.plan.encryption_keys import variable
 from symphony.plan.topology import Service, Topology, of_status
@@ -26,7 +27,7 @@ def process_details(
     return ProcessDetails(
         status=status,
         facts={"command": shlex.join(spec["argv"]), "folder": spec["cwd"], "log": str(log)},
-        resources={"gpu": str(spec["gpus"])} if spec["gpus"] else {},
+        resources=_resources(spec),
         addresses=manifest["services"],
         events=tuple(
             ProcessEvent(at=event["at"], text=_EVENT_TEXTS[event["event"]](event))
@@ -34,6 +35,13 @@ def process_details(
             if event["event"] in _EVENT_TEXTS
         ),
     )
+
+
+def _resources(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Return the number of GPUs that a process has leased, and their identifiers."""
+    if not spec["gpus"]:
+        return {}
+    return {"gpu": str(spec["gpus"]), "gpu devices": spec["env"].get(GPU_VARIABLE, "")}
 
 
 def _exited_text(event: Event) -> str:

@@ -138,7 +138,7 @@ class Scenarios:
         header, *rows = cli.ok("ls").splitlines()
         assert header.split()[:5] == ["NAME", "STATE", "PROCESSES", "READY", "FAILED"]
         assert [row.split()[:5] for row in rows if row.startswith("scene ")] == [
-            ["scene", "running", "4", "3", "0"]
+            ["scene", "running", "4", "3/4", "0"]
         ]
         assert f"{CYAN}running" in run_in_terminal(cli, "ls").shown
 

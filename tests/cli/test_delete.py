@@ -88,6 +88,18 @@ def test_error_for_one_experiment_does_not_prevent_the_others(program: Program) 
     assert re.fullmatch(r"symphony: error: .*elsewhere.*\n", done.stderr)
 
 
+def test_interrupted_deletion_kills_what_ignores_sigterm(program: Program) -> None:
+    """The deletion says what it waits for, and Ctrl-C skips the grace period."""
+    name = program.launch("rl", {"stubborn": "trap '' TERM; while :; do sleep 0.1; done"})
+    terminal = program.terminal("delete", "-f", name)
+    terminal.expect("s for stubborn to exit; Ctrl-C kills them")
+    terminal.press("\x03")
+    terminal.expect("symphony: killing 'rl'")
+    terminal.expect("deleted rl")
+    assert terminal.finish() == 0
+    assert program.state_entries() == []
+
+
 @pytest.mark.usefixtures("finished")
 class TestNames:
     def test_script_must_use_complete_names(self, program: Program) -> None:

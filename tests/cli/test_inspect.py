@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from symphony import __version__
+from symphony.commandline.output.watch import WatchedTable, fit_table
 from symphony.host.processes.control import wait_for_exit
 from symphony.host.run.directory import RunDirectory
 from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_exit, write_pid
@@ -32,8 +33,8 @@ class TestLs:
         program.run("bad", {"a": "exit 3", "b": "true"})
         header, *rows = program.ok("ls").splitlines()
         assert [row.split()[:5] for row in rows] == [
-            ["bad", "failed", "2", "0", "1"],
-            ["rl", "running", "2", "2", "0"],
+            ["bad", "failed", "2", "-", "1"],
+            ["rl", "running", "2", "2/2", "0"],
         ]
         assert header.index("STATE") == rows[0].index("failed") == rows[1].index("running")
         assert [(status["name"], status["state"]) for status in program.json("ls")] == [
@@ -58,9 +59,9 @@ class TestPs:
     def test_exit_codes_and_reasons(self, program: Program) -> None:
         program.run("rl", {"good": "true", "bad": "exit 7", "dead": "kill -KILL $$"})
         rows = {row.split()[0]: row for row in program.ok("ps", "rl").splitlines()}
-        assert rows["good"].split()[1:4] == ["succeeded", "no", "0"]
-        assert rows["bad"].split()[1:4] == ["failed", "no", "7"]
-        assert rows["dead"].split()[1:4] == ["failed", "no", "137"]
+        assert rows["good"].split()[1:4] == ["succeeded", "-", "0"]
+        assert rows["bad"].split()[1:4] == ["failed", "-", "7"]
+        assert rows["dead"].split()[1:4] == ["failed", "-", "137"]
         assert rows["dead"].endswith("killed by SIGKILL")
 
     def test_dead_supervisor_is_reported(self, program: Program, rl: str) -> None:
@@ -80,6 +81,33 @@ class TestPs:
 
 
 class TestWatch:
+    STATES = ("running",) * 30 + ("failed",) + ("succeeded",) * 10 + ("pending",) * 13
+
+    def table(self) -> WatchedTable:
+        return WatchedTable(
+            title="rl: summary",
+            states=self.STATES,
+            format_rows=lambda rows: ["NAME", *(f"p-{row} {self.STATES[row]}" for row in rows)],
+        )
+
+    def test_rows_that_need_attention_are_shown_first_if_not_all_fit(self) -> None:
+        title, header, *rows, last = fit_table(self.table(), height=24)
+        assert (title, header) == ("rl: summary", "NAME")
+        assert rows == [
+            "p-30 failed",
+            *(f"p-{row} pending" for row in range(41, 54)),
+            *(f"p-{row} running" for row in range(6)),
+        ]
+        assert last == "and 34 more: 24 running, 10 succeeded"
+        assert len(rows) + len((title, header, last)) == 24 - 1, "the cursor needs a line"
+
+    @pytest.mark.parametrize("height", [56, None])
+    def test_rows_keep_their_order_if_all_fit(self, height: int | None) -> None:
+        assert fit_table(self.table(), height) == self.table().format_rows(range(54))
+
+    def test_at_least_one_row_is_shown(self) -> None:
+        assert "p-30 failed" in fit_table(self.table(), height=2)
+
     def test_pipe_receives_one_table_per_change(self, program: Program) -> None:
         program.run("rl", {"p": "true"})
         with program.popen("ls", "-w", stdout=subprocess.PIPE) as running:

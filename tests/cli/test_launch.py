@@ -88,3 +88,19 @@ class TestWait:
         done = program("launch", file, "--wait", "started")
         assert done.returncode == 1
         assert re.fullmatch(r"a failed: cannot start '.*/broken': .*\n", done.stderr)
+
+    def test_timeout_ends_the_wait_and_the_experiment_keeps_running(self, program: Program) -> None:
+        restarts_forever = {"cmd": "exit 1", "restart_policy": "Always"}
+        waits = {"cmd": "true", "starts_after": {"a": "succeeded"}}
+        file = program.file("rl", {"a": restarts_forever, "b": waits})
+        done = program("launch", file, "--wait", "started", "--timeout", "0.2")
+        assert done.returncode == 1
+        assert done.stdout.startswith("launched rl ")
+        assert done.stderr.endswith("experiment 'rl' is not started after 0.2 s: b\n")
+        assert program.json("ps", "rl")["state"] == "pending"
+
+    @pytest.mark.parametrize("command", [["launch", "rl.yml"], ["submit", "--", "true"]])
+    def test_timeout_needs_wait(self, program: Program, command: list[str]) -> None:
+        done = program(command[0], "--timeout", "5", *command[1:])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--timeout limits how long --wait waits; add --wait" in done.stderr

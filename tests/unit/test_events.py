@@ -98,8 +98,9 @@ HISTORIES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
             "state": State.PENDING,
             "exit_code": 1,
             "failures_in_row": 2,
-            "reason": "r",
+            "reason": "exit code 1",
             "reason_code": ReasonCode.BACKING_OFF,
+            "next_start": 12.0,
         },
     ),
     "restarted": (

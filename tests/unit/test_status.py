@@ -48,6 +48,29 @@ def test_combined_state(states: str, expected: str) -> None:
     )
 
 
+def test_what_symphony_stopped_has_the_state_stopped() -> None:
+    by_symphony = failed("a", 143, 1.0, stopped=True)
+    assert experiment_of(by_symphony).to_dict()["state"] == "stopped"
+    assert by_symphony.to_dict()["state"] == "stopped"
+    assert failed("b", 1, 1.0).to_dict()["state"] == "failed"
+    assert experiment_of(by_symphony, failed("b", 1, 1.0)).to_dict()["state"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (0.0, "restarts in 10 s (exit code 3)"),
+        (9.5, "restarts in 1 s (exit code 3)"),
+        (10.0, "restarts now (exit code 3)"),
+        (11.0, "restarts now (exit code 3)"),
+    ],
+)
+def test_reason_counts_down_to_the_next_start(now: float, expected: str) -> None:
+    backing_off = process(state=State.PENDING, reason="exit code 3", next_start=10.0)
+    assert backing_off.displayed_reason(now) == expected
+    assert process(reason="exit code 3").displayed_reason(now) == "exit code 3"
+
+
 @given(st.lists(st.sampled_from(list(State))))
 def test_the_order_of_processes_does_not_matter(states: list[State]) -> None:
     assert combined_state(states) == combined_state(reversed(states)) == combined_state(set(states))
@@ -121,6 +144,6 @@ def test_json_form() -> None:
     assert processes[0] == {**processes[1], **changed, **reason}
     identity = {"name": "b", "group": None, "state": "pending", "ready": False, "pid": None}
     result = {"exit_code": None, "reason": "", "reason_code": None, "stopped": False}
-    times = {"started": None, "ended": None, "restarts": 0, "late": False}
+    times = {"started": None, "ended": None, "restarts": 0, "late": False, "next_start": None}
     assert processes[1] == identity | result | times
     assert [item.path for item in status] == ["g/a", "b"]

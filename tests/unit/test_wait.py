@@ -89,7 +89,7 @@ def test_wait_on_the_local_backend(tmp_path: Path):
     [
         (
             STATUS.processes,
-            "e: 1 of 8 ready, 2 pending, 2 started, 1 failed, 1 succeeded, 1 unknown",
+            "e: 1 of 5 ready, 2 pending, 2 started, 1 failed, 1 succeeded, 1 unknown",
         ),
         ((), "e: 0 of 0 ready"),
     ],

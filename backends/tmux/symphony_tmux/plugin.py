@@ -13,6 +13,7 @@ def symphony_backend() -> BackendInfo:
         capabilities=frozenset(
             {
                 "launch",
+                "stop",
                 "logs",
                 "exec",
                 "login",

@@ -7,7 +7,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from symphony.commandline.parsing.arguments import DRY_RUN_SERVER, parse_parameter
+from symphony.commandline.exit_codes import UsageError
+from symphony.commandline.parsing.arguments import (
+    DRY_RUN_SERVER,
+    parse_parameter,
+    parse_seconds,
+)
 from symphony.commandline.parsing.dispatch import CommandLine
 
 if TYPE_CHECKING:
@@ -117,6 +122,16 @@ class BaseCommands(CommandLine):
             "-w", "--watch", action="store_true", help="refresh the table until Ctrl-C"
         )
 
+    def _add_timeout(self, parser: argparse.ArgumentParser, condition: str = "") -> None:
+        """Add ``--timeout``. In its help text, ``condition`` is the option that it requires."""
+        text = "give up after this time, in seconds or with a unit, such as 5m"
+        parser.add_argument(
+            "--timeout",
+            metavar="TIME",
+            type=parse_seconds,
+            help=f"with {condition}, {text}" if condition else text,
+        )
+
     def _add_json(self, parser: argparse.ArgumentParser, what: str = "JSON") -> None:
         """Add ``--json``. Its help text is "print" followed by ``what``."""
         parser.add_argument("--json", action="store_true", help=f"print {what}")
@@ -148,6 +163,11 @@ class BaseCommands(CommandLine):
             show_json(manifest.to_dict())
         else:
             show_text(str(manifest))
+
+    def _check_timeout(self, args: argparse.Namespace) -> None:
+        """Raise `UsageError` if ``--timeout`` is given without ``--wait``."""
+        if args.timeout is not None and not args.wait:
+            raise UsageError("--timeout limits how long --wait waits; add --wait")
 
     def _next_commands(self, experiment: str) -> list[str]:
         """Return lines that suggest commands for a newly launched experiment."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import FAILED, OK, UsageError, error_message, exit_code
-from symphony.commandline.output.terminal import is_terminal, print_note, show_progress
+from symphony.commandline.output.terminal import is_terminal, print_note
 from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ class DeleteCommands(BaseCommands):
 
         On a terminal, the command asks for confirmation. A script must pass --force. With --force,
         the command does not ask for confirmation and ignores unknown names.
+
+        Each process has its grace period to exit. Ctrl-C kills the processes that still run, and
+        the deletion continues; a second Ctrl-C ends the command. On Kubernetes, the first Ctrl-C
+        ends the command.
 
         For example:
           symphony delete rl
@@ -241,6 +245,7 @@ class Deletion:
     def _delete(self, name: str) -> bool:
         """Delete one experiment. Return False if it does not exist."""
         from symphony.commandline.commands.current_experiment import clear_current
+        from symphony.commandline.commands.delete_with_progress import delete_with_progress
         from symphony.commandline.parsing import completion_cache
 
         try:
@@ -248,8 +253,7 @@ class Deletion:
         except NotFound as exc:
             print_note(f"{error_message(exc)}; nothing to delete")
             return False
-        with show_progress(f"deleting {name} ({size})"):
-            self._cluster.delete(name)
+        delete_with_progress(self._cluster, name, size)
         clear_current(self._cluster.backend, name)
         completion_cache.clear_cached_names()
         if not self._as_json:

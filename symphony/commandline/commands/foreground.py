@@ -146,17 +146,19 @@ def launch_summary(cluster: Cluster, experiment: Experiment) -> str:
     return f"launched {experiment.name} on {cluster.backend}: {size}"
 
 
-def wait_for_start(cluster: Cluster, name: str, until: Until) -> ExperimentStatus:
+def wait_for_start(
+    cluster: Cluster, name: str, until: Until, *, timeout: float | None
+) -> ExperimentStatus:
     """Wait until every process has started or is ready, depending on ``until``.
 
     Return the experiment's status. A process that has exited or was not ready in time does not
-    prolong the wait.
+    prolong the wait. Raises `TimeoutError` after ``timeout`` seconds.
     """
     with (
         show_progress(f"waiting for {name}") as shown,
         reporting_progress(shown, views.startup_line) as on_change,
     ):
-        return cluster.wait(name, until=until, on_change=on_change)
+        return cluster.wait(name, until=until, timeout=timeout, on_change=on_change)
 
 
 def report_failures(status: ExperimentStatus, until: Until) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError, error_message, exit_code
 from symphony.commandline.output.terminal import print_note
-from symphony.commandline.parsing.arguments import parse_seconds
 
 if TYPE_CHECKING:
-    from symphony.status import ExperimentStatus
+    from symphony.commandline.output.watch import WatchedTable
+    from symphony.status import ExperimentStatus, ProcessStatus
 
 
 class InspectCommands(BaseCommands):
@@ -39,7 +39,7 @@ class InspectCommands(BaseCommands):
         from symphony.commandline.output.printing import show_json
 
         if args.watch:
-            return self._watch(args, lambda: _experiment_table(self._describe_all()[0]))
+            return self._watch(args, lambda: _watched_experiments(self._describe_all()[0]))
         statuses, code = self._describe_all()
         if args.json:
             show_json([status.to_dict() for status in statuses])
@@ -68,16 +68,16 @@ class InspectCommands(BaseCommands):
                 code = code or exit_code(exc)
         return statuses, code
 
-    def _watch(self, args: argparse.Namespace, table: Callable[[], list[str]]) -> int:
+    def _watch(self, args: argparse.Namespace, get_table: Callable[[], WatchedTable]) -> int:
         """Show a table, and refresh it until Ctrl-C.
 
         Raises `UsageError` if JSON output was also requested.
         """
-        from symphony.commandline.output.watch import watch_lines
+        from symphony.commandline.output.watch import watch_table
 
         if args.json:
             raise UsageError("--watch and --json cannot be combined")
-        return watch_lines(table)
+        return watch_table(get_table)
 
     def _add_ps(self) -> None:
         parser = self.add_subparser("ps")
@@ -103,12 +103,12 @@ class InspectCommands(BaseCommands):
         status = resolve_experiment(self.cluster, args.experiment)
         if args.watch:
             return self._watch(
-                args, lambda: _process_table(self.cluster.describe_experiment(status.name))
+                args, lambda: _watched_processes(self.cluster.describe_experiment(status.name))
             )
         if args.json:
             show_json(status.to_dict())
             return OK
-        print("\n".join(_process_table(status)))
+        print("\n".join(_process_table(status.processes)))
         if status.note:
             print_note(f"{status.name}: {status.note}")
         return OK
@@ -158,12 +158,7 @@ class InspectCommands(BaseCommands):
         parser = self.add_subparser("wait")
         self._add_hidden_dry_run(parser)
         self._add_experiment_name(parser, required=False)
-        parser.add_argument(
-            "--timeout",
-            metavar="TIME",
-            type=parse_seconds,
-            help="give up after this time, in seconds or with a unit, such as 5m",
-        )
+        self._add_timeout(parser)
         self._add_json(parser, "the final status as JSON")
 
     def action_wait(self, args: argparse.Namespace) -> int | None:
@@ -191,9 +186,32 @@ def _experiment_table(statuses: Iterable[ExperimentStatus]) -> list[str]:
     return table_lines(EXPERIMENT_COLUMNS, [experiment_row(status, now) for status in statuses])
 
 
-def _process_table(status: ExperimentStatus) -> list[str]:
+def _process_table(processes: Iterable[ProcessStatus]) -> list[str]:
     from symphony.commandline.output.printing import table_lines
     from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
 
     now = time.time()
-    return table_lines(PROCESS_COLUMNS, [process_row(process, now) for process in status])
+    return table_lines(PROCESS_COLUMNS, [process_row(process, now) for process in processes])
+
+
+def _watched_experiments(statuses: Sequence[ExperimentStatus]) -> WatchedTable:
+    from symphony.commandline.output.views import count_words
+    from symphony.commandline.output.watch import WatchedTable
+
+    states = [status.displayed_state for status in statuses]
+    return WatchedTable(
+        title=f"{len(statuses)} experiments: {', '.join(count_words(states))}",
+        states=states,
+        format_rows=lambda rows: _experiment_table(statuses[row] for row in rows),
+    )
+
+
+def _watched_processes(status: ExperimentStatus) -> WatchedTable:
+    from symphony.commandline.output.views import summary_line
+    from symphony.commandline.output.watch import WatchedTable
+
+    return WatchedTable(
+        title=summary_line(status),
+        states=[process.displayed_state for process in status],
+        format_rows=lambda rows: _process_table(status.processes[row] for row in rows),
+    )

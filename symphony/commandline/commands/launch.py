@@ -30,6 +30,7 @@ class LaunchCommands(BaseCommands):
             choices=("started", "ready"),
             help="wait until all processes have started or are ready; fail if one fails",
         )
+        self._add_timeout(parser, "--wait")
         self._add_json(
             parser, "JSON: the manifest or, with --follow, each log line and the final status"
         )
@@ -45,7 +46,8 @@ class LaunchCommands(BaseCommands):
 
         --wait ready blocks until every process is ready, has exited or was not ready in time;
         --wait started blocks until every process has started or has failed. The exit code is that
-        of the first process that failed, 1 if a process was not ready in time, and 0 otherwise.
+        of the first process that failed, 1 if a process was not ready in time, and 0 otherwise. If
+        --timeout expires, the exit code is 1, and the experiment keeps running.
 
         --build builds and pushes the images that the experiment declares. The processes use the
         pushed images.
@@ -56,9 +58,11 @@ class LaunchCommands(BaseCommands):
         For example:
           symphony launch rl.yml
           symphony launch experiment.py --name rl-2 --follow
+          symphony launch rl.yml --wait ready --timeout 5m
           symphony launch rl.yml --set agents=64 --profile gke
           symphony launch rl.yml -b tmux --dry-run
         """
+        self._check_timeout(args)
         experiment = self._load_experiment(args)
         if args.build:
             from symphony.commandline.commands.build_images import with_built_images
@@ -77,8 +81,14 @@ class LaunchCommands(BaseCommands):
             )
         manifest = foreground.launch_with_progress(self.cluster, experiment, force=args.force)
         status = None
+        timeout_error = None
         if args.wait:
-            status = foreground.wait_for_start(self.cluster, experiment.name, args.wait)
+            try:
+                status = foreground.wait_for_start(
+                    self.cluster, experiment.name, args.wait, timeout=args.timeout
+                )
+            except TimeoutError as exc:
+                timeout_error = exc
         if args.json:
             from symphony.commandline.output.printing import show_json
 
@@ -87,6 +97,8 @@ class LaunchCommands(BaseCommands):
             summary = foreground.launch_summary(self.cluster, experiment)
             lines = [summary, *self._next_commands(experiment.name)]
             print("\n".join(lines), flush=True)
+        if timeout_error is not None:
+            raise timeout_error
         if status is None:
             return OK
         return foreground.report_failures(status, args.wait)

@@ -150,6 +150,7 @@ class SubmitCommands(BaseCommands):
             action="store_true",
             help="wait until the job finishes, and exit with its exit code",
         )
+        self._add_timeout(parser, "--wait")
 
     def action_submit(self, args: argparse.Namespace) -> int | None:
         r"""Run a single command as a job.
@@ -173,6 +174,7 @@ class SubmitCommands(BaseCommands):
         """
         if args.misplaced or not args.remainder:
             raise _missing_command(self.prog, args)
+        self._check_timeout(args)
         from symphony.commandline.commands import job_options
 
         request = _request(args)
@@ -205,7 +207,7 @@ class SubmitCommands(BaseCommands):
         if args.wait:
             print_note(summary)
             return foreground.wait_until_finished(
-                self.cluster, name, timeout=None, as_json=args.json
+                self.cluster, name, timeout=args.timeout, as_json=args.json
             )
         if args.json:
             from symphony.commandline.output.printing import show_json
@@ -229,14 +231,13 @@ class SubmitCommands(BaseCommands):
 
         Replacing a finished job deletes its logs and its exit code, which the user may still need.
         """
-        from symphony.commandline.output.views import displayed_experiment_state
         from symphony.errors import AlreadyExists, NotFound
 
         try:
             status = self.cluster.describe_experiment(name)
         except NotFound:
             return
-        state = displayed_experiment_state(status)
+        state = status.displayed_state
         raise AlreadyExists(
             f"job {name!r} already exists ({state}) and cannot be changed; "
             "pass --force to replace it, or choose another --name"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from symphony.commandline.output.tables import format_age
-from symphony.commandline.output.views import align_pairs, displayed_process_state
+from symphony.commandline.output.views import align_pairs
 
 if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails, ProcessEvent
@@ -45,9 +45,10 @@ def description_lines(
 
 def _state(status: ProcessStatus, now: float) -> dict[str, str]:
     ready = ", ready" if status.ready else ""
-    facts = {"state": f"{displayed_process_state(status)}{ready}"}
-    if status.reason:
-        facts["reason"] = status.reason
+    facts = {"state": f"{status.displayed_state}{ready}"}
+    reason = status.displayed_reason(now)
+    if reason:
+        facts["reason"] = reason
     if status.exit_code is not None:
         facts["exit code"] = str(status.exit_code)
     if status.restarts:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from symphony.cluster import Cluster, Manifest
+from symphony.cluster.plugins import backend_supports
 from symphony.commandline.exit_codes import UsageError
-from symphony.errors import NotFound, PluginError, SymphonyError, Unsupported
+from symphony.errors import NotFound, SymphonyError, Unsupported
 from symphony.names import did_you_mean
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def preview_attach(cluster: Cluster, status: ExperimentStatus, process: ProcessS
 
     Raises `Unsupported` if the backend cannot attach a terminal.
     """
-    if not _supports(cluster, "login"):
+    if not backend_supports(cluster.backend, "login"):
         # The base class raises the error for a missing capability.
         Cluster.login(cluster, status.name, process.name)
     return f"would attach this terminal to {process.path} of {status.name} ({process.state})"
@@ -46,7 +47,7 @@ def preview_forward(
     Raises `NotFound` if ``target`` is neither a process nor a service, `UsageError` if the port is
     unknown, and `Unsupported` if the backend cannot forward ports.
     """
-    if not _supports(cluster, "forward"):
+    if not backend_supports(cluster.backend, "forward"):
         # The base class raises the error for a missing capability.
         Cluster.port_forward(cluster, status.name, target)
     service_ports = _ports_by_service(cluster, status.name)
@@ -67,7 +68,7 @@ def preview_visit(cluster: Cluster, status: ExperimentStatus, service: str) -> s
     Raises `NotFound` if the experiment does not expose the service, and `Unsupported` if the
     backend cannot expose services. Neither error is raised if ``forward`` can reach the service.
     """
-    can_forward = _supports(cluster, "forward")
+    can_forward = backend_supports(cluster.backend, "forward")
     try:
         address = cluster.external_url(status.name, service)
     except (NotFound, Unsupported):
@@ -88,19 +89,6 @@ def preview_secrets_file(manifest: Manifest, path: str) -> str:
     """
     manifest.write(path, dry_run=True)
     return f"would write {path} with the values of secrets"
-
-
-def _supports(cluster: Cluster, capability: str) -> bool:
-    """Return whether the cluster's backend declares ``capability``.
-
-    A cluster whose backend is not a plug-in is assumed to have every capability.
-    """
-    from symphony.cluster.plugins import find_backend
-
-    try:
-        return capability in find_backend(cluster.backend).capabilities
-    except PluginError:
-        return True
 
 
 def _ports_by_service(cluster: Cluster, experiment: str) -> Mapping[str, int | None]:

@@ -17,7 +17,6 @@ from symphony.commandline.output.terminal import (
     print_note,
     terminal_width,
 )
-from symphony.commandline.output.views import displayed_process_state
 from symphony.drawing import FORMATS, SUFFIXES, draw
 from symphony.errors import NotFound, SymphonyError
 from symphony.names import join_names
@@ -113,7 +112,7 @@ def show_graph(
     """
     states: dict[str, str] | None = None
     if status is not None:
-        states = {process.name: displayed_process_state(process) for process in status}
+        states = {process.name: process.displayed_state for process in status}
     _note_undrawn_processes(topology, states)
     shown = topology if every else folded(topology)
     if form == JSON_FORMAT:

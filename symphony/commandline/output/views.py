@@ -38,8 +38,6 @@ BACKEND_COLUMNS = (
     Column("SUMMARY", flexible=True, least=40, prose=True),
 )
 
-STOPPED_STATE = "stopped"
-_FAILURE_STATES = ("failed", "unknown")
 # Maps reason codes of pending processes to the words that `startup_line` uses.
 _STARTUP_STAGES: Mapping[str, str] = {
     "waiting": "waiting for others",
@@ -52,36 +50,14 @@ _STARTUP_STAGES: Mapping[str, str] = {
 }
 
 
-def displayed_process_state(process: ProcessStatus) -> str:
-    """Return the state of a process in one word.
-
-    If symphony has stopped the process, its state is ``stopped`` instead of ``failed`` or
-    ``unknown``.
-    """
-    if process.stopped and process.state.value in _FAILURE_STATES:
-        return STOPPED_STATE
-    return str(process.state)
-
-
-def displayed_experiment_state(status: ExperimentStatus) -> str:
-    """Return the state of an experiment in one word.
-
-    The state is ``stopped`` if symphony has stopped processes and no other process has failed.
-    """
-    has_failed = any(process.failed for process in status)
-    if status.processes and status.state.value in _FAILURE_STATES and not has_failed:
-        return STOPPED_STATE
-    return str(status.state)
-
-
 def experiment_row(status: ExperimentStatus, now: float) -> list[object]:
     """Return an experiment as a row with the columns `EXPERIMENT_COLUMNS`."""
     processes = status.processes
     return [
         status.name,
-        displayed_experiment_state(status),
+        status.displayed_state,
         len(processes),
-        sum(process.ready for process in processes),
+        _count_ready(status),
         sum(process.failed for process in processes),
         None if status.created is None else format_age(now - status.created),
         status.note,
@@ -95,14 +71,35 @@ def process_row(process: ProcessStatus, now: float) -> list[object]:
     """
     return [
         process.path,
-        displayed_process_state(process),
-        "yes" if process.ready else "no",
+        process.displayed_state,
+        _ready_word(process),
         process.exit_code,
         process.restarts,
         None if process.started is None else format_age(now - process.started),
         process.pid,
-        process.reason,
+        process.displayed_reason(now),
     ]
+
+
+def _ready_word(process: ProcessStatus) -> str | None:
+    """Return whether a process is ready, or None if it has ended."""
+    if _has_ended(process):
+        return None
+    return "yes" if process.ready else "no"
+
+
+def _count_ready(status: ExperimentStatus) -> str | None:
+    """Return how many of the processes that have not ended are ready, such as ``3/4``.
+
+    Return None if all processes have ended.
+    """
+    expected = [process for process in status if not _has_ended(process)]
+    ready = sum(process.ready for process in expected)
+    return f"{ready}/{len(expected)}" if expected else None
+
+
+def _has_ended(process: ProcessStatus) -> bool:
+    return process.state.value not in ("pending", "running")
 
 
 def backend_row(info: BackendInfo) -> list[object]:
@@ -146,7 +143,7 @@ def failure_line(process: ProcessStatus) -> str:
 
 def summary_line(status: ExperimentStatus) -> str:
     """Return an experiment's state, and the number of processes in each state, as one line."""
-    return f"{status.name} {displayed_experiment_state(status)}: {_count_states(status)}"
+    return f"{status.name} {status.displayed_state}: {_count_states(status)}"
 
 
 def waiting_line(status: ExperimentStatus) -> str:
@@ -160,11 +157,13 @@ def waiting_line(status: ExperimentStatus) -> str:
 def startup_line(status: ExperimentStatus) -> str:
     """Return the progress of a launch as one line.
 
-    For example, ``rl: 12 of 40 ready, 3 pulling image, 25 unscheduled``.
+    For example, ``rl: 12 of 40 ready, 3 pulling image, 25 unscheduled, 2 succeeded``. A process
+    that has ended is not one of the 40.
     """
-    ready = sum(process.ready for process in status)
-    stages = _count_words(_startup_stage(process) for process in status if not process.ready)
-    parts = [f"{ready} of {len(status.processes)} ready", *stages]
+    expected = [process for process in status if not _has_ended(process)]
+    ready = sum(process.ready for process in expected)
+    stages = count_words(_startup_stage(process) for process in status if not process.ready)
+    parts = [f"{ready} of {len(expected)} ready", *stages]
     return f"{status.name}: {', '.join(parts)}"
 
 
@@ -173,16 +172,16 @@ def _startup_stage(process: ProcessStatus) -> str:
     if state == "running":
         return "started"
     if state != "pending":
-        return displayed_process_state(process)
+        return process.displayed_state
     return _STARTUP_STAGES.get(str(process.reason_code), "pending")
 
 
 def _count_states(status: ExperimentStatus) -> str:
-    counts = _count_words(displayed_process_state(process) for process in status)
+    counts = count_words(process.displayed_state for process in status)
     return ", ".join(counts) or "no processes"
 
 
-def _count_words(words: Iterable[str]) -> list[str]:
+def count_words(words: Iterable[str]) -> list[str]:
     """Return each word with its count, such as ``3 running``, in order of first occurrence."""
     numbers: dict[str, int] = {}
     for word in words:

@@ -1,4 +1,4 @@
-"""Output that is updated repeatedly.
+"""Tables that are updated repeatedly.
 
 On a terminal, it is replaced in place. In a pipe, it is printed again after each change.
 """
@@ -7,27 +7,45 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from symphony.commandline.exit_codes import INTERRUPTED
 from symphony.commandline.output.terminal import is_terminal, terminal_height
+from symphony.commandline.output.views import count_words
 
 WATCH_INTERVAL_SECONDS = 2.0
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
+# The title, the column titles, the line that counts the omitted rows, and the line of the cursor.
+_LINES_AROUND_ROWS = 4
+_STATES_BY_ATTENTION = ("failed", "unknown", "pending", "running", "stopped", "succeeded")
 
 
-def watch_lines(
-    get_lines: Callable[[], Sequence[str]], interval: float = WATCH_INTERVAL_SECONDS
+class WatchedTable(NamedTuple):
+    """A table at one point in time.
+
+    ``states`` contains the state of each row. ``title`` is shown above the table if not all rows
+    fit on the terminal. ``format_rows`` returns the lines of a table that contains only the rows
+    with the given indices; the first line contains the column titles.
+    """
+
+    title: str
+    states: Sequence[str]
+    format_rows: Callable[[Iterable[int]], list[str]]
+
+
+def watch_table(
+    get_table: Callable[[], WatchedTable], interval: float = WATCH_INTERVAL_SECONDS
 ) -> int:
-    """Show the lines from ``get_lines`` until the user presses Ctrl-C, and return the exit code.
+    """Show the table from ``get_table`` until the user presses Ctrl-C, and return the exit code.
 
-    ``get_lines`` is called again every ``interval`` seconds.
+    ``get_table`` is called again every ``interval`` seconds.
     """
     in_place = is_terminal(sys.stdout)
     shown: list[str] = []
     try:
         while True:
-            lines = _first_lines(get_lines(), terminal_height(sys.stdout))
+            lines = fit_table(get_table(), terminal_height(sys.stdout))
             if lines != shown:
                 if shown:
                     print(_UP_AND_CLEAR.format(len(shown)) if in_place else "\n", end="")
@@ -38,12 +56,25 @@ def watch_lines(
         return INTERRUPTED
 
 
-def _first_lines(lines: Sequence[str], height: int | None) -> list[str]:
-    """Return as many lines as fit on the terminal, so that they can be replaced in place.
+def fit_table(table: WatchedTable, height: int | None) -> list[str]:
+    """Return the lines of a table that fit on a terminal with ``height`` lines.
 
-    If lines are omitted, the last line states how many.
+    If not all rows fit, the result contains the table's title, the rows that need attention first,
+    and a last line that counts the omitted rows by state. All rows fit if ``height`` is None.
     """
-    if height is None or len(lines) < height:
-        return list(lines)
-    kept = max(1, height - 2)
-    return [*lines[:kept], f"and {len(lines) - kept} more"]
+    rows = range(len(table.states))
+    # One line of the terminal remains for the cursor.
+    lines_for_rows_and_titles = len(rows) + 1
+    if height is None or lines_for_rows_and_titles < height:
+        return table.format_rows(rows)
+    by_attention = sorted(rows, key=lambda row: _attention(table.states[row]))
+    number_kept = max(1, height - _LINES_AROUND_ROWS)
+    kept, omitted = by_attention[:number_kept], by_attention[number_kept:]
+    counts = count_words(table.states[row] for row in omitted)
+    last = f"and {len(omitted)} more: {', '.join(counts)}"
+    return [table.title, *table.format_rows(kept), last]
+
+
+def _attention(state: str) -> int:
+    """Return a sort key: states that need attention first."""
+    return _STATES_BY_ATTENTION.index(state) if state in _STATES_BY_ATTENTION else 0

@@ -26,7 +26,7 @@ class Track:
 
     ``never_ready`` means that the process did not become ready in time and had never been ready
     before. ``not_ready_in_time`` means that the process did not become ready in time after its
-    latest start.
+    latest start. ``next_start`` is the time of the next start of a process that will be restarted.
     """
 
     state: State = State.PENDING
@@ -42,6 +42,7 @@ class Track:
     started: float | None = None
     ended: float | None = None
     stopped: bool = False
+    next_start: float | None = None
     pid: int | None = None
     birth: float | None = None
 
@@ -106,6 +107,7 @@ def _started(track: Track, event: Event) -> None:
     track.started, track.ended, track.exit_code = event["at"], None, None
     track.pid, track.birth = event["pid"], event["birth"]
     track.ready, track.not_ready_in_time = event["ready"], False
+    track.next_start = None
     track.was_ready = track.was_ready or track.ready
 
 
@@ -129,6 +131,10 @@ def _exited(track: Track, event: Event) -> None:
     if event.get("restarts_in") is not None:
         track.state = State.PENDING
         track.failures_in_row = event["in_row"]
+        track.next_start = event["at"] + event["restarts_in"]
+        track.reason = (
+            "exit code unknown" if track.exit_code is None else f"exit code {track.exit_code}"
+        )
     else:
         track.state = _STATE_AFTER_EXIT.get(event["code"], State.FAILED)
 
@@ -138,6 +144,7 @@ _STATE_AFTER_EXIT = {0: State.SUCCEEDED, None: State.UNKNOWN}
 
 
 def _never(track: Track, event: Event) -> None:
+    track.next_start = None
     track.state, track.ended = State.FAILED, event["at"]
     track.reason, track.reason_code = event["reason"], _reason_code(event)
     track.stopped = event.get("stopped", False)

@@ -153,4 +153,5 @@ def _process_status(name: str, group: str | None, track: Track) -> ProcessStatus
         stopped=track.stopped,
         pid=track.pid if is_running else None,
         not_ready_in_time=track.not_ready_in_time and is_running,
+        next_start=track.next_start if track.reason_code is ReasonCode.BACKING_OFF else None,
     )

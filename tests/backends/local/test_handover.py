@@ -269,6 +269,8 @@ def test_hundreds_of_descriptors_are_handed_over_and_released_in_time(
         with socket.socket() as competitor, pytest.raises(OSError, match="in use"):
             competitor.bind(("127.0.0.1", ports[-1]))
         assert is_gpu_leased(names[0])
+        resources = cluster.explain_process("exp", "one").resources
+        assert resources == {"gpu": "1", "gpu devices": names[0]}
         eventually(lambda: not any(is_gpu_leased(name) for name in names[1:]))
         assert is_gpu_leased(names[0])
     finally:

@@ -26,7 +26,8 @@ def test_backing_off_process_reports_its_next_start(cluster, experiment):
         cluster, "exp", lambda now: now.processes[0].restarts == 1 and now.processes[0].exit_code
     ).processes[0]
     assert (process.state, process.exit_code) == (State.PENDING, 3)
-    assert process.reason == "restarts in 10 s (exit code 3)"
+    assert process.reason == "exit code 3"
+    assert process.next_start == process.ended + 10
     assert process.reason_code is ReasonCode.BACKING_OFF
 
 

@@ -395,6 +395,9 @@ class PodObserver:
         not_ready_in_time = (
             container.state is State.RUNNING and container.never_ready and not container.ready
         )
+        is_backing_off = (
+            container.state is State.PENDING and container.cause.code is ReasonCode.BACKING_OFF
+        )
         status = ProcessStatus(
             name=name,
             group=group,
@@ -407,6 +410,7 @@ class PodObserver:
             started=container.started,
             ended=container.ended,
             not_ready_in_time=not_ready_in_time,
+            next_start=container.next_start if is_backing_off else None,
         )
         self._process_statuses[name] = (container, status)
         return status

@@ -37,7 +37,8 @@ class ContainerStatus:
 
     Times are seconds since the epoch. ``ready_since`` is the time at which the process became
     ready, or None if the time is unknown. ``stopping`` is true if the process has been asked to
-    exit but has not exited yet.
+    exit but has not exited yet. ``next_start`` is the earliest time of the next start of a process
+    that will be restarted.
     """
 
     state: State = State.PENDING
@@ -51,6 +52,7 @@ class ContainerStatus:
     ended: float | None = None
     ready_since: float | None = None
     stopping: bool = False
+    next_start: float | None = None
 
     @property
     def reason(self) -> str:
@@ -339,8 +341,10 @@ class _PodParser:
             # The exit code and start time that the runtime reports are placeholders.
             parsed = replace(parsed, exit_code=None, started=None)
         if self._is_restarted(container, exit_code):
-            restarting = Reason(reasons.restarting(parsed.exit_code), ReasonCode.BACKING_OFF)
-            return replace(parsed, cause=start_failure or restarting)
+            if start_failure is not None:
+                return replace(parsed, cause=start_failure)
+            cause = Reason(reasons.restarting(parsed.exit_code), ReasonCode.BACKING_OFF)
+            return replace(parsed, cause=cause, next_start=parsed.ended)
         if terminated.get("reason") == "ContainerStatusUnknown":
             return self._status_unknown(parsed, terminated)
         if exit_code == 0:
@@ -432,12 +436,14 @@ class _PodParser:
         started = parse_time(last.get("startedAt"))
         if _start_failure(last) is not None:
             exit_code, started = None, None
+        cause = self._waiting_reason(container, status, waiting, last)
         return ContainerStatus(
-            cause=self._waiting_reason(container, status, waiting, last),
+            cause=cause,
             exit_code=exit_code,
             restarts=status.get("restartCount", 0),
             started=started,
             ended=parse_time(last.get("finishedAt")),
+            next_start=_next_start(cause, waiting, last),
         )
 
     def _waiting_reason(
@@ -452,7 +458,7 @@ class _PodParser:
             text = reasons.image_unavailable(reason, container.get("image", ""), message)
             return Reason(text, ReasonCode.IMAGE_UNAVAILABLE)
         if reason == "CrashLoopBackOff":
-            text = reasons.restarting(last.get("exitCode"), message)
+            text = f"CrashLoopBackOff, {reasons.restarting(last.get('exitCode'))}"
             return _start_failure(last) or Reason(text, ReasonCode.BACKING_OFF)
         if reason in reasons.START_FAILURE_REASONS:
             return Reason(reasons.start_failure(message), ReasonCode.CANNOT_START)
@@ -511,7 +517,18 @@ class _PodParser:
         reason = self._waiting_reason(container, status, waiting, last)
         if reason not in (CREATING, SCHEDULING):
             reason = replace(reason, text=f"{subject}: {reason.text}")
-        return ContainerStatus(cause=reason)
+        return ContainerStatus(cause=reason, next_start=_next_start(reason, waiting, last))
+
+
+def _next_start(reason: Reason, waiting: Object, last: Object) -> float | None:
+    """Return the earliest time at which a container that backs off is restarted.
+
+    ``last`` is its latest termination. Return None if the container does not back off.
+    """
+    ended = parse_time(last.get("finishedAt"))
+    if reason.code is not ReasonCode.BACKING_OFF or ended is None:
+        return None
+    return ended + reasons.restart_delay_seconds(waiting.get("message", ""))
 
 
 def _init_failure(subject: str, terminated: Object) -> Reason:

@@ -128,15 +128,18 @@ def exited(exit_code: int) -> Reason:
     return Reason(texts.get(exit_code, ""), ReasonCode.EXITED)
 
 
-def restarting(exit_code: int | None, message: str = "") -> str:
-    """Return when a container restarts, using the back-off message from Kubernetes."""
-    exited_with = f"exit code {'unknown' if exit_code is None else exit_code}"
+def restarting(exit_code: int | None) -> str:
+    """Return why a container is restarted."""
+    return f"exit code {'unknown' if exit_code is None else exit_code}"
+
+
+def restart_delay_seconds(message: str) -> int:
+    """Return the delay in the back-off message of a kubelet, or 0 if it contains none."""
     delay = _BACK_OFF.search(message)
     if delay is None:
-        return f"restarts now ({exited_with})"
+        return 0
     hours, minutes, seconds = (int(part or 0) for part in delay.groups())
-    total_seconds = hours * 3600 + minutes * 60 + seconds
-    return f"CrashLoopBackOff: restarts in {total_seconds} s ({exited_with})"
+    return hours * 3600 + minutes * 60 + seconds
 
 
 def pod_ended(reason: str, message: str) -> Reason:

@@ -219,9 +219,16 @@ class UnitStatus:
         why = "its Pod failed"
         if container.exit_code not in (None, 0):
             why = f"exit code {container.exit_code}"
-        text = f"restarts in {back_off_seconds(failures)} s ({why})"
-        cause = Reason(text, ReasonCode.BACKING_OFF)
-        return replace(container, state=State.PENDING, ready=False, cause=cause)
+        next_start = None
+        if container.ended is not None:
+            next_start = container.ended + back_off_seconds(failures)
+        return replace(
+            container,
+            state=State.PENDING,
+            ready=False,
+            cause=Reason(why, ReasonCode.BACKING_OFF),
+            next_start=next_start,
+        )
 
     # --- without a Pod ---
 

@@ -114,18 +114,22 @@ class AsyncSocketOwner(SocketOwner):
         ``deadline`` is the time at which a ``timeout`` that started earlier expires. ``call``
         is called only when it cannot block, because a message could be lost if the task were
         cancelled during a blocking call. Raises `ZmqTimeoutError` if the timeout expires.
+
+        A socket can be readable although there is no message to receive, because another task was
+        faster, or because ZeroMQ discards a malformed message only when it is received.
         """
         if deadline is None and timeout is not None:
             deadline = time.monotonic() + timeout
         at_once = timeout is None
         while True:
-            if not at_once and not await sockets.pending(self._socket, event, deadline):
+            if at_once or await sockets.pending(self._socket, event, deadline):
+                try:
+                    return await call(NOW)
+                except Fault as exc:
+                    if not sockets.would_block(exc):
+                        raise
+            if sockets.is_past(deadline):
                 raise ZmqTimeoutError(f"{self._setup.place.what}: {what} in {timeout:g} s")
-            try:
-                return await call(NOW)
-            except Fault as exc:  # Another task was faster, or this is the first attempt.
-                if not sockets.would_block(exc):
-                    raise
             at_once = False
 
 
@@ -148,11 +152,16 @@ class AsyncReceiver(AsyncSocketOwner):
         return self
 
     async def __anext__(self) -> Any:
-        """Return the next message, or end the iteration if this object has been closed."""
-        try:
-            return await self.recv()
-        except ZmqClosedError:
-            raise StopAsyncIteration from None
+        """Return the next message, or end the iteration if this object has been closed. Messages
+        that cannot be read are logged and dropped.
+        """
+        while True:
+            try:
+                return await self.recv()
+            except ZmqMessageError as exc:
+                self._log_dropped(exc)
+            except ZmqClosedError:
+                raise StopAsyncIteration from None
 
 
 class AsyncZmqPush(AsyncSocketOwner):
@@ -322,7 +331,8 @@ class AsyncZmqServer(AsyncSocketOwner):
         function.
 
         The method runs until its task is cancelled or this object is closed. An exception in the
-        handler is logged and sent to the client as an error. The client also receives an error if
+        handler is logged and sent to the client as an error. The same applies to a request that
+        cannot be read. The client also receives an error if
         the task is cancelled while the client's request is being handled.
         """
         if not callable(handler):

@@ -5,15 +5,23 @@ one end of a connection, and records whether that end is closed.
 from __future__ import annotations
 
 import abc
+import logging
 import threading
 import warnings
 from typing import TYPE_CHECKING, ClassVar
 
-from symphony.addons.zmq.errors import ZmqClosedError, ZmqError, ZmqOrderError
+from symphony.addons.zmq.errors import (
+    ZmqClosedError,
+    ZmqError,
+    ZmqMessageError,
+    ZmqOrderError,
+)
 
 if TYPE_CHECKING:
     from symphony.addons.zmq.endpoint import SocketAddress
     from symphony.addons.zmq.options import Setup
+
+_log = logging.getLogger("symphony.zmq")
 
 
 class SocketOwner(abc.ABC):
@@ -91,6 +99,9 @@ class SocketOwner(abc.ABC):
                 "after the fork"
             )
         return ZmqClosedError(f"{this} was closed")
+
+    def _log_dropped(self, exc: ZmqMessageError) -> None:
+        _log.error("%s: a message was dropped: %s", self._socket_address.what, exc)
 
     def _no_request_error(self) -> ZmqError:
         if self._closing:

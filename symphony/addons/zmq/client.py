@@ -73,11 +73,13 @@ class RequestSender(SyncSocket):
     def _send_request(self, data: Any, deadline: float | None) -> None:
         try:
             self._put(data, NOW)
+            return
         except Fault as exc:
             if not sockets.would_block(exc):
                 raise
-            self._wait(WRITABLE, deadline, "no server was connected")
-            self._put(data, NOW)
+        self._call_when_ready(
+            lambda flags: self._put(data, flags), WRITABLE, deadline, "no server was connected"
+        )
 
     def _receive_frames(self, flags: int, deadline: float | None) -> list[bytes]:
         try:
@@ -85,8 +87,10 @@ class RequestSender(SyncSocket):
         except Fault as exc:
             if not sockets.would_block(exc):
                 raise
-            self._wait(READABLE, deadline, "no answer came")
-            return sockets.frames(self._take, NOW)
+        frames: list[bytes] = self._call_when_ready(
+            lambda flags: sockets.frames(self._take, flags), READABLE, deadline, "no answer came"
+        )
+        return frames
 
     def _renew(self) -> None:
         """Replace the socket. Messages that the old socket has not sent yet are discarded."""

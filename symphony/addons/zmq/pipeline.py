@@ -35,9 +35,9 @@ class ZmqPull(SyncReceiver):
     """A socket that receives messages from pushers. Messages from the same pusher are received in
     the order in which they were sent. The socket binds, unless ``bind=False`` is set.
 
-    Iterating over the socket yields the received messages until the socket is closed. If another
-    program sends a message that consists of several frames, each frame is returned as a separate
-    message.
+    Iterating over the socket yields the received messages until the socket is closed. Messages that
+    the serializer cannot read are logged and dropped. If another program sends a message that
+    consists of several frames, each frame is returned as a separate message.
     """
 
     _kind: ClassVar[int] = sockets.PULL

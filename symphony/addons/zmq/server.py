@@ -66,10 +66,12 @@ class RequestReceiver(SyncSocket):
         except Fault as exc:
             if not sockets.would_block(exc):
                 raise
-            if not self._wait(READABLE, deadline, "no request came"):
-                self._waker.clear()
-                return None
-            return sockets.frames(self._take, NOW)
+        frames: list[bytes] | None = self._call_when_ready(
+            lambda flags: sockets.frames(self._take, flags), READABLE, deadline, "no request came"
+        )
+        if frames is None:
+            self._waker.clear()
+        return frames
 
     def _read(self, frames: Sequence[bytes]) -> Any:
         """Return the message that ``frames`` contain. If the message cannot be read, reply with an
@@ -166,7 +168,7 @@ class ZmqServer(RequestReceiver):
 
         With ``blocking``, the loop runs in the calling thread; otherwise, it runs in a daemon
         thread. An exception in the handler is logged and sent to the client as an error, and the
-        loop continues. With ``blocking``, however, a `SystemExit` or `KeyboardInterrupt` is sent to
+        loop continues. The same applies to a request that cannot be read. With ``blocking``, however, a `SystemExit` or `KeyboardInterrupt` is sent to
         the client as an error, ends the loop and propagates to the caller.
         """
         _check(handler)
@@ -268,8 +270,9 @@ class ZmqReceiver(RequestReceiver, SyncReceiver):
     """
 
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
-        """Receive the next message, acknowledge it, and return it. In all other respects, this
-        method works like `ZmqPull.recv`.
+        """Receive the next message, acknowledge it, and return it. If the serializer cannot read
+        the message, the sender receives an error. In all other respects, this method and the
+        iteration over the socket work as in `ZmqPull`.
         """
         message = self._next_message(timeout)
         self._send_reply([b""])

@@ -16,11 +16,17 @@ from __future__ import annotations
 import abc
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from symphony.addons.zmq import context, sockets
 from symphony.addons.zmq.base import SocketOwner
-from symphony.addons.zmq.errors import ZmqClosedError, ZmqOrderError, ZmqTimeoutError
+from symphony.addons.zmq.errors import (
+    ZmqClosedError,
+    ZmqMessageError,
+    ZmqOrderError,
+    ZmqTimeoutError,
+)
 from symphony.addons.zmq.options import OWN_TIMEOUT, OwnTimeout, Timeout, seconds, setup
 from symphony.addons.zmq.protocol import not_bytes_error
 from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, WRITABLE, Fault
@@ -131,6 +137,26 @@ class SyncSocket(SocketOwner):
         spent = 0.0 if flags == NOW else sockets.FIRST_WAIT_SECONDS
         return time.monotonic() + self._call_timeout - spent
 
+    def _call_when_ready(
+        self, call: Callable[[int], Any], event: int, deadline: float | None, what: str
+    ) -> Any:
+        """Wait until ``call`` can run without blocking, call it, and return its result. Return None
+        if another thread interrupted the wait.
+
+        A socket can be readable although there is no message to receive. ZeroMQ discards a
+        malformed message, such as a request without a delimiter, only when it is received. In this
+        case, wait again.
+        """
+        while self._wait(event, deadline, what):
+            try:
+                return call(NOW)
+            except Fault as exc:
+                if not sockets.would_block(exc):
+                    raise
+            if sockets.is_past(deadline):
+                raise self._timeout_error(what)
+        return None
+
     def _wait(self, event: int, deadline: float | None, what: str) -> bool:
         """Wait until the socket is readable or writable, as selected by ``event``. Return False if
         another thread interrupted the wait.
@@ -146,13 +172,14 @@ class SyncSocket(SocketOwner):
             if self._closing:
                 self._finish()
                 context.block_at_exit()
-                raise self._closed_error() from None
+                raise self._closed_error()
             if ready:
                 return ready[0] != self._woken  # If both are ready, the socket has priority.
             if sockets.is_past(deadline):
-                raise ZmqTimeoutError(
-                    f"{self._socket_address.what}: {what} in {self._call_timeout:g} s"
-                ) from None
+                raise self._timeout_error(what)
+
+    def _timeout_error(self, what: str) -> ZmqTimeoutError:
+        return ZmqTimeoutError(f"{self._socket_address.what}: {what} in {self._call_timeout:g} s")
 
 
 class SyncReceiver(SyncSocket):
@@ -170,32 +197,35 @@ class SyncReceiver(SyncSocket):
         try:
             if self._closing:
                 raise self._closed_error()
-            return self._take(flags)
+            try:
+                return self._take(flags)
+            except Fault as exc:
+                if not sockets.would_block(exc):
+                    raise
+            return self._call_when_ready(
+                self._take, READABLE, self._deadline(timeout, flags), "no message came"
+            )
         except Fault as exc:
-            return self._receive_after_wait(exc, self._deadline(timeout, flags))
+            raise sockets.socket_error(self._socket_address, exc) from exc
         finally:
             self._busy = False
             if self._closing:
                 self._finish()
 
-    def _receive_after_wait(self, exc: Fault, deadline: float | None) -> Any:
-        while sockets.would_block(exc):
-            self._wait(READABLE, deadline, "no message came")
-            try:
-                return self._take(NOW)
-            except Fault as new:
-                exc = new
-        raise sockets.socket_error(self._socket_address, exc)
-
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        """Return the next message, or end the iteration if this object has been closed."""
-        try:
-            return self.recv()
-        except ZmqClosedError:
-            raise StopIteration from None
+        """Return the next message, or end the iteration if this object has been closed. Messages
+        that cannot be read are logged and dropped.
+        """
+        while True:
+            try:
+                return self.recv()
+            except ZmqMessageError as exc:
+                self._log_dropped(exc)
+            except ZmqClosedError:
+                raise StopIteration from None
 
 
 class SyncSender(SyncSocket):
@@ -209,22 +239,23 @@ class SyncSender(SyncSocket):
         try:
             if self._closing:
                 raise self._closed_error()
-            self._put(data, flags)
-        except Fault as exc:
-            self._send_after_wait(exc, data, self._deadline(timeout, flags))
+            try:
+                self._put(data, flags)
+                return
+            except Fault as exc:
+                if not sockets.would_block(exc):
+                    raise
+            self._call_when_ready(
+                lambda flags: self._put(data, flags),
+                WRITABLE,
+                self._deadline(timeout, flags),
+                "no message could be sent",
+            )
         except (TypeError, BufferError) as exc:
             raise not_bytes_error(data, self._dumps) from exc
+        except Fault as exc:
+            raise sockets.socket_error(self._socket_address, exc) from exc
         finally:
             self._busy = False
             if self._closing:
                 self._finish()
-
-    def _send_after_wait(self, exc: Fault, data: Any, deadline: float | None) -> None:
-        while sockets.would_block(exc):
-            self._wait(WRITABLE, deadline, "no message could be sent")
-            try:
-                self._put(data, NOW)
-                return
-            except Fault as new:
-                exc = new
-        raise sockets.socket_error(self._socket_address, exc)

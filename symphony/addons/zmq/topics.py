@@ -67,7 +67,7 @@ class ZmqSub(SyncReceiver):
 
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> tuple[str, Any]:
         """Return the topic and the message of the next publication. In all other respects, this
-        method works like `ZmqPull.recv`.
+        method and the iteration over the socket work as in `ZmqPull`.
         """
         return protocol.parse_publication(self._receive(timeout), self._loads)
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import queue
 import random
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from symphony import Cluster, Experiment, SpecError
+from symphony.addons.zmq import ZmqPull, ZmqPush
 from symphony.status import State
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rl"
@@ -294,6 +299,83 @@ def distances(maze: Any) -> dict[int, int]:
         found.update(dict.fromkeys(neighbours, max(found.values()) + 1))
         border = list(neighbours)
     return found
+
+
+# --- single roles ---
+
+
+def test_page_drops_invalid_messages(example: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    good = [
+        {"series": "evaluation/return", "step": 1, "value": -5},
+        {"path": [0, 1], "name": "evaluator-0"},
+    ]
+    invalid = [
+        None,
+        {"series": "evaluation/return", "step": "2", "value": -5.0},
+        {"series": "evaluation/return", "step": 2, "value": float("nan")},
+        {"series": "evaluation/return", "step": 10**400, "value": -5.0},
+        {"series": "evaluation/return", "step": 2},
+        {"series": ["evaluation/return"], "step": 2, "value": -5.0},
+        {"path": [0, 1000], "name": "evaluator-0"},
+        {"path": [0, 1], "name": "\ud800"},
+        {"path": 1, "name": "evaluator-0"},
+    ]
+    board = example("roles.board")
+    shown = board.Board()
+    with ZmqPull(port=0, serializer="json") as pull, ZmqPush(address=pull.address) as push:
+        for message in [*good[:1], *invalid, *good[1:]]:
+            push.send(json.dumps(message).encode())
+        push.send(b"\xff")
+        member = SimpleNamespace(closing=True)
+        for message in example("roles.member").messages(
+            pull, member, example("roles.checks").point_or_path
+        ):
+            shown.take(message)
+    assert shown.data()["changes"] == len(good)
+    assert "mean return -5.0 at version 1" in board.page(shown.data())
+    assert "evaluator-0: 1 steps" in board.page(shown.data())
+    assert capfd.readouterr().out.count("a message was dropped") == len(invalid) + 1
+
+
+def test_page_notices_closed_streams(
+    example: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page, board = example("roles.page"), example("roles.board")
+    monkeypatch.setattr(page, "COMMENT_SECONDS", 0.05)
+    handlers: queue.Queue[threading.Thread] = queue.Queue()
+
+    class Handler(page.Handler):  # type: ignore[misc, name-defined]
+        def setup(self) -> None:
+            handlers.put(threading.current_thread())
+            super().setup()
+
+    with page.Server(("127.0.0.1", 0), partial(Handler, board.Board())) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{server.server_port}/events", timeout=30
+        ) as events:
+            assert events.readline() == b":\n"
+        handler = handlers.get(timeout=30)
+        handler.join(30)
+        assert not handler.is_alive()
+        server.shutdown()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("check", "invalid"),
+    [
+        ("transitions", [[0, 0, -1.0, 1, False], [0, 0, -1.0, 1000, False]]),
+        ("transitions", {"what": "batch"}),
+        ("line", {"name": "agent-0", "text": 1}),
+        ("enrolment", {"what": "enrol", "name": ["agent-0"]}),
+        ("score", {"version": 1, "value": "-5"}),
+    ],
+)
+def test_invalid_messages_are_refused(example: Any, check: str, invalid: Any) -> None:
+    checks = example("roles.checks")
+    with pytest.raises(checks.InvalidMessage):
+        getattr(checks, check)(invalid)
 
 
 def test_goal_is_reachable_from_every_state(example: Any) -> None:

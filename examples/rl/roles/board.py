@@ -58,12 +58,12 @@ class Board:
             self._closed = True
             self._changed.notify_all()
 
-    def wait(self, seen: int) -> int | None:
-        """Wait until there have been more than ``seen`` changes or the board is closed. Return the
-        number of changes, or None if the board is closed.
+    def wait(self, seen: int, timeout: float) -> int | None:
+        """Wait until there have been more than ``seen`` changes or the board is closed, but for at
+        most ``timeout`` seconds. Return the number of changes, or None if the board is closed.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._changes > seen)
+            self._changed.wait_for(lambda: self._closed or self._changes > seen, timeout)
             return None if self._closed else self._changes
 
     def data(self) -> dict[str, Any]:

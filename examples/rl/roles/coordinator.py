@@ -6,6 +6,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from roles import checks
 from roles.member import BEAT, CLOSING, FAILED, LAST, OVER, PHASE, RUNNING
 from symphony.addons.zmq import ZmqPub, ZmqServer
 
@@ -140,13 +141,14 @@ class Coordinator:
                 self._changed.notify_all()
 
     def _record(self, message: dict[str, Any]) -> dict[str, Any]:
-        what, name = message["what"], message["name"]
+        what, name = checks.enrolment(message)["what"], message["name"]
         if what == "enrol":
             members = self._here[message["kind"]]
             if name not in members:
                 members.append(name)
             return {"number": members.index(name)}
         if what == "score":
+            checks.score(message)
             self.scores.add(message["version"], message["value"])
         elif what == "leave":
             self._left.add(name)

@@ -8,7 +8,7 @@ import contextlib
 import sys
 from typing import TextIO
 
-from roles import options
+from roles import checks, options
 from roles.member import Member, messages
 from symphony.addons.zmq import ZmqReceiver
 
@@ -24,7 +24,7 @@ def main() -> None:
         # Write to standard output last, so that each line there is already in the file.
         outputs.append(sys.stdout)
         member = stack.enter_context(Member("collector"))
-        for line in messages(lines, member):
+        for line in messages(lines, member, checks.line):
             for output in outputs:
                 print(f"{line['name']}: {line['text']}", file=output, flush=True)
 

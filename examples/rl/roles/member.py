@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from roles import options
+from roles.checks import InvalidMessage
 from symphony.addons.zmq import (
     ZmqClient,
     ZmqClosedError,
+    ZmqMessageError,
     ZmqPull,
     ZmqPush,
     ZmqReceiver,
@@ -174,9 +176,11 @@ class Member:
         self._senders[service].send(message)
 
 
-def messages(pull: ZmqPull | ZmqReceiver, member: Member) -> Iterator[Any]:
+def messages(
+    pull: ZmqPull | ZmqReceiver, member: Member, check: Callable[[Any], Any]
+) -> Iterator[Any]:
     """Yield incoming messages until the member must leave and no message has arrived for `BEAT`
-    seconds.
+    seconds. Messages that cannot be read or that ``check`` refuses are reported and dropped.
     """
     while True:
         closing = (
@@ -185,7 +189,11 @@ def messages(pull: ZmqPull | ZmqReceiver, member: Member) -> Iterator[Any]:
             # the run is closing.
         )
         try:
-            yield pull.recv(timeout=BEAT)
+            message = check(pull.recv(timeout=BEAT))
         except ZmqTimeoutError:
             if closing:
                 return
+        except (ZmqMessageError, InvalidMessage) as exc:
+            print(f"a message was dropped: {exc}", flush=True)
+        else:
+            yield message

@@ -5,17 +5,22 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from roles import board
+from roles import board, checks
 from roles.board import Board
 from roles.member import Member, messages
 from symphony import address
 from symphony.addons.zmq import ZmqPull
+
+# If there are no changes, the stream of events contains a comment at this interval in seconds. If
+# the client has closed the connection, the write fails, and the thread of the request ends.
+COMMENT_SECONDS = 5.0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -54,13 +59,12 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        seen = self._board.wait(0)
-        try:
-            while seen is not None:
-                self.wfile.write(f"data: {seen}\n\n".encode())
-                seen = self._board.wait(seen)
-        except ConnectionError:
-            pass  # The client has closed the connection.
+        seen = 0
+        while (changes := self._board.wait(seen, COMMENT_SECONDS)) is not None:
+            # A line that begins with a colon is a comment.
+            line = f"data: {changes}" if changes > seen else ":"
+            self.wfile.write(f"{line}\n\n".encode())
+            seen = changes
 
     def log_message(self, *_: object) -> None:
         """Log nothing, because requests are frequent."""
@@ -74,6 +78,11 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the error of a request, unless the client has closed the connection."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
 
 def main() -> None:
     shown = Board()
@@ -83,7 +92,7 @@ def main() -> None:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             print(f"listening on {where.bind_host}:{where.port}", flush=True)
             with Member("collector") as member:
-                for message in messages(screen, member):
+                for message in messages(screen, member, checks.point_or_path):
                     shown.take(message)
                 shown.close()
             server.shutdown()

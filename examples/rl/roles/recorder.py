@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 
-from roles import options
+from roles import checks, options
 from roles.member import Member, messages
 from symphony.addons.zmq import ZmqPull
 
@@ -35,7 +35,7 @@ def main() -> None:
             results.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context((results / "metrics.jsonl").open("a"))
         member = stack.enter_context(Member("server"))
-        for number in messages(metrics, member):
+        for number in messages(metrics, member, checks.point):
             mean = means.add(number["series"], number["step"], number["value"])
             # The file is written first, so that everything on the page is also in the file.
             if file is not None:

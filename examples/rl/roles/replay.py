@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from roles import maze, options
+from roles import checks, maze, options
 from roles.member import Member, messages
 from symphony.addons.zmq import ZmqPull, ZmqServer
 
@@ -96,7 +96,7 @@ def main() -> None:
         server.start_loop(memory.answer)
         with Member("server") as member:
             shown = 0
-            for transitions in messages(experience, member):
+            for transitions in messages(experience, member, checks.transitions):
                 memory.add(transitions)
                 if memory.added >= shown + SIZE_EVERY:
                     shown = memory.added

@@ -1,34 +1,59 @@
 """Tests that determine whether a process is ready.
 
-A probe is a function that returns whether a process is ready. A probe normally blocks for at most
-about one second, or for up to `COMMAND_TIMEOUT_SECONDS` if it runs a command.
+A probe blocks for at most the time that it is given, and usually for at most about one second, or
+for up to `COMMAND_TIMEOUT_SECONDS` if it runs a command.
 """
 
 from __future__ import annotations
 
-import re
+import functools
+import io
 import signal
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.host.processes.control import signal_group
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.supervisor.event_loop import EventLoop
+from symphony.line_search import LineSearch, SearchError, SearchProcess
 
 if TYPE_CHECKING:
     from symphony.host import exec
 
 NETWORK_TIMEOUT_SECONDS = 1.0
 COMMAND_TIMEOUT_SECONDS = 10.0
+LOG_TIMEOUT_SECONDS = 1.0
+# A probe that starts just before the deadline can still succeed within this time.
+LAST_TIMEOUT_SECONDS = 0.25
+# A probe that returns even later than this is no longer awaited. For example, a command in an
+# uninterruptible system call cannot be killed.
+RETURN_MARGIN_SECONDS = 1.0
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.05, 1.0
 DELAY_FACTOR = 1.5
+_LOG_BLOCK_BYTES = 16384
 
-Probe = Callable[[], bool]
+
+def _do_nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A probe of one process.
+
+    ``is_ready`` returns whether the process is ready. Its argument is the time in seconds for which
+    it may block. It raises `ProbeError` if the probe cannot be completed. Call ``close`` when the
+    probe is no longer needed.
+    """
+
+    is_ready: Callable[[float], bool]
+    close: Callable[[], None] = _do_nothing
 
 
 class ProbeError(Exception):
@@ -38,69 +63,113 @@ class ProbeError(Exception):
     """
 
 
-def make_probe(spec: ProcessSpec, log: Path, log_start: int, env: Mapping[str, str]) -> Probe:
-    """Return the probe for a process's ``ready`` setting. The probe may raise ProbeError.
+def make_probe(
+    spec: ProcessSpec,
+    log: Path,
+    log_start: int,
+    env: Mapping[str, str],
+    search_process: SearchProcess,
+) -> Probe:
+    """Return the probe for a process's ``ready`` setting.
 
     ``log_start`` is the byte offset in ``log`` at which the output of the process's latest
-    execution begins. ``env`` is the process's initial environment.
+    execution begins. ``env`` is the process's initial environment. ``search_process`` searches the
+    log.
     """
     test = spec.ready or {}
     if "tcp" in test:
         host, port = test["tcp"]
-        return lambda: accepts_connection(host, port)
+        return Probe(functools.partial(accepts_connection, host, port))
     if "http" in test:
         host, port, path = test["http"]
-        return lambda: responds_with_200(host, port, path)
+        return Probe(functools.partial(responds_with_200, host, port, path))
     if "log" in test:
-        return LogProbe(log, test["log"], log_start)
-    argv = test["command"]
-    return lambda: command_succeeds(spec, argv, env)
+        log_probe = LogProbe(log, log_start, LineSearch(search_process, test["log"]), test["log"])
+        return Probe(log_probe.is_ready, log_probe.close)
+    return Probe(functools.partial(command_succeeds, spec, test["command"], env))
 
 
-def accepts_connection(host: str, port: int) -> bool:
+def accepts_connection(host: str, port: int, timeout: float) -> bool:
     """Return whether a server accepts a TCP connection to ``port`` on ``host``."""
+    timeout = min(timeout, NETWORK_TIMEOUT_SECONDS)
     try:
-        socket.create_connection((host, port), timeout=NETWORK_TIMEOUT_SECONDS).close()
+        socket.create_connection((host, port), timeout=timeout).close()
     except OSError:
         return False
     return True
 
 
-def responds_with_200(host: str, port: int, path: str) -> bool:
+def responds_with_200(host: str, port: int, path: str, timeout: float) -> bool:
     """Return whether a server responds to a GET request for ``path`` with status 200."""
     # At the top of the module, this import would delay every launch by 15 ms.
     import http.client
 
-    connection = http.client.HTTPConnection(host, port, timeout=NETWORK_TIMEOUT_SECONDS)
+    timeout = min(timeout, NETWORK_TIMEOUT_SECONDS)
+    deadline = time.monotonic() + timeout
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         connection.request("GET", path)
-        return connection.getresponse().status == 200
+        reader = _ResponseReader(connection.sock, deadline)
+        response = http.client.HTTPResponse(reader)  # type: ignore[arg-type]
+        response.begin()
+        return response.status == 200
     except (OSError, http.client.HTTPException):
         return False
     finally:
         connection.close()
 
 
-def command_succeeds(spec: ProcessSpec, argv: Sequence[str], env: Mapping[str, str]) -> bool:
+class _ResponseReader(io.RawIOBase):
+    """A reader for a socket with one deadline for the whole response.
+
+    The timeout of a socket applies to each ``recv`` call, so a server that sends one byte per call
+    would never exceed it.
+    """
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
+        self._deadline = deadline
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return a file for the response, as `http.client` requires."""
+        del mode
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError
+        self._connection.settimeout(remaining)
+        return self._connection.recv_into(buffer)
+
+
+def command_succeeds(
+    spec: ProcessSpec, argv: Sequence[str], env: Mapping[str, str], timeout: float
+) -> bool:
     """Return whether the command ``argv``, run in a process's environment, exits with code 0.
 
-    Raises ProbeError if the command cannot be run or takes longer than `COMMAND_TIMEOUT_SECONDS`.
+    Raises ProbeError if the command cannot be run, or if it takes longer than ``timeout`` or
+    `COMMAND_TIMEOUT_SECONDS`.
     """
     from symphony.host import exec
 
+    timeout = min(timeout, COMMAND_TIMEOUT_SECONDS)
     try:
-        return exec.run(spec, argv, env, start=_run_silently).returncode == 0
+        completed = exec.run(spec, argv, env, start=_run_silently, timeout=timeout)
     except exec.CommandNotRunError as exc:
         raise ProbeError(f"cannot run {argv[0]!r}: {exc}") from exc
     except subprocess.TimeoutExpired as exc:
-        message = f"{argv[0]!r} takes longer than {COMMAND_TIMEOUT_SECONDS:g} s"
-        raise ProbeError(message) from exc
+        raise ProbeError(f"{argv[0]!r} takes longer than {timeout:.2g} s") from exc
+    return completed.returncode == 0
 
 
-def _run_silently(argv: Sequence[str], **options: Any) -> exec.CompletedProcess:
+def _run_silently(argv: Sequence[str], *, timeout: float, **options: Any) -> exec.CompletedProcess:
     """Run a command with empty standard input, and discard its output.
 
-    If the command takes longer than `COMMAND_TIMEOUT_SECONDS`, kill its process group and raise
+    If the command takes longer than ``timeout`` seconds, kill its process group and raise
     `subprocess.TimeoutExpired`.
     """
     devnull = subprocess.DEVNULL
@@ -114,7 +183,7 @@ def _run_silently(argv: Sequence[str], **options: Any) -> exec.CompletedProcess:
         **options,
     ) as process:
         try:
-            code = process.wait(COMMAND_TIMEOUT_SECONDS)
+            code = process.wait(timeout)
         except BaseException:
             signal_group(process.pid, signal.SIGKILL)
             raise
@@ -124,20 +193,56 @@ def _run_silently(argv: Sequence[str], **options: Any) -> exec.CompletedProcess:
 class LogProbe:
     """A probe that checks whether a log contains a line with a match for a pattern.
 
-    Each call reads only the new lines.
+    Each call continues where the previous call has stopped. The log is read in small blocks, so
+    that a log that grows quickly does not fill the memory.
     """
 
-    def __init__(self, log: Path, pattern: str, start: int) -> None:
-        from symphony.host.logs import LogTail
+    def __init__(self, log: Path, start: int, search: LineSearch, pattern: str) -> None:
+        self._log = log
+        self._offset = start
+        self._search = search
+        self._pattern = pattern
 
-        self._tail = LogTail(log, start)
-        self._pattern = re.compile(pattern)
+    def close(self) -> None:
+        """Close the search."""
+        self._search.close()
 
-    def __call__(self) -> bool:
-        """Return whether a line added since the previous call contains a match for the pattern."""
-        # A terminal inserts a carriage return, which is not part of the text, before each newline.
-        lines = (line.removesuffix("\r") for line in self._tail.read_new())
-        return any(self._pattern.search(line) for line in lines)
+    def is_ready(self, timeout: float) -> bool:
+        """Return whether a line that has not been searched yet contains a match for the pattern.
+
+        Raises ProbeError if no line contains a match, but a line could not be searched completely.
+        """
+        deadline = time.monotonic() + min(timeout, LOG_TIMEOUT_SECONDS)
+        try:
+            self._search.prepare()
+            if self._search_until(deadline):
+                return True
+        except SearchError as exc:
+            raise ProbeError(str(exc)) from exc
+        if self._search.has_abandoned_lines:
+            raise ProbeError(
+                f"it takes too long to search the log for {self._pattern!r}; "
+                "simplify the regular expression"
+            )
+        return False
+
+    def _search_until(self, deadline: float) -> bool:
+        try:
+            file = self._log.open("rb")
+        except FileNotFoundError:
+            return False
+        with file:
+            file.seek(self._offset)
+            while time.monotonic() < deadline:
+                if not self._search.is_behind:
+                    data = file.read(_LOG_BLOCK_BYTES)
+                    if not data:
+                        return False
+                    self._offset += len(data)
+                    self._search.add(data)
+                if self._search.search_next():
+                    return True
+        return False
 
 
 class ReadinessMonitor:
@@ -161,33 +266,60 @@ class ReadinessMonitor:
     ) -> None:
         self._loop = loop
         self._probe = probe
+        self._timeout = timeout
         self._is_active = is_active
         self._on_ready = on_ready
         self._on_timeout = on_timeout
         self._deadline = time.monotonic() + timeout
         self._delay = FIRST_DELAY_SECONDS
+        self._is_closed = False
 
     def start(self) -> None:
-        """Run the next probe in a new thread, unless ``is_active`` returns False."""
-        if self._is_active():
-            threading.Thread(target=self._run_probe, daemon=True).start()
+        """Start to probe the process."""
+        self._loop.after(self._timeout + RETURN_MARGIN_SECONDS, self._abandon_probe)
+        self._start_probe()
 
-    def _run_probe(self) -> None:
+    def _start_probe(self) -> None:
+        """Run the next probe in a new thread, unless the process is no longer probed."""
+        if self._is_over():
+            return
+        timeout = max(self._deadline - time.monotonic(), LAST_TIMEOUT_SECONDS)
+        threading.Thread(target=self._run_probe, args=(timeout,), daemon=True).start()
+
+    def _run_probe(self, timeout: float) -> None:
         is_ready, error = False, ""
         try:
-            is_ready = self._probe()
+            is_ready = self._probe.is_ready(timeout)
         except ProbeError as exc:
             error = str(exc)
         self._loop.post(lambda: self._handle_result(is_ready, error))
 
     def _handle_result(self, is_ready: bool, error: str) -> None:
-        if not self._is_active():
+        if self._is_over():
             return
         remaining = self._deadline - time.monotonic()
         if is_ready:
+            self._close()
             self._on_ready()
         elif remaining <= 0:
+            self._close()
             self._on_timeout(error)
         else:
-            self._loop.after(min(self._delay, remaining), self.start)
+            self._loop.after(min(self._delay, remaining), self._start_probe)
             self._delay = min(self._delay * DELAY_FACTOR, LONGEST_DELAY_SECONDS)
+
+    def _abandon_probe(self) -> None:
+        """Report the timeout without waiting for a probe that does not return."""
+        if not self._is_over():
+            self._close()
+            self._on_timeout("the last test has not finished")
+
+    def _is_over(self) -> bool:
+        """Return whether the monitor has stopped. Stop it if ``is_active`` returns False."""
+        if not self._is_closed and not self._is_active():
+            self._close()
+        return self._is_closed
+
+    def _close(self) -> None:
+        self._is_closed = True
+        self._probe.close()

@@ -25,6 +25,7 @@ from symphony.host.supervisor.children import Child, Children, ExitCallback, Sta
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.log_times import LogTimes
 from symphony.host.supervisor.readiness import ReadinessMonitor, make_probe
+from symphony.line_search import SearchProcess
 from symphony.plan import start_order
 from symphony.status import ENDED, ReasonCode, State
 
@@ -78,6 +79,7 @@ class Supervisor:
         self._loop = EventLoop()
         self._children = children(self._loop, run, self._handle_exit)
         self._log_times = LogTimes(self._loop, run)
+        self._search_process = SearchProcess()
         # Maps the name of each process that has exited to its process group, while the group still
         # has members.
         self._leftover_groups: dict[str, int] = {}
@@ -243,7 +245,9 @@ class Supervisor:
             self._record("not-ready", name, reason=reason)
             self._start_or_decide(self._followers.get(name, []))
 
-        probe = make_probe(spec, self._directory.log(name), log_start, {**self._env, **spec.env})
+        env = {**self._env, **spec.env}
+        log = self._directory.log(name)
+        probe = make_probe(spec, log, log_start, env, self._search_process)
         monitor = ReadinessMonitor(
             self._loop,
             probe,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError, LaunchFailed, Unreachable
+from symphony.line_search import LineSearch, SearchError, SearchProcess
 from symphony.plan import start_order
 from symphony.status import ENDED, ExperimentStatus, State
 from symphony_kube.api.client import MERGE_PATCH, ResponseStream
@@ -110,7 +110,7 @@ def _check_images(waiting: Sequence[Unit], states: ContainerStates) -> None:
                 )
 
 
-def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, re.Pattern[str]]]:
+def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, str]]:
     """Return the log patterns of the processes whose readiness is awaited, keyed by process name.
 
     Each entry contains the process's unit and a regular expression. The process is ready when a
@@ -126,7 +126,7 @@ def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, re.Pattern[st
     for unit in roster:
         for process, pattern in unit.logs.items():
             if process in awaited:
-                patterns[process] = (unit, re.compile(pattern))
+                patterns[process] = (unit, pattern)
     return patterns
 
 
@@ -142,6 +142,7 @@ class ReadyLogs:
         self._api = api
         self._scope = scope
         self._patterns = _awaited_log_patterns(roster)
+        self._search_process = SearchProcess()
         # The first set contains the processes whose logs show that they are ready. The second set
         # contains those of them that `add_ready` has already returned as ready.
         self._ready: set[str] = set()
@@ -218,7 +219,7 @@ class ReadyLogs:
             try:
                 self._read(process)
                 return
-            except Unreachable:
+            except (Unreachable, SearchError):
                 self._stopped.wait(LOG_POLL_SECONDS)
             except ApiError as exc:
                 # Status 400 means that the container does not have a log yet.
@@ -246,8 +247,11 @@ class ReadyLogs:
         container = find_pod.newest(containers, process)
         return container.pod if container else None
 
-    def _find_line(self, pod: str, process: str, pattern: re.Pattern[str]) -> bool:
-        """Follow a log, and return whether a line matched ``pattern`` before the log ended."""
+    def _find_line(self, pod: str, process: str, pattern: str) -> bool:
+        """Follow a log, and return whether a line matched ``pattern`` before the log ended.
+
+        Raises SearchError if the log cannot be searched.
+        """
         stream = self._api.open_stream(
             find_pod.pod_path(self._scope, pod, "log"),
             query={"container": process, "follow": "true"},
@@ -257,14 +261,26 @@ class ReadyLogs:
             # If `__exit__` ran while the stream was being opened, it could not close the stream.
             if self._stopped.is_set():
                 return False
-            for line in stream.lines():
-                text = line.decode(errors="replace").removesuffix("\r")
-                if pattern.search(text):
-                    return True
-            return False
+            with contextlib.closing(LineSearch(self._search_process, pattern)) as search:
+                return self._search(stream, search)
         finally:
             stream.close()
             self._streams.discard(stream)
+
+    def _search(self, stream: ResponseStream, search: LineSearch) -> bool:
+        search.prepare()
+        for data in stream.chunks():
+            search.add(data)
+            if self._search_added(search):
+                return True
+        search.complete_last_line()
+        return self._search_added(search)
+
+    def _search_added(self, search: LineSearch) -> bool:
+        while search.is_behind and not self._stopped.is_set():
+            if search.search_next():
+                return True
+        return False
 
     def _record(self, pod: str, process: str) -> None:
         """Record in a Pod annotation that a process is ready.

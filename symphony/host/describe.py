@@ -57,6 +57,7 @@ def _with_reason(text: str, event: Event) -> str:
 _EVENT_TEXTS: dict[str, Callable[[Event], str]] = {
     "waiting": lambda event: str(event["reason"]),
     "started": lambda event: f"started as process {event['pid']}",
+    "start-failed": lambda event: _with_reason("not started", event),
     "ready": lambda _: "ready",
     "not-ready": lambda event: str(event["reason"]),
     "exited": _exited_text,

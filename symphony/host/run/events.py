@@ -111,6 +111,11 @@ def _started(track: Track, event: Event) -> None:
     track.was_ready = track.was_ready or track.ready
 
 
+def _start_failed(track: Track, event: Event) -> None:
+    track.reason, track.reason_code = event["reason"], _reason_code(event)
+    track.failures_in_row = event["in_row"]
+
+
 def _ready(track: Track, _: Event) -> None:
     track.ready = track.was_ready = True
     track.never_ready = track.not_ready_in_time = False
@@ -162,6 +167,7 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "launched": _launched,
     "waiting": _waiting,
     "started": _started,
+    "start-failed": _start_failed,
     "ready": _ready,
     "not-ready": _not_ready,
     "exited": _exited,

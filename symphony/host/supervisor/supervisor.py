@@ -8,6 +8,7 @@ programs read. The supervisor's own decisions depend on the recorded events; see
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
@@ -194,10 +195,11 @@ class Supervisor:
     def _verdict(self, name: str) -> start_order.Verdict | None:
         """Return the verdict on whether a process can start now.
 
-        Return None if the process has already started or will never start.
+        Return None if the process has already started, is backing off or will never start.
         """
         track = self._state.tracks[name]
-        if track.state is not State.PENDING or track.started is not None:
+        # A timer starts a process again whose first start has failed.
+        if track.state is not State.PENDING or track.started is not None or track.failures_in_row:
             return None
         return start_order.verdict(self._specs[name].starts_after, self._state.tracks)
 
@@ -213,13 +215,24 @@ class Supervisor:
                 reason = _start_error_message(spec, child)
                 if launching:
                     raise LaunchRefused(f"process {spec.path!r}: {reason}") from child
-                self._record_never(spec.name, reason, ReasonCode.CANNOT_START)
+                self._handle_failed_start(spec, reason)
                 continue
             is_ready = spec.ready is None
             self._record("started", child.name, pid=child.pid, birth=child.birth, ready=is_ready)
             if not is_ready:
                 self._monitor_readiness(child, log_starts[child.name])
         self._loop.post(lambda: self._log_times.watch(names))
+
+    def _handle_failed_start(self, spec: ProcessSpec, reason: str) -> None:
+        # The process did not run, so the time since its previous start does not count as run time.
+        track = dataclasses.replace(self._state.tracks[spec.name], started=None)
+        now = time.time()
+        restart = restart_policy.decide_restart(spec.restart, track, None, now, self._backoff)
+        if restart is None:
+            self._record_never(spec.name, reason, ReasonCode.CANNOT_START)
+            return
+        self._record("start-failed", spec.name, at=now, **_back_off_details(restart, reason))
+        self._loop.after(restart.delay, lambda: self._restart(spec.name))
 
     def _release_ports(self, spec: ProcessSpec) -> None:
         for port in spec.releases:
@@ -274,12 +287,8 @@ class Supervisor:
                 reason_code, reason = _explain_exit(code, reason)
                 details.update(reason=reason, reason_code=reason_code)
             else:
-                details.update(
-                    reason=_restart_message(restart, code),
-                    reason_code=ReasonCode.BACKING_OFF,
-                    restarts_in=restart.delay,
-                    in_row=restart.in_row,
-                )
+                exit_code = "unknown" if code is None else str(code)
+                details.update(_back_off_details(restart, f"exit code {exit_code}"))
         if restart is None:
             # The GPUs must be free before the exit is recorded, because a program that waits for
             # the exit may then launch another experiment that needs them.
@@ -297,7 +306,7 @@ class Supervisor:
             self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._restart(name))
         elif not self._state.stopping and self._state.tracks[name].state is State.PENDING:
             self._start([name])
-            self._finish_if_all_ended()
+            self._start_or_decide(self._followers.get(name, []))
 
     def _stop_leftover_group(self, name: str, group: int) -> None:
         """After an exited process's grace period, kill the processes that remain in its process
@@ -436,10 +445,15 @@ def _signal_name(code: int) -> str:
         return ""
 
 
-def _restart_message(restart: restart_policy.Restart, code: int | None) -> str:
+def _back_off_details(restart: restart_policy.Restart, cause: str) -> dict[str, Any]:
+    """Return the details of an event after which a process will be started again."""
     delay = f"in {restart.delay:g} s" if restart.delay else "now"
-    exit_code = "unknown" if code is None else str(code)
-    return f"restarts {delay} (exit code {exit_code})"
+    return {
+        "reason": f"restarts {delay} ({cause})",
+        "reason_code": ReasonCode.BACKING_OFF,
+        "restarts_in": restart.delay,
+        "in_row": restart.in_row,
+    }
 
 
 def _process_group(pid: int) -> int:

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from symphony import Cluster, LaunchFailed, SpecError, State
+from symphony.host.supervisor.restart_policy import Backoff
 from symphony.status import ReasonCode
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, REPORT
@@ -29,6 +30,37 @@ def test_backing_off_process_reports_its_next_start(cluster, experiment):
     assert process.reason == "exit code 3"
     assert process.next_start == process.ended + 10
     assert process.reason_code is ReasonCode.BACKING_OFF
+
+
+@pytest.mark.parametrize("is_first_start", [True, False])
+def test_process_whose_program_is_missing_for_a_while_is_restarted(state, tmp_path, is_first_start):
+    """For example, its program is being built again."""
+    cluster = Cluster.new("local", state_dir=state, backoff=Backoff(first=0.05))
+    experiment = cluster.new_experiment("exp")
+    program = tmp_path / "program"
+    remove = f"rm {program}"
+    before = experiment.new_process("before", cmd=remove if is_first_start else "true")
+    process = experiment.new_process("p", command=str(program)).restart_policy("OnFailure")
+    process.starts_after(before, "succeeded")
+    experiment.new_process("after", command="true").starts_after("p", "started")
+    write_program(program, f"{remove}; exit 3")
+    cluster.launch(experiment)
+    found = until(cluster, "exp", lambda now: "cannot start" in now.processes[1].reason)
+    assert found.processes[1].reason_code is ReasonCode.BACKING_OFF
+    write_program(program, "exit 0")
+    status = cluster.wait("exp", timeout=30)
+    assert [process.state for process in status] == [State.SUCCEEDED] * 3
+    assert status.processes[1].restarts == (0 if is_first_start else 1)
+    events = [event.text for event in cluster.explain_process("exp", "p").events]
+    assert any(text.startswith("not started: restarts in 0.05 s (cannot start") for text in events)
+
+
+def write_program(path, script):
+    """Write a program in one step. A program cannot be run while it is being written."""
+    part = path.with_suffix(".part")
+    part.write_text(f"#!/bin/sh\n{script}\n")
+    part.chmod(0o700)
+    part.replace(path)
 
 
 def test_dependents_of_a_process_that_is_not_ready_in_time_never_start(cluster, experiment):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from symphony.errors import BackendError, LaunchFailed, SymphonyError
 
@@ -16,6 +17,14 @@ OUTPUT_CLOSED = 141  # 128 + SIGPIPE: the reader has closed the pipe
 # Error messages use this name for standard output, for example when it is redirected to a file on a
 # full disk.
 STANDARD_OUTPUT = "standard output"
+
+
+class Terminated(KeyboardInterrupt):
+    """The command received a signal other than SIGINT, and must exit as after Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 class UsageError(SymphonyError):
@@ -43,6 +52,8 @@ def exit_code(exc: BaseException) -> int:
     GPUs than exist. Other backend failures have a separate exit code, because the user's input does
     not cause them.
     """
+    if isinstance(exc, Terminated):
+        return signal_exit_code(exc.number)
     if isinstance(exc, KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(exc, LaunchFailed) and not exc.trouble:
@@ -54,8 +65,15 @@ def exit_code(exc: BaseException) -> int:
     return BACKEND_ERROR if _is_system_error(exc) else FAILED
 
 
+def signal_exit_code(number: int) -> int:
+    """Return the exit code of a command that exits because of a signal, as in a shell."""
+    return 128 + number
+
+
 def error_message(exc: BaseException) -> str:
     """Return a one-line message for an error."""
+    if isinstance(exc, Terminated):
+        return f"terminated by {signal.Signals(exc.number).name}"
     if isinstance(exc, KeyboardInterrupt):
         return "interrupted"
     if isinstance(exc, OSError) and _is_system_error(exc):

@@ -40,7 +40,7 @@ class Terminal:
         )
         # Reading fails if no process has the other side open, and the program may not have opened
         # it yet. So it stays open here.
-        self._slave: int | None = slave
+        self._open = [self._master, slave]
         # A read may end in the middle of a character.
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.shown = ""
@@ -92,10 +92,13 @@ class Terminal:
         self.shown += self._decoder.decode(data)
         return bool(data)
 
+    def hang_up(self) -> None:
+        """Close the terminal, for example because its window was closed."""
+        while self._open:
+            os.close(self._open.pop())
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        for descriptor in (self._master, self._slave):
-            if descriptor is not None:
-                os.close(descriptor)
+        self.hang_up()

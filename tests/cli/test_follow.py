@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -163,6 +164,66 @@ class TestInterrupt:
         screen.press(INTERRUPT)
         assert screen.finish() == 130
         assert "interrupted: rolling back the launch of rl" in screen.text
+        assert program.state_entries() == []
+
+
+class TestTermination:
+    """SIGTERM, for example from timeout(1), and SIGHUP have the same effect as Ctrl-C."""
+
+    def test_sigterm_stops_and_shows_the_remaining_output(self, program: Program) -> None:
+        file = program.file("rl", {"a": STOPS_ON_TERM})
+        with piped(program, "launch", file, "--follow") as process:
+            assert read_line(process) == "up\n"
+            # timeout(1) sends the signal to its child, and then to the process group.
+            process.terminate()
+            process.terminate()
+            output, messages = process.communicate(timeout=TIMEOUT)
+        # bash also reports that the signal has terminated sleep(1).
+        assert (process.returncode, output.splitlines()[-1]) == (143, "bye")
+        assert messages.splitlines()[1:] == ["symphony: stopping 'rl' because of SIGTERM"]
+        assert program.json("ps", "rl")["processes"][0]["exit_code"] == 0
+
+    def test_closed_terminal_stops(self, program: Program) -> None:
+        file = program.file("rl", {"a": KEEPS_WRITING})
+        screen = program.terminal("launch", file, "--follow")
+        screen.expect("more")
+        screen.hang_up()
+        screen.process.wait(TIMEOUT)
+        status = program.cluster.describe_process("rl", "a")
+        assert (status.stopped, status.exit_code) == (True, 143)
+
+    def test_ignored_sighup_has_no_effect(self, program: Program) -> None:
+        go = program.directory / "go"
+        file = program.file("rl", {"a": f"echo up; until [ -e {go} ]; do sleep 0.05; done"})
+        argv = ["nohup", *program.argv("launch", file, "--follow")]
+        with subprocess.Popen(
+            argv,
+            env=program.env,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            assert read_line(process) == "up\n"
+            process.send_signal(signal.SIGHUP)
+            go.touch()
+            assert process.wait(TIMEOUT) == 0
+
+    def test_sigterm_during_the_launch_rolls_it_back(self, program: Program) -> None:
+        file = program.file("rl", {"a": "sleep 300"})
+        script = BLOCKED_LAUNCH.format(function="hand_over")
+        with subprocess.Popen(
+            [sys.executable, "-c", script, "launch", str(file)],
+            env=program.env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert read_line(process) == "blocked\n"
+            process.terminate()
+            process.terminate()
+            _, messages = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, messages) == (143, "symphony: terminated by SIGTERM\n")
         assert program.state_entries() == []
 
 

@@ -1,6 +1,6 @@
 """Launch an experiment in the foreground, or wait for an experiment.
 
-The module shows progress and logs, handles Ctrl-C, and determines the exit code.
+The module shows progress and logs, handles signals, and determines the exit code.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from symphony.commandline.exit_codes import FAILED, INTERRUPTED, OK
+from symphony.commandline.exit_codes import FAILED, OK, Terminated, signal_exit_code
 from symphony.commandline.output import views
 from symphony.commandline.output.pending_reasons import (
     reporting_pending_processes,
@@ -31,20 +31,26 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus
 
 
+# A job scheduler or timeout(1) sends SIGTERM, and a terminal that is closed sends SIGHUP.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class Interruptions:
-    """A handler for Ctrl-C that stops an experiment.
+    """A handler for Ctrl-C, SIGTERM and SIGHUP that stops an experiment.
 
-    The first Ctrl-C stops the experiment, the second kills it, and the third raises
+    The first signal stops the experiment. After that, SIGTERM and SIGHUP have no effect, because
+    timeout(1) sends a signal twice, but Ctrl-C kills the experiment, and another Ctrl-C raises
     KeyboardInterrupt. A separate thread stops the experiment, so that the caller can show the
-    output of the processes until they exit.
+    output of the processes until they exit. ``exit_code`` is None until the first signal arrives.
 
-    Until ``launched`` is set, every Ctrl-C raises KeyboardInterrupt, which causes the launch to be
+    Until ``launched`` is set, the signals raise KeyboardInterrupt, which causes the launch to be
     rolled back.
     """
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.launched = False
-        self.count = 0
+        self.exit_code: int | None = None
+        self._count = 0
         self._cluster = cluster
         self._name = name
         self._threads: list[threading.Thread] = []
@@ -52,43 +58,79 @@ class Interruptions:
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle Ctrl-C inside the block.
+        """Handle the signals inside the block.
 
-        After Ctrl-C, the context manager does not exit until the experiment has been stopped.
+        After a signal, the context manager does not exit until the experiment has been stopped.
 
         Raises the first error that occurred while the experiment was being stopped.
         """
-        previous = signal.signal(signal.SIGINT, self._on_interrupt)
-        try:
-            yield
-            for thread in self._threads:
-                thread.join()
-        finally:
-            signal.signal(signal.SIGINT, previous)
+        with _handling_signals(self._on_signal):
+            try:
+                yield
+            except OSError:
+                # Output fails after the terminal was closed. The experiment must still be stopped.
+                self._wait_until_stopped()
+                raise
+            self._wait_until_stopped()
         if self._errors:
             raise self._errors[0]
 
-    def _on_interrupt(self, _signal: int, _frame: FrameType | None) -> None:
-        self.count += 1
-        if not self.launched or self.count > 2:
-            raise KeyboardInterrupt
+    def _wait_until_stopped(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if number != signal.SIGINT and self._count:
+            return
+        self._count += 1
+        if self.exit_code is None:
+            self.exit_code = signal_exit_code(number)
+        if not self.launched or self._count > 2:
+            raise _interruption(number)
         # A signal can interrupt a write, and writing to a stream is not reentrant. Another thread
         # therefore writes the messages.
-        thread = threading.Thread(target=self._stop, args=(self.count == 2,), daemon=True)
+        thread = threading.Thread(target=self._stop, args=(self._count == 2, number), daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _stop(self, at_once: bool) -> None:
+    def _stop(self, at_once: bool, number: int) -> None:
         if at_once:
-            print_note(f"symphony: killing {self._name!r}")
+            message = f"killing {self._name!r}"
+        elif number == signal.SIGINT:
+            message = f"stopping {self._name!r}; press Ctrl-C again to kill it"
         else:
-            print_note(f"symphony: stopping {self._name!r}; press Ctrl-C again to kill it")
+            message = f"stopping {self._name!r} because of {signal.Signals(number).name}"
+        # The terminal may have been closed.
+        with contextlib.suppress(OSError, ValueError):
+            print_note(f"symphony: {message}")
         try:
             stop_or_delete(self._cluster, self._name, at_once=at_once)
         except NotFound:
             pass  # Another command deleted the experiment, so there is nothing to stop.
         except Exception as exc:
             self._errors.append(exc)
+
+
+def _interruption(number: int) -> KeyboardInterrupt:
+    """Return the exception for a signal that interrupts the command."""
+    return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
+
+
+@contextlib.contextmanager
+def _handling_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle SIGINT, SIGTERM and SIGHUP inside the block, except for signals that are ignored.
+
+    For example, nohup(1) ignores SIGHUP.
+    """
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    handled = [number for number in _SIGNALS if previous[number] is not signal.SIG_IGN]
+    for number in handled:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, previous[number])
 
 
 def stop_or_delete(cluster: Cluster, name: str, *, at_once: bool) -> None:
@@ -116,28 +158,36 @@ def launch_with_progress(cluster: Cluster, experiment: Experiment, *, force: boo
 
 @contextlib.contextmanager
 def _announcing_rollback(shown: ProgressLine, name: str) -> Iterator[None]:
-    """Show a message as soon as Ctrl-C interrupts the launch.
+    """Show a message as soon as Ctrl-C, SIGTERM or SIGHUP interrupts the launch.
 
     On a cluster, rolling back a launch can take several seconds. Without the message, the user
-    might believe that Ctrl-C had no effect.
+    might believe that Ctrl-C had no effect. A second SIGTERM or SIGHUP does not interrupt the
+    rollback.
     """
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread can install signal handlers.
         yield
         return
 
-    previous = signal.getsignal(signal.SIGINT)
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    is_interrupted = False
 
-    def on_interrupt(number: int, frame: FrameType | None) -> None:
-        shown.update_from_signal_handler(f"interrupted: rolling back the launch of {name}")
-        if callable(previous):
-            previous(number, frame)
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        if is_interrupted and number != signal.SIGINT:
+            return
+        is_interrupted = True
+        # The terminal may have been closed.
+        with contextlib.suppress(OSError):
+            shown.update_from_signal_handler(f"interrupted: rolling back the launch of {name}")
+        handler = previous[signal.Signals(number)]
+        if callable(handler):
+            handler(number, frame)
+        else:
+            raise _interruption(number)
 
-    signal.signal(signal.SIGINT, on_interrupt)
-    try:
+    with _handling_signals(on_signal):
         yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def launch_summary(cluster: Cluster, experiment: Experiment) -> str:
@@ -203,8 +253,8 @@ def launch_and_follow(
 ) -> int:
     """Launch an experiment and show the output of its processes until all have exited.
 
-    Return the experiment's exit code, 130 after Ctrl-C, or 1 if another command has deleted the
-    experiment.
+    Return the experiment's exit code, 128 + n after signal n, or 1 if another command has deleted
+    the experiment.
     """
     name = experiment.name
     interruptions = Interruptions(cluster, name)
@@ -218,7 +268,7 @@ def launch_and_follow(
         status = cluster.wait(name)
     except NotFound:
         print_note(f"symphony: experiment {name!r} was deleted")
-        return INTERRUPTED if interruptions.count else FAILED
+        return FAILED if interruptions.exit_code is None else interruptions.exit_code
     except BrokenPipeError:
         print_note(f"symphony: standard output was closed; experiment {name!r} keeps running")
         raise
@@ -226,7 +276,7 @@ def launch_and_follow(
         show_json({**status.to_dict(), "exit_code": status.exit_code}, compact=True)
     for line in views.failure_lines(status):
         print_note(line)
-    return INTERRUPTED if interruptions.count else status.exit_code
+    return status.exit_code if interruptions.exit_code is None else interruptions.exit_code
 
 
 def _follow_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> None:

@@ -42,7 +42,8 @@ class LaunchCommands(BaseCommands):
         the terminal is closed.
 
         --follow shows the logs until all processes have exited. Ctrl-C stops the experiment; a
-        second Ctrl-C kills it. The exit code is that of the experiment, or 130 after Ctrl-C.
+        second Ctrl-C kills it. SIGTERM and SIGHUP (a closed terminal) also stop it. The exit code
+        is that of the experiment, or 128 + n after signal n: 130 after Ctrl-C, 143 after SIGTERM.
 
         --wait ready blocks until every process is ready, has exited or was not ready in time;
         --wait started blocks until every process has started or has failed. The exit code is that

@@ -389,10 +389,11 @@ class CommandLine:
 
             traceback.print_exception(exc)
         if isinstance(exc, KeyboardInterrupt):
-            line = f"{self.prog}: interrupted"
+            line = f"{self.prog}: {exit_codes.error_message(exc)}"
         else:
             line = f"{self.prog}: error: {self._with_flags(exit_codes.error_message(exc))}"
-        with contextlib.suppress(BrokenPipeError):
+        # The reader of a pipe has exited, or the terminal was closed.
+        with contextlib.suppress(OSError):
             print(line, file=sys.stderr)
         if isinstance(exc, OSError):
             # Without this call, Python would try again to write the remaining output at exit.

@@ -187,10 +187,10 @@ class HostCluster(Cluster):
         """Remove a finished experiment of this name, if there is one.
 
         Raises AlreadyExists if the experiment has not finished, or if its supervisor does not exit
-        in time.
+        in time, and BackendError if its supervisor is suspended.
         """
         from symphony.host.processes.control import wait_for_exit
-        from symphony.host.stop import has_finished
+        from symphony.host.stop import check_not_suspended, has_finished
 
         while True:
             with directory.launch_lock(self._root):
@@ -214,6 +214,7 @@ class HostCluster(Cluster):
                     self._remove(found)
                     return
             if not wait_for_exit(supervisor, FINISH_TIMEOUT_SECONDS):
+                check_not_suspended(found)
                 raise experiment_exists(name)
 
     def _hand_over(

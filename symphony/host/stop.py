@@ -23,7 +23,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     The run directory is kept.
 
     If ``at_once`` is true, the grace period is skipped. Raises BackendError if the experiment runs
-    on another host, or if its supervisor does not exit in time.
+    on another host, or if its supervisor is suspended or does not exit in time.
     """
     from symphony.host.processes.tree import find_run_processes, send_signal, stop_processes
 
@@ -35,16 +35,25 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     grace = max(graces, default=DEFAULT_GRACE_SECONDS)
     supervisor = run.supervisor()
     if supervisor is not None:
+        check_not_suspended(run)
         send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
         # The supervisor gives its child processes one grace period, and can then give a second one
         # to processes that have left their process groups.
         if not wait_for_exit(supervisor, 2 * grace + MARGIN_SECONDS):
+            check_not_suspended(run)
             raise BackendError(
                 f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
                 f"see {run.supervisor_log}"
             )
     if manifest["run_id"] is not None and not has_finished(run):
         stop_processes(lambda: find_run_processes(manifest["run_id"]), 0.0 if at_once else grace)
+
+
+def check_not_suspended(run: RunDirectory) -> None:
+    """Raise BackendError if the supervisor is suspended, because it would not exit."""
+    suspension = run.suspension()
+    if suspension:
+        raise BackendError(f"experiment {run.name!r} cannot be stopped: {suspension}")
 
 
 def _load_manifest(run: RunDirectory) -> dict[str, Any]:

@@ -7,12 +7,14 @@ import os
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
 from symphony import __version__
 from symphony.commandline.output.watch import WatchedTable, fit_table
 from symphony.host.processes.control import wait_for_exit
+from symphony.host.processes.identity import is_suspended
 from symphony.host.run.directory import RunDirectory
 from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_exit, write_pid
 
@@ -63,6 +65,32 @@ class TestPs:
         assert rows["bad"].split()[1:4] == ["failed", "-", "7"]
         assert rows["dead"].split()[1:4] == ["failed", "-", "137"]
         assert rows["dead"].endswith("killed by SIGKILL")
+
+    def test_suspended_supervisor_is_reported(self, program: Program, rl: str) -> None:
+        supervisor = RunDirectory(program.state / "local" / rl).supervisor()
+        assert supervisor is not None
+        os.kill(supervisor.pid, signal.SIGSTOP)
+        try:
+            while not is_suspended(supervisor):
+                time.sleep(0.01)
+            note = (
+                f"the supervisor (pid {supervisor.pid}) is suspended by a signal; "
+                f"resume it with: kill -CONT {supervisor.pid}\n"
+            )
+            assert program("ls").stdout.endswith(note)
+            for command in (("ps", rl), ("describe", rl, "a"), ("wait", rl, "--timeout=0.1")):
+                done = program(*command)
+                assert done.stderr.startswith(f"{rl}: {note}")
+            with program.popen("logs", "-f", rl, stderr=subprocess.PIPE) as process:
+                assert process.stderr.readline() == f"{rl}: {note}"
+                process.terminate()
+            done = program("delete", "--force", rl)
+            assert (done.returncode, done.stdout) == (3, "")
+            message = f"symphony: error: experiment {rl!r} cannot be stopped: {note}"
+            assert done.stderr == message
+        finally:
+            os.kill(supervisor.pid, signal.SIGCONT)
+        assert program.ok("delete", "--force", rl) == f"deleted {rl}\n"
 
     def test_dead_supervisor_is_reported(self, program: Program, rl: str) -> None:
         supervisor = RunDirectory(program.state / "local" / rl).supervisor()

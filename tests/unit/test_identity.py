@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from symphony.host.processes.identity import ProcessId, birth_time, identify, is_alive
+from symphony.host.processes.control import wait_for_exit
+from symphony.host.processes.identity import (
+    ProcessId,
+    birth_time,
+    identify,
+    is_alive,
+    is_suspended,
+)
 
 
 def test_running_process_has_a_stable_identity() -> None:
@@ -31,6 +39,19 @@ def test_exited_process_has_no_identity_before_and_after_it_is_reaped() -> None:
     child.wait()
     assert not is_alive(found)
     assert birth_time(child.pid) is None
+
+
+def test_suspended_process_is_not_awaited() -> None:
+    with subprocess.Popen(["sleep", "300"]) as child:
+        found = identify(child.pid)
+        assert found is not None
+        assert not is_suspended(found)
+        child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        assert is_suspended(found)
+        assert not is_suspended(ProcessId(found.pid, found.birth + 1))
+        assert not wait_for_exit(found, 1000)
+        child.kill()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")

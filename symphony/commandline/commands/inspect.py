@@ -137,6 +137,8 @@ class InspectCommands(BaseCommands):
         status = resolve_experiment(self.cluster, args.experiment)
         process = resolve_process(status, args.process)
         details = self.cluster.explain_process(status.name, process.name, process.group)
+        if status.note:
+            print_note(f"{status.name}: {status.note}")
         if args.json:
             show_json({"experiment": status.name, **details.to_dict()})
             return OK

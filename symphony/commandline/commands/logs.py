@@ -89,6 +89,8 @@ class LogsCommands(BaseCommands):
         if args.save:
             return self._save(args, status.name, names)
         if args.follow:
+            if status.note:
+                print_note(f"{status.name}: {status.note}")
             return self._follow(args, status.name, names)
         if len(names) == 1 and not args.json:
             return self._show_single(args, status.name, names[0])

@@ -1,6 +1,7 @@
-"""Notes on standard error about processes that have not started.
+"""Notes on standard error about processes that have not started, and about whole experiments.
 
-Each reason is reported once, after it has remained unchanged for some time.
+Each reason for a pending process is reported once, after it has remained unchanged for some time.
+The note of an experiment is reported immediately.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ def _is_waiting_to_start(process: ProcessStatus) -> bool:
 
 
 class ReasonReporter:
-    """A reporter that explains why processes are pending, based on the statuses that it receives.
+    """A reporter of the notes and of the reasons why processes are pending, in the statuses that it
+    receives.
 
     A thread reports the reasons. The thread starts when the first pending process is seen.
     """
@@ -129,10 +131,14 @@ class ReasonReporter:
         self._changed = threading.Condition()
         self._is_closed = False
         self._is_started = False
+        self._reported_notes: set[str] = set()
 
     def update(self, status: ExperimentStatus) -> None:
         """Receive a new status."""
         with self._changed:
+            if status.note and status.note not in self._reported_notes:
+                self._reported_notes.add(status.note)
+                self._report_line(f"{status.name}: {status.note}")
             self._reasons.update(status, time.monotonic())
             if not self._is_started and self._reasons.next_time() is not None:
                 self._is_started = True
@@ -150,11 +156,14 @@ class ReasonReporter:
             while not self._is_closed:
                 now = time.monotonic()
                 for line in self._reasons.due_lines(now):
-                    # Standard error may be closed.
-                    with contextlib.suppress(OSError, ValueError):
-                        self._report(line)
+                    self._report_line(line)
                 due = self._reasons.next_time()
                 self._changed.wait(None if due is None else max(0.0, due - now))
+
+    def _report_line(self, line: str) -> None:
+        # Standard error may be closed.
+        with contextlib.suppress(OSError, ValueError):
+            self._report(line)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import select
 import time
 from collections.abc import Callable, Iterator
 
-from symphony.host.processes.identity import ProcessId, is_alive
+from symphony.host.processes.identity import ProcessId, is_alive, is_suspended
 
 _POLL_SECONDS = 0.02
 _PIDFD_TIMEOUT_MILLISECONDS = 500
@@ -28,12 +28,13 @@ def signal_group(group: int, number: int) -> bool:
 def wait_for_exit(process: ProcessId, timeout: float) -> bool:
     """Wait for a process to exit. The process need not be a child of the caller.
 
-    Return False if the process is still running after ``timeout`` seconds.
+    Return False if the process is still running after ``timeout`` seconds, or as soon as it is
+    suspended, because a suspended process cannot exit.
     """
     deadline = time.monotonic() + timeout
     with _exit_waiter(process.pid) as wait:
         while is_alive(process):
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline or is_suspended(process):
                 return False
             wait()
     return True

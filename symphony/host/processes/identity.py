@@ -86,6 +86,17 @@ def is_alive(process: ProcessId) -> bool:
     return birth_time(process.pid) == process.birth
 
 
+def is_suspended(process: ProcessId) -> bool:
+    """Return whether a signal such as SIGSTOP has suspended a process.
+
+    A process that a debugger has paused does not count.
+    """
+    fields = _read_proc_stat(process.pid)
+    if fields is None or float(fields[_START_TIME]) != process.birth:
+        return False
+    return fields[_STATE] == b"T"
+
+
 @functools.cache
 def boot_id() -> str:
     """Return an identifier that is unique to the current boot of this machine.

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError
-from symphony.host.processes.identity import ProcessId, boot_id, is_alive
+from symphony.host.processes.identity import ProcessId, boot_id, is_alive, is_suspended
 from symphony.names import is_name
 
 STATE_VARIABLE = "SYMPHONY_STATE_DIR"
@@ -136,6 +136,18 @@ class RunDirectory:
             return None
         found = ProcessId(record["pid"], record["birth"])
         return found if is_alive(found) else None
+
+    def suspension(self) -> str:
+        """Return a message if the supervisor is suspended, and ``""`` otherwise."""
+        record = self._load_supervisor_record()
+        if not record or record["boot"] != boot_id():
+            return ""
+        if not is_suspended(ProcessId(record["pid"], record["birth"])):
+            return ""
+        pid = record["pid"]
+        return (
+            f"the supervisor (pid {pid}) is suspended by a signal; resume it with: kill -CONT {pid}"
+        )
 
     def other_host(self) -> str | None:
         """Return the name of the other host that launched the experiment, or None if there is none.

@@ -39,7 +39,16 @@ class StatusReader:
         orphans = None
         if not is_supervised and not self._state.finished and other_host is None:
             orphans = self._find_orphans()
-        return compute_status(self._manifest, self._state, orphans=orphans, other_host=other_host)
+        suspension = ""
+        if is_supervised and not self._state.finished:
+            suspension = self._run.suspension()
+        return compute_status(
+            self._manifest,
+            self._state,
+            orphans=orphans,
+            other_host=other_host,
+            suspension=suspension,
+        )
 
     def _find_orphans(self) -> dict[str, ProcessId]:
         from symphony.host.processes.tree import find_session_leaders
@@ -65,6 +74,7 @@ def compute_status(
     *,
     orphans: Mapping[str, ProcessId] | None = None,
     other_host: str | None = None,
+    suspension: str = "",
 ) -> ExperimentStatus:
     """Return the status of an experiment.
 
@@ -77,8 +87,11 @@ def compute_status(
     ``other_host`` is the host on which the experiment was launched if that is not this host. In
     this case, a process's state is unknown unless the events show that the process has exited or
     will never start.
+
+    ``suspension`` is the message about a suspended supervisor, or ``""``. The states of the
+    processes are those before the suspension.
     """
-    note = ""
+    note = suspension
     if other_host is not None:
         note = f"launched on {other_host}; its processes cannot be observed from this host"
     elif orphans is not None:

@@ -1,7 +1,8 @@
 """Describe a multi-process experiment once, and launch it locally, in tmux or on Kubernetes.
 
 Each public name is imported when it is first used, so ``import symphony`` itself imports only the
-standard library.
+standard library. The package also provides the names of its backends and tools, such as
+`KubeCluster`, which are defined in its public modules, such as `symphony.kube`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from symphony.addons import DockerBuilder as DockerBuilder
+    from symphony.addons import clean_images as clean_images
     from symphony.application import Address, address
     from symphony.cluster import Cluster, ExecResult, Manifest
+    from symphony.commandline import SymphonyParser as SymphonyParser
     from symphony.config import SymphonyConfig
     from symphony.errors import (
         AlreadyExists,
@@ -23,16 +27,22 @@ if TYPE_CHECKING:
         Unreachable,
         Unsupported,
     )
+    from symphony.kube import GKEDispatcher as GKEDispatcher
+    from symphony.kube import KubeCluster as KubeCluster
+    from symphony.local import LocalCluster as LocalCluster
     from symphony.model import Experiment, Process, ProcessGroup
     from symphony.plan.addresses import AddressBook, Endpoint
     from symphony.plan.resolve import Plan
     from symphony.status import ExperimentStatus, LogLine, ProcessStatus, State
+    from symphony.tmux import TmuxCluster as TmuxCluster
 
 __version__ = "0.1.0"
 
 _NAMES = {
+    "addons": ("DockerBuilder", "clean_images"),
     "application": ("Address", "address"),
     "cluster": ("Cluster", "ExecResult", "Manifest"),
+    "commandline": ("SymphonyParser",),
     "config": ("SymphonyConfig",),
     "errors": (
         "AlreadyExists",
@@ -45,13 +55,18 @@ _NAMES = {
         "Unreachable",
         "Unsupported",
     ),
+    "kube": ("GKEDispatcher", "KubeCluster"),
+    "local": ("LocalCluster",),
     "plan.addresses": ("AddressBook", "Endpoint"),
     "plan.resolve": ("Plan",),
     "model": ("Experiment", "Process", "ProcessGroup"),
     "status": ("ExperimentStatus", "LogLine", "ProcessStatus", "State"),
+    "tmux": ("TmuxCluster",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
+# The backends and tools are not in this list. Otherwise, ``from symphony import *`` would import
+# all backends, and would fail if the packages that one of them needs are not installed.
 __all__ = [
     "Address",
     "AddressBook",
@@ -92,4 +107,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES})

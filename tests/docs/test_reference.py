@@ -237,6 +237,7 @@ PUBLIC_MODULES = (
     "symphony",
     "symphony.commandline",
     "symphony.kube",
+    "symphony.local",
     "symphony.tmux",
     "symphony.addons",
     "symphony.addons.zmq",
@@ -245,6 +246,8 @@ PUBLIC_MODULES = (
 ALIASES = {
     "symphony.kube.Process": "symphony.Process",
     "symphony.kube.ProcessGroup": "symphony.ProcessGroup",
+    "symphony.local.Process": "symphony.Process",
+    "symphony.local.ProcessGroup": "symphony.ProcessGroup",
     "symphony.tmux.Process": "symphony.Process",
     "symphony.tmux.ProcessGroup": "symphony.ProcessGroup",
     "symphony.addons.zmq.ZmqPusher": "symphony.addons.zmq.ZmqPush",

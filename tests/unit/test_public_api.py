@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,16 @@ PUBLIC = [
     *("NotFound", "Plan", "PluginError", "Process", "ProcessGroup", "ProcessStatus", "SpecError"),
     *("State", "SymphonyConfig", "SymphonyError", "Unreachable", "Unsupported", "address"),
 ]
+# The names of backends and tools, and the public modules that define them.
+DEFINED_ELSEWHERE = {
+    "DockerBuilder": "symphony.addons",
+    "GKEDispatcher": "symphony.kube",
+    "KubeCluster": "symphony.kube",
+    "LocalCluster": "symphony.local",
+    "SymphonyParser": "symphony.commandline",
+    "TmuxCluster": "symphony.tmux",
+    "clean_images": "symphony.addons",
+}
 
 
 def python(program: str) -> Any:
@@ -40,6 +53,31 @@ def test_a_public_name_resolves_and_is_documented(name: str) -> None:
     assert name in dir(symphony)
 
 
+@pytest.mark.parametrize(("name", "module"), DEFINED_ELSEWHERE.items())
+def test_a_name_of_another_module_resolves(name: str, module: str) -> None:
+    if name == "TmuxCluster":
+        pytest.importorskip("libtmux")
+    found = getattr(symphony, name)
+    assert found is getattr(importlib.import_module(module), name)
+    assert name in dir(symphony)
+
+
+@pytest.mark.parametrize("module", ["symphony", "symphony.local", "symphony.tmux"])
+def test_type_checkers_see_every_name(module: str) -> None:
+    package = importlib.import_module(module)
+    stub = Path(package.__file__ or "").with_suffix(".pyi")
+    source = stub if stub.exists() else Path(package.__file__ or "")
+    declared = {
+        alias.name
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    names = {*package.__all__, *package._MODULES}
+    assert names <= declared
+    assert declared - names <= {"annotations", "TYPE_CHECKING", "Any"}
+
+
 def test_unknown_attribute() -> None:
     with pytest.raises(AttributeError, match="module 'symphony' has no attribute 'Clusters'"):
         getattr(symphony, "Clusters")  # noqa: B009
@@ -49,6 +87,7 @@ def test_star_import() -> None:
     names: dict[str, object] = {}
     exec("from symphony import *", names)
     assert set(PUBLIC) <= set(names)
+    assert set(DEFINED_ELSEWHERE).isdisjoint(names)
 
 
 FOREIGN = """

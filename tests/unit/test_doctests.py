@@ -24,6 +24,7 @@ WITH_EXAMPLES = {
     "symphony.cluster.since",
     "symphony.status",
     "symphony_kube.node_pools.gke_reserve",
+    "symphony_kube.node_pools.gpu_types",
 }
 
 

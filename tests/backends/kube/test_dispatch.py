@@ -352,6 +352,8 @@ def test_process_can_be_a_keyword_argument(lab, exp):
         ({"gpu_count": "3"}, "v100"),
         ({"gpu_type": V100}, "v100-team"),
         ({"gpu_type": V100, "gpu_count": 1, "cpu": 16}, "v100"),
+        ({"gpu_type": "k80"}, "k80"),
+        ({"gpu_type": "v100", "gpu_count": "3"}, "v100"),
         ({"cpu": 1, "gpu_count": 0}, "small"),
         ({"cpu": 1, "node_pool_name": "v100"}, "v100"),
     ],
@@ -359,6 +361,54 @@ def test_process_can_be_a_keyword_argument(lab, exp):
 def test_smallest_pool_that_fits_is_chosen(lab, exp, needs, pool):
     assert lab.assign_to_resource(new(exp, "p"), **needs).name == pool
     assert pods(exp)["p"]["nodeSelector"] == {"name": pool}
+
+
+GPU_TYPES = ["nvidia-tesla-a100", "nvidia-a100-80gb", "nvidia-l4", "Tesla-K80", "nvidia-tesla-k80"]
+
+
+def pools_of(*gpu_types: str) -> list[NodePool]:
+    (sample,) = (pool for pool in GKEDispatcher(LAB).get_node_pools() if pool.name == "v100")
+    return [replace(sample, name=f"p{i}", gpu_type=kind) for i, kind in enumerate(gpu_types)]
+
+
+@pytest.mark.parametrize(
+    ("name", "pool"),
+    [
+        ("l4", "p2"),
+        ("L4", "p2"),
+        ("nvidia l4", "p2"),
+        ("a100-80gb", "p1"),
+        ("80GB", "p1"),
+        ("nvidia-tesla-a100", "p0"),
+        ("k80", "p3"),
+    ],
+)
+def test_short_name_of_a_gpu_type(exp, name, pool):
+    dispatcher = NodePoolDispatcher(pools_of(*GPU_TYPES))
+    assert dispatcher.assign_to_gpu(new(exp, "p"), cpu=2.5, gpu_type=name, gpu_count=2).name == pool
+
+
+def test_full_name_of_a_gpu_type_that_a_pool_has_by_its_short_name(exp):
+    dispatcher = NodePoolDispatcher(pools_of("a100", "t4"))
+    assert dispatcher.assign_to_gpu(new(exp, "p"), gpu_type="nvidia-tesla-t4").name == "p1"
+    with pytest.raises(SpecError, match="type a100, not nvidia-a100-80gb"):
+        dispatcher.assign_to_gpu(new(exp, "q"), gpu_type="nvidia-a100-80gb")
+
+
+def test_ambiguous_name_of_a_gpu_type_is_refused(exp):
+    dispatcher, process = NodePoolDispatcher(pools_of(*GPU_TYPES)), new(exp, "p")
+    message = "gpu_type 'a100' is ambiguous: it can mean nvidia-a100-80gb, nvidia-tesla-a100; use"
+    with pytest.raises(SpecError, match=message):
+        dispatcher.assign_to_gpu(process, gpu_type="a100")
+    assert process.settings.dump() == {}
+    pool = dispatcher.assign_to_gpu(process, gpu_type="a100", node_pool_name="p1")
+    assert pool.gpu_type == "nvidia-a100-80gb"
+
+
+@pytest.mark.parametrize("name", ["nvidia", "tesla", "-"])
+def test_name_without_a_gpu_type_is_refused(exp, name):
+    with pytest.raises(SpecError, match=f"its GPUs are of type nvidia-tesla-k80, not {name}"):
+        NodePoolDispatcher(pools_of("nvidia-tesla-k80")).assign_to_gpu(new(exp, "p"), gpu_type=name)
 
 
 @given(st.permutations(POOLS), st.integers(1, 40_000), st.integers(1, 200_000), st.integers(0, 4))

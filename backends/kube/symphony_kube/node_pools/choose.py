@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from symphony.errors import SpecError
 from symphony.model.quantities import format_cores
 from symphony.names import did_you_mean
+from symphony_kube.node_pools.gpu_types import is_same_gpu_type
 from symphony_kube.node_pools.pools import MachineResources, NodePool, count_gpus
 
 
@@ -137,7 +138,7 @@ def _wrong_gpu_types(pool: NodePool, unit: PlacementUnit) -> list[str]:
     return [
         f"its GPUs are {actual}, not {gpu_type}"
         for gpu_type in unit.gpu_types
-        if gpu_type != pool.gpu_type
+        if pool.gpu_type is None or not is_same_gpu_type(gpu_type, pool.gpu_type)
     ]
 
 

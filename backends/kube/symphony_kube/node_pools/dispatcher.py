@@ -13,6 +13,7 @@ from symphony.names import did_you_mean, join_names
 from symphony_kube.node_pools.assignments import Owner, Placements
 from symphony_kube.node_pools.choose import Assignment
 from symphony_kube.node_pools.gke_reserve import Reserve, check_reserve
+from symphony_kube.node_pools.gpu_types import find_gpu_type
 from symphony_kube.node_pools.live_nodes import read_node_pools
 from symphony_kube.node_pools.pools import NodePool, share
 from symphony_kube.node_pools.terraform import read_terraform
@@ -182,6 +183,9 @@ class NodePoolDispatcher:
         one GPU is requested. The members of a group are assigned to the smallest pool that has
         enough resources for all members together. Therefore, the pool can change when another
         member is assigned. With ``node_pool_name``, only the pool with this name is considered.
+
+        ``gpu_type`` can be a short name, such as ``k80`` for ``nvidia-tesla-k80``. A short name
+        that can mean several types of the pools is an error.
         """
         if all(value is None for value in (cpu, memory_m, gpu_type, gpu_count)):
             raise SpecError(
@@ -198,6 +202,8 @@ class NodePoolDispatcher:
                     "GPU"
                 )
         pool = None if node_pool_name is None else self.get_node_pool(node_pool_name)
+        if gpu_type is not None:
+            gpu_type = self._known_gpu_type(gpu_type, pool)
         assignment = _assignment(cpu, memory_m, count, gpu_type=gpu_type, pool=pool)
         return self._assign(process, process_group, assignment)
 
@@ -267,6 +273,16 @@ class NodePoolDispatcher:
     ) -> NodePool:
         owner = _owner(process, process_group)
         return self._placements.assign(process, owner, assignment, list(self._pools.values()))
+
+    def _known_gpu_type(self, name: str, pool: NodePool | None) -> str:
+        """Return the GPU type that ``name`` means in a pool, or in all pools if ``pool`` is None.
+
+        Return ``name`` if no pool has such a type. The error message of the assignment then
+        contains the types that exist.
+        """
+        pools = list(self._pools.values()) if pool is None else [pool]
+        known = [pool.gpu_type for pool in pools if pool.gpu_type]
+        return find_gpu_type(name, known) or name
 
     def _pools_with_gpus(self) -> str:
         names = [pool.name for pool in self._pools.values() if pool.allocatable.gpus]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from symphony.model import validators
 from symphony.model.quantities import MILLICORES_PER_CORE, parse_number, parse_whole_number
 from symphony.names import join_names
 from symphony_kube.node_pools.gke_reserve import DEFAULT_MAX_PODS, Reserve
+from symphony_kube.node_pools.gpu_types import is_short_gpu_type
 from symphony_kube.node_pools.pools import MachineResources, NodePool, Taint
 
 RESOURCE_TYPE = "google_container_node_pool"
@@ -258,22 +258,12 @@ def _check_accelerator(count: int, gpu_type: str | None, accelerator: Block) -> 
             )
     other_type = accelerator.get("type")
     if count and gpu_type and other_type and not _is_expression(other_type):
-        is_same = _is_same_gpu_type(gpu_type, str(other_type))
-        if not is_same:
+        one, other = gpu_type, str(other_type)
+        if not (is_short_gpu_type(one, other) or is_short_gpu_type(other, one)):
             raise SpecError(
                 f"{_LABELS}.gpu_type is {gpu_type!r}, and {_ACCELERATOR}.type is "
                 f"{str(other_type)!r}; make them equal"
             )
-
-
-def _is_same_gpu_type(one: str, other: str) -> bool:
-    """Return whether two names can mean the same GPU type.
-
-    For example, ``k80`` and ``nvidia-tesla-k80`` can mean the same type.
-    """
-    words = set(re.split(r"[-_.]", one.lower()))
-    other_words = set(re.split(r"[-_.]", other.lower()))
-    return words <= other_words or other_words <= words
 
 
 def _accelerator(config: Block) -> Block:

@@ -34,7 +34,7 @@ SPECIAL_TEXTS = (
     " ",
     "two words",
     "'single' \"double\" `back`",
-    "$HOME ${HOME} $(echo no) $(X) $$(X)",
+    "$HOME ${HOME} $(echo no) $(X) $$(X) $é",
     "a\nb\n",
     "tab\tbell\a",
     "back\\slash \\n",

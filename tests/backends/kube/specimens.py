@@ -34,7 +34,7 @@ FILES = {
 }
 AWKWARD = (
     "", " ", "two words", "'single' \"double\" `back`", "$HOME ${HOME} $(echo no) $(X) $$(X)",
-    "$", "$$", "$(", "$(A)$",
+    "$", "$$", "$(", "$(A)$", "$é",
     "a\nb\n", "\n", "tab\tbell\a", "back\\slash \\n", "-leading --dash=1",
     "yes", "y", "1e3", "010", "null", "a: b # c",
     "glob * ? [a] {a,b} ~ ! # % ^ & | ; < >",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -40,34 +41,30 @@ QUANTITY = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(m|k|[MGTPE]|[KMGTPE]i|[eE][
 def expanded(text: str, mapping: Mapping[str, str]) -> str:
     """Expand an argument with the algorithm of Kubernetes.
 
-    See third_party/forked/golang/expansion/expand.go.
+    See third_party/forked/golang/expansion/expand.go. The algorithm reads bytes, and writes the
+    byte after a single "$" as the character with this number, so that "$é" is not preserved.
     """
-    out, place = [], 0
-    while place < len(text):
-        if text[place] != "$" or place + 1 == len(text):
-            out.append(text[place])
+    data, out, place = text.encode(), b"", 0
+    while place < len(data):
+        byte, follower = data[place : place + 1], data[place + 1 : place + 2]
+        end = data.find(b")", place + 2) if follower == b"(" else -1
+        if byte != b"$" or not follower:
+            out += byte
             place += 1
-            continue
-        follower = text[place + 1]
-        end = text.find(")", place + 2) if follower == "(" else -1
-        if follower == "$":
-            out.append("$")
-            place += 2
-        elif follower != "(":
-            out.append("$" + follower)
+        elif follower == b"$":
+            out += b"$"
             place += 2
         elif end == -1:
-            out.append("$(")
+            out += b"$" + chr(follower[0]).encode()
             place += 2
         else:
-            name = text[place + 2 : end]
-            out.append(mapping.get(name, f"$({name})"))
+            name = data[place + 2 : end].decode()
+            out += mapping.get(name, f"$({name})").encode()
             place = end + 1
-    return "".join(out)
+    return out.decode(errors="replace")
 
 
 X = {"X": "wrong", "": "wrong", "$": "wrong", "(": "wrong"}
-dollars = st.text(st.sampled_from("$()X a\n"), max_size=12)
 
 
 @pytest.mark.parametrize(
@@ -79,15 +76,38 @@ dollars = st.text(st.sampled_from("$()X a\n"), max_size=12)
         ("$(X", "$(X"),
         ("$X $", "$X $"),
         ("$$$$(X)", "$$(X)"),
+        ("$é $$é", "$Ã\ufffd $é"),
     ],
 )
 def test_model_of_expansion(text: str, result: str) -> None:
     assert expanded(text, X) == result
 
 
-@given(st.one_of(dollars, texts))
+def test_all_short_escaped_texts_expand_to_themselves() -> None:
+    for length in range(6):
+        for characters in product("$()Xé", repeat=length):
+            text = "".join(characters)
+            assert expanded(escape(text), X) == text
+
+
+@given(texts)
 def test_escaped_text_expands_to_itself(text: str) -> None:
     assert expanded(escape(text), X) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("for name in $NAMES; do echo ${name%$}; done", None),
+        ("$", None),
+        ("$HOME $(date) $X", "$HOME $$(date) $X"),
+        ("echo $$ $HOME$", "echo $$$$ $HOME$"),
+        ("$$(X) $$$X", "$$$$(X) $$$$$$X"),
+        ("$é", "$$é"),
+    ],
+)
+def test_only_text_that_would_be_expanded_is_escaped(text: str, escaped: str | None) -> None:
+    assert escape(text) == (escaped or text)
 
 
 # --- whole experiments ---

@@ -16,14 +16,21 @@ Object = dict[str, Any]
 # k8s.io/apimachinery/pkg/util/validation.
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
+# See Expand in third_party/forked/golang/expansion of Kubernetes.
+_EXPANDED_DOLLARS = re.compile(r"\$\$+|\$(?=\(|[^\x00-\x7f])")
 _MAX_SUBDOMAIN_LENGTH = 253
 _MAX_PORT_NAME_LENGTH = 15
 _MAX_LABEL_LENGTH = 63
 
 
 def escape(text: str) -> str:
-    """Escape an argument or a value so that Kubernetes does not expand ``$(NAME)`` in it."""
-    return text.replace("$", "$$") if "$(" in text or "$$" in text else text
+    """Escape an argument or a value so that Kubernetes passes it on unchanged.
+
+    Kubernetes expands ``$(NAME)`` and replaces ``$$`` with ``$``. If a byte of a non-ASCII
+    character follows a single ``$``, Kubernetes replaces the byte with another character. In all
+    other places, ``$`` is not escaped, so that a shell script remains readable.
+    """
+    return _EXPANDED_DOLLARS.sub(lambda match: match.group() * 2, text)
 
 
 def env_vars(env: Mapping[str, str]) -> list[Object]:

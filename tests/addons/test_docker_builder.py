@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,7 @@ def test_from_dict(engine: FakeEngine, settings: dict[str, Any]) -> None:
     settings = {
         **settings,
         "verbose": False,
+        "name": "app",
         "registry": "registry.example",
         "other": {"keys": [1]},
         "engine": None,
@@ -202,11 +204,46 @@ def test_from_dict(engine: FakeEngine, settings: dict[str, Any]) -> None:
     assert builds(engine)[0]["context"] == {"app/app.py": "app", "inner/lib.py": "lib"}
 
 
-@pytest.mark.parametrize("key", ["dockerfile", "context_directories", "temp_directory"])
-def test_missing_key_is_reported(settings: dict[str, Any], key: str) -> None:
-    del settings[key]
-    with pytest.raises(SpecError, match=f"{key} is missing$"):
+def test_settings_without_a_dockerfile_are_refused(settings: dict[str, Any]) -> None:
+    del settings["dockerfile"]
+    with pytest.raises(SpecError, match="^a DockerBuilder needs a dockerfile; "):
         DockerBuilder.from_dict(settings)
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("context_dirs", "context_directories"),
+        ("temp_directry", "temp_directory"),
+        ("dockerFile", "dockerfile"),
+    ],
+)
+def test_misspelled_key_is_reported(settings: dict[str, Any], key: str, meant: str) -> None:
+    settings[key] = settings.pop(meant)
+    message = f"^a DockerBuilder has the unknown key '{key}'; did you mean '{meant}'"
+    with pytest.raises(SpecError, match=message):
+        DockerBuilder.from_dict(settings)
+
+
+def test_only_the_dockerfile_is_required(
+    engine: FakeEngine, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    builder = DockerBuilder.from_dict(
+        {"dockerfile": settings["dockerfile"], "name": "x", "verbose": False}
+    )
+    assert builder.build() == builder.build() == ID
+    first, second = builds(engine)
+    assert first["context"] == second["context"] == {}
+    assert first["words"][-1].startswith(f"{scratch}/")
+    assert list(scratch.iterdir()) == []
+    entries = settings["context_directories"]
+    assert DockerBuilder(settings["dockerfile"], entries, verbose=False).build() == ID
+    assert builds(engine)[-1]["context"] == {"app/app.py": "app", "inner/lib.py": "lib"}
+    assert list(scratch.iterdir()) == []
+    assert (tmp_path / "app" / "app.py").read_text() == "app"
 
 
 def test_paths_are_relative_to_the_current_directory_and_expand_home(
@@ -238,7 +275,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"context_directories": [{"name": "a", "path": "x"}, {"name": "a", "path": "y"}]},
      "two context entries are named 'a': x and y; rename one of them"),
     ({"dockerfile": ""}, "dockerfile is empty"),
-    ({"temp_directory": None}, "temp_directory must be text, not None"),
+    ({"temp_directory": ""}, "temp_directory is empty"),
     ({"verbose": "yes"}, "verbose must be true or false, not 'yes'"),
     ({"engine": "lxc"}, "engine must be one of docker, .*, not 'lxc'"),
 ]  # fmt: skip

@@ -18,9 +18,11 @@ from symphony.addons.docker.subprocesses import Output
 from symphony.errors import BackendError, SpecError, error_path
 from symphony.model import validators
 from symphony.model.images import context_entries
+from symphony.names import did_you_mean
 
 KEYS = ("dockerfile", "context_directories", "temp_directory", "verbose", "engine", "build_options")
-_NEEDED = KEYS[:3]
+# The keys without which a build uses different files.
+_FILE_KEYS = KEYS[:3]
 # The grammar for tags in the OCI Distribution Specification.
 _TAG = re.compile(r"[A-Za-z0-9_][-.A-Za-z0-9_]{0,127}")
 
@@ -31,11 +33,13 @@ class DockerBuilder:
     """A builder that builds one image with docker or podman.
 
     ``context_directories`` is a list of ``{"name": ..., "path": ..., "force_update": ...}``. Each
-    file or directory is placed in the build context under its ``name``. Files that a
-    ``.dockerignore`` file in such a directory excludes are omitted. The context is created in a
-    subdirectory of ``temp_directory``, using hard links if possible. Files that have not changed
-    since the last build are not linked or copied again, unless ``force_update`` is set. Relative
-    paths are relative to the current working directory, and ``~`` is the user's home directory.
+    file or directory is placed in the build context under its ``name``. By default, the context is
+    empty. Files that a ``.dockerignore`` file in such a directory excludes are omitted. The context
+    is created in a subdirectory of ``temp_directory``, using hard links if possible. Files that
+    have not changed since the last build are not linked or copied again, unless ``force_update`` is
+    set. If ``temp_directory`` is not set, each build uses a new temporary directory, which is
+    removed after the build. Relative paths are relative to the current working directory, and ``~``
+    is the user's home directory.
 
     The engine's output is passed to ``output`` line by line. Without ``output``, the engine's
     output goes to standard error if ``verbose`` is set, and is discarded otherwise. ``engine`` is
@@ -51,8 +55,8 @@ class DockerBuilder:
     def __init__(
         self,
         dockerfile: _Paths,
-        context_directories: Iterable[Mapping[str, Any]],
-        temp_directory: _Paths,
+        context_directories: Iterable[Mapping[str, Any]] = (),
+        temp_directory: _Paths | None = None,
         *,
         verbose: bool = True,
         engine: str | None = None,
@@ -65,7 +69,9 @@ class DockerBuilder:
                 replace(entry, path=str(_absolute(entry.path, f"the path of {entry.name!r}")))
                 for entry in context_entries(context_directories)
             )
-        self._temp_directory = _absolute(temp_directory, "temp_directory")
+        self._temp_directory: Path | None = None
+        if temp_directory is not None:
+            self._temp_directory = _absolute(temp_directory, "temp_directory")
         self._options = validators.strings(build_options, "build_options")
         if not isinstance(verbose, bool):
             raise SpecError(f"verbose must be true or false, not {verbose!r}")
@@ -76,16 +82,23 @@ class DockerBuilder:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> DockerBuilder:
-        """Return a builder with the given ``settings``. The keys are the names of the constructor's
-        arguments except ``output``; other keys are ignored. Raises `SpecError` if a required
-        argument is missing.
+        """Return a builder with the given ``settings``.
+
+        The keys are the names of the constructor's arguments except ``output``. Only ``dockerfile``
+        is required. Other keys, such as ``name``, are ignored. Raises `SpecError` if ``dockerfile``
+        is missing, or if a key looks like a misspelled ``dockerfile``, ``context_directories`` or
+        ``temp_directory``.
         """
         given = {key: settings[key] for key in KEYS if settings.get(key) is not None}
-        for key in _NEEDED:
-            if key not in given:
-                raise SpecError(
-                    f"a DockerBuilder needs {', '.join(_NEEDED)}; {key} is missing", path=(key,)
-                )
+        absent = [key for key in _FILE_KEYS if key not in settings]
+        for key in settings:
+            if key not in KEYS and did_you_mean(key, absent):
+                raise validators.unknown_key(key, absent, "a DockerBuilder")
+        if "dockerfile" not in given:
+            raise SpecError(
+                "a DockerBuilder needs a dockerfile; set it to the path of a Dockerfile",
+                path=("dockerfile",),
+            )
         return cls(**given)
 
     @property

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import stat
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,19 +49,42 @@ class BuildContext:
 
 
 @contextlib.contextmanager
-def build_context(entries: Sequence[ContextEntry], temp_directory: Path) -> Iterator[BuildContext]:
+def build_context(
+    entries: Sequence[ContextEntry], temp_directory: Path | None
+) -> Iterator[BuildContext]:
     """Create a build context for ``entries`` in a subdirectory of ``temp_directory``, and yield it.
-    The subdirectory remains locked until the context manager exits.
+    The subdirectory remains locked until the context manager exits. If ``temp_directory`` is None,
+    use a new directory, which is removed when the context manager exits.
 
     The entries' paths must be absolute. Raises `SpecError` if an entry does not exist, or if the
     subdirectory is nonempty but does not contain the marker. Raises `BackendError` if files cannot
     be read or written, or if another build is using the subdirectory.
     """
+    if temp_directory is None:
+        with _scratch_directory() as scratch, build_context(entries, scratch) as context:
+            yield context
+        return
     own = temp_directory / DIRECTORY_NAME
     with _report_errors(f"the build context in {own} cannot be created"):
         _create_marked_directory(own)
     with _locked(own / MARKER):
         yield _collect(entries, own)
+
+
+@contextlib.contextmanager
+def _scratch_directory() -> Iterator[Path]:
+    """Create a directory for one build, and remove it when the context manager exits."""
+    with _report_errors("a temporary directory for the build context cannot be created"):
+        scratch = tempfile.TemporaryDirectory(prefix="symphony-build-")
+    with scratch as name:
+        try:
+            yield Path(name)
+        finally:
+            # TemporaryDirectory changes the modes of files that it cannot remove. The files in the
+            # context can be hard links to the user's files, whose modes must not change.
+            target = Path(name, DIRECTORY_NAME, _CONTEXT)
+            if target.is_dir():
+                clear(target, {}, frozenset())
 
 
 def _collect(entries: Sequence[ContextEntry], own: Path) -> BuildContext:

@@ -26,7 +26,12 @@ class CommandNotRunError(Exception):
 
 
 def _run_subprocess(argv: Sequence[str], **options: Any) -> CompletedProcess:
-    return subprocess.run(argv, **{"check": False, "text": True, "errors": "replace", **options})
+    from symphony.signals import observable_exits
+
+    with observable_exits():
+        return subprocess.run(
+            argv, **{"check": False, "text": True, "errors": "replace", **options}
+        )
 
 
 def run(

@@ -8,6 +8,7 @@ needed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from symphony.host.processes.identity import birth_time
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor.children import ExitCallback
+from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
 from symphony_local.environment import InheritedEnvironment
@@ -73,6 +74,9 @@ class LocalChildren:
                 child = self._start(spec)
             except OSError as exc:
                 yield spec, exc
+            except Exception as exc:
+                # For example, a variable has an invalid name. The other processes must still start.
+                yield spec, StartRefused(errno.EINVAL, f"cannot start {spec.argv[0]!r}: {exc}")
             else:
                 yield spec, child
 
@@ -97,7 +101,7 @@ class LocalChildren:
         finally:
             os.close(output)
         self._restore_limits(popen.pid)
-        child = LocalChild(spec.name, popen, birth_time(popen.pid) or 0.0, None)
+        child = LocalChild(spec.name, popen, _birth_time(popen.pid), None)
         self._running[spec.name] = child
         if self._uses_pidfds:
             # Every new child starts with copies of all descriptors. To keep their number small,
@@ -139,15 +143,36 @@ class LocalChildren:
             self._reap(child)
 
     def _reap(self, child: LocalChild) -> None:
-        code = child.popen.poll()
-        if code is None:
+        try:
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+        except ChildProcessError:
+            # Other code in this process has collected the exit status. `Popen.poll` would return 0.
+            self._remove(child)
+            self._on_exit(child, None, "its exit status was not available")
             return
+        if not pid:
+            return
+        self._remove(child)
+        code = os.waitstatus_to_exitcode(status)
+        # Python reports signal n as -n, but symphony reports it as 128 + n.
+        self._on_exit(child, 128 - code if code < 0 else code)
+
+    def _remove(self, child: LocalChild) -> None:
         del self._running[child.name]
+        # Otherwise, `Popen` would wait for the process again when it is deleted.
+        child.popen.returncode = 0
         if child.pidfd is not None:
             self._loop.unwatch(child.pidfd)
             os.close(child.pidfd)
-        # Popen reports signal n as -n, but symphony reports it as 128 + n.
-        self._on_exit(child, 128 - code if code < 0 else code)
+
+
+def _birth_time(pid: int) -> float:
+    """Return the creation time of a child, or 0.0 if it has exited or its time cannot be read."""
+    try:
+        return birth_time(pid) or 0.0
+    except OSError:
+        # No file descriptor is left. The child is running, so its start must not fail.
+        return 0.0
 
 
 def _open_pidfd(pid: int) -> int | None:

@@ -16,6 +16,7 @@ import libtmux
 from libtmux.exc import LibTmuxException, TmuxCommandNotFound
 
 from symphony.errors import BackendError, NotFound
+from symphony.signals import observable_exits
 from symphony_tmux import render
 from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, OLDEST_VERSION, Tmux, find_tmux
 from symphony_tmux.windows import remove
@@ -79,7 +80,9 @@ class Server:
         # variables of that tmux.
         env = {key: value for key, value in os.environ.items() if key not in ("TMUX", "TMUX_PANE")}
         words = [find_tmux(), "-S", self._socket, "attach-session", "-E", "-t", f"={name}:"]
-        if not made.lines or subprocess.run(words, env=env, check=False).returncode:
+        with observable_exits():
+            is_attached = made.lines and subprocess.run(words, env=env, check=False).returncode == 0
+        if not is_attached:
             raise NotFound(f"the tmux session of {session!r} could not be attached")
 
 

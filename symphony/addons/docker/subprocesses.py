@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from symphony.errors import BackendError, Unreachable
+from symphony.signals import observable_exits
 
 Output = Callable[[str], object]
 
@@ -74,24 +75,25 @@ def _running(command: Sequence[str], env: Mapping[str, str]) -> Iterator[subproc
     """Start a command and yield its process. On exit, wait for the process. If an exception, such
     as an interrupt, is raised inside the context, stop the process first.
     """
-    try:
-        running = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**os.environ, **env},
-        )
-    except OSError as exc:
-        raise Unreachable(f"{command[0]} cannot be run: {exc.strerror}") from exc
-    with running:
+    with observable_exits():
         try:
-            yield running
-        except BaseException:
-            _stop(running)
-            raise
+            running = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env={**os.environ, **env},
+            )
+        except OSError as exc:
+            raise Unreachable(f"{command[0]} cannot be run: {exc.strerror}") from exc
+        with running:
+            try:
+                yield running
+            except BaseException:
+                _stop(running)
+                raise
 
 
 def _stop(running: subprocess.Popen[str]) -> None:
@@ -112,15 +114,16 @@ def run_query(
     cannot be run or runs for more than ``timeout`` seconds.
     """
     try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            env={**os.environ, **(env or {})},
-        )
+        with observable_exits():
+            return subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                env={**os.environ, **(env or {})},
+            )
     except subprocess.TimeoutExpired as exc:
         raise Unreachable(f"{command[0]} did not respond within {timeout:.0f} s") from exc
     except OSError as exc:

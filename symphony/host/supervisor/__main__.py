@@ -26,6 +26,11 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     sys.path[:] = preparation["path"]
+    from symphony.signals import reset_signals
+
+    # The launcher may have been started with blocked or ignored signals. The supervisor must
+    # receive its signals, and so must the processes that it starts.
+    reset_signals()
     from symphony.host.supervisor.handover import run_supervisor
 
     run_supervisor(preparation)

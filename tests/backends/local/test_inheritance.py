@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 from pathlib import Path
+
+import psutil
 
 from symphony import Cluster, State
 from symphony.host.cluster import HostCluster
 from symphony.testing import until
+
+from .conftest import eventually, supervisor_of
 
 # A server without SO_REUSEADDR cannot bind its port while another process holds it.
 PLAIN_SERVER = """
@@ -64,3 +69,40 @@ def test_experiment_launched_by_a_process_outlives_it(tmp_path: Path) -> None:
         until(cluster, "inner", lambda status: status.processes[0].state is State.RUNNING)
     finally:
         cluster.delete_batch(["outer", "inner"])
+
+
+UNUSUAL_SIGNALS = """
+import os, signal, sys
+signals = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+for number in signals:
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, signals - {signal.SIGCHLD})
+os.execv(sys.executable, [sys.executable, "-c", *sys.argv[1:]])
+"""
+LAUNCH_AND_EXEC = """
+import sys
+from symphony import Cluster
+cluster = Cluster.new("local", state_dir=sys.argv[1])
+experiment = cluster.new_experiment("exp")
+experiment.new_process("fails", cmd="exit 5")
+experiment.new_process("reports", cmd="grep -E '^Sig(Blk|Ign)' /proc/self/status; sleep 1000")
+cluster.launch(experiment)
+print(cluster.exec_command("exp", "reports", ["sh", "-c", "exit 7"]).exit_code)
+"""
+
+
+def test_ignored_and_blocked_signals_of_the_launcher_have_no_effect(
+    cluster: HostCluster, state: Path
+) -> None:
+    launcher = [sys.executable, "-c", UNUSUAL_SIGNALS, LAUNCH_AND_EXEC, str(state)]
+    output = subprocess.run(launcher, check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert output == "7\n"
+    status = until(cluster, "exp", lambda now: now.processes[0].ended is not None)
+    assert (status.processes[0].state, status.processes[0].exit_code) == (State.FAILED, 5)
+    supervisor = psutil.Process(supervisor_of(cluster))
+    eventually(lambda: cluster.get_log("exp", "reports").count("\n") == 2)
+    none = "0" * 16
+    assert cluster.get_log("exp", "reports") == f"SigBlk:\t{none}\nSigIgn:\t{none}\n"
+    supervisor.terminate()
+    supervisor.wait(20)
+    assert all(process.stopped for process in cluster.describe_experiment("exp").processes[1:])

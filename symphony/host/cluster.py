@@ -153,17 +153,20 @@ class HostCluster(Cluster):
         from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
         from symphony.host.supervisor import handover
 
-        if force:
-            # Errors in the new experiment must be found before the old one is deleted. Ports and
-            # GPUs are checked after the deletion, which releases those of the old experiment.
-            preflight.check(self._render(experiment, lambda _: None))
-            self.delete(experiment.name)
-        else:
-            self._free_name(experiment.name)
+        with directory.full_disk_errors(self._root):
+            if force:
+                # Errors in the new experiment must be found before the old one is deleted. Ports
+                # and GPUs are checked after the deletion, which releases those of the old
+                # experiment.
+                preflight.check(self._render(experiment, lambda _: None))
+                self.delete(experiment.name)
+            else:
+                self._free_name(experiment.name)
         devices = visible_gpus() if self._gpus is None else self._gpus
         manifest: HostManifest | None = None
         try:
             with (
+                directory.full_disk_errors(self._root),
                 directory.staging_directory(self._root) as (run, lock),
                 handover.prepared_supervisor(
                     run, experiment.name, children=self.children
@@ -255,6 +258,8 @@ class HostCluster(Cluster):
             raise experiment_exists(manifest.experiment)
         if report.outcome == handover.REFUSED:
             raise LaunchFailed(f"{report.reason}; the processes that had started were stopped")
+        if report.outcome == handover.FAILED:
+            raise BackendError(report.reason)
 
     def _children_options(self) -> dict[str, Any]:
         """Return the keyword arguments for the ``children`` class, as JSON-serializable values."""

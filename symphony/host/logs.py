@@ -42,9 +42,21 @@ def log_times(run: RunDirectory, process: str) -> list[TimedLength]:
         text = run.log_times(process).read_text()
     except FileNotFoundError:
         return []
-    lines = (line.split() for line in text.splitlines())
-    # The last line can be incomplete while the supervisor writes it.
-    return [(float(parts[0]), int(parts[1])) for parts in lines if len(parts) == 2]
+    found = (_parse_timed_length(line) for line in text.splitlines())
+    return [pair for pair in found if pair is not None]
+
+
+def _parse_timed_length(line: str) -> TimedLength | None:
+    """Return the time and the length in a line, or None if the line is incomplete.
+
+    The last line can be incomplete while the supervisor writes it. If the disk was full, a line in
+    the middle can also be incomplete.
+    """
+    try:
+        at, length = line.split()
+        return float(at), int(length)
+    except ValueError:
+        return None
 
 
 def start_offset(run: RunDirectory, process: str, since: float | None, tail: int | None) -> int:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from symphony import ExperimentStatus, State
 from symphony.host.processes.identity import ProcessId
+from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import RunState, Track
-from symphony.host.run.status import SUPERVISOR_KILLED, compute_status
+from symphony.host.run.status import SUPERVISOR_KILLED, StatusReader, compute_status
 from symphony.status import ReasonCode
 
 MANIFEST = {
@@ -115,3 +120,25 @@ def test_process_of_another_host_is_unknown(track: Track) -> None:
 def test_recorded_exit_on_another_host_is_kept() -> None:
     found = status(FAILED, other_host="node-7").processes[0]
     assert (found.state, found.exit_code, found.reason) == (State.FAILED, 3, "r")
+
+
+def test_notes_follow_the_note_about_the_supervisor() -> None:
+    assert status(RUNNING, notes=["", "one", "two"]).note == "one; two"
+    assert status(RUNNING, notes=["one"], orphans={}).note.startswith(f"{SUPERVISOR_KILLED}; ")
+    assert status(RUNNING, notes=["one"], orphans={}).note.endswith("; one")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "available", "is_full"), [(100, 0, True), (100, 1, False), (0, 0, False)]
+)
+def test_full_disk_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, available: int, is_full: bool
+) -> None:
+    run = RunDirectory(tmp_path)
+    run.manifest.write_text(json.dumps({**MANIFEST, "run_id": "0"}))
+    disk = SimpleNamespace(f_blocks=blocks, f_bfree=available, f_bavail=available)
+    monkeypatch.setattr(os, "statvfs", lambda _: disk)
+    note = f"no space is left on the disk of {tmp_path}, so output is lost"
+    assert StatusReader(run).read().note.endswith(note) is is_full
+    run.events.write_text('{"event":"finished","at":1.0}\n')
+    assert StatusReader(run).read().note == ""

@@ -95,7 +95,7 @@ def test_read_since_a_time_starts_at_a_whole_line(run: RunDirectory) -> None:
 
 
 def test_incomplete_time_is_ignored(run: RunDirectory) -> None:
-    write(run, "p", b"one\ntwo\n", "10.0 4\n11.0")
+    write(run, "p", b"one\ntwo\n", "10.0 4\n11.012.0 8\n13.0")
     assert logs.log_times(run, "p") == [(10.0, 4)]
 
 

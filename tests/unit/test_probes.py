@@ -206,8 +206,10 @@ class FakeLoop:
         self.posted.pop(0)()
 
 
-def monitor(answers: list[bool | str], timeout: float) -> tuple[FakeLoop, list[str], list[bool]]:
-    """Start a monitor whose probes give ``answers``. A string is an error.
+def monitor(
+    answers: list[bool | str | Exception], timeout: float
+) -> tuple[FakeLoop, list[str], list[bool]]:
+    """Start a monitor whose probes give ``answers``. A string is an error of the probe.
 
     A probe without an answer does not return until the end of the test.
     """
@@ -219,6 +221,8 @@ def monitor(answers: list[bool | str], timeout: float) -> tuple[FakeLoop, list[s
         answer = answers.pop(0)
         if isinstance(answer, str):
             raise ProbeError(answer)
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
     ReadinessMonitor(
@@ -239,11 +243,29 @@ def test_monitor_repeats_until_ready() -> None:
         assert results == expected
 
 
-@pytest.mark.parametrize(("answer", "result"), [(False, "timeout:"), ("why", "timeout:why")])
-def test_monitor_reports_the_last_error_on_timeout(answer: bool | str, result: str) -> None:
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (False, "timeout:"),
+        ("why", "timeout:why"),
+        (ValueError("why"), "timeout:the probe failed with ValueError: why"),
+    ],
+)
+def test_monitor_reports_the_last_error_on_timeout(
+    answer: bool | str | Exception, result: str
+) -> None:
     loop, results, _ = monitor([answer], timeout=0)
     loop.run_posted()
     assert results == ["closed", result]
+
+
+def test_monitor_continues_if_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    _, results, _ = monitor([], timeout=0)
+    assert results == ["timeout:the probe cannot be run: can't start new thread"]
 
 
 def test_monitor_of_an_exited_process_has_no_result() -> None:

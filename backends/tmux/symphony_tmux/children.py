@@ -33,6 +33,7 @@ from symphony_tmux.windows import Windows
 # the others wait for it.
 FIRST_BATCH, BATCH = 8, 50
 POLL_SECONDS = 0.2
+RETRY_SECONDS = 1.0
 # The size of the pointer that each word of a command needs in addition to its characters, and the
 # space for the variables that tmux adds. Both are in bytes.
 _POINTER_BYTES, _TMUX_VARIABLES_BYTES = 8, 4096
@@ -110,7 +111,7 @@ class TmuxChildren:
                 created += self._receive_windows(*sent.popleft(), env)
             for _ in self._adopt_reported(created, wait=True):
                 pass
-        self._loop.post(self._log_all)
+            self._loop.post(self._log_all)
 
     def _next_batch(self, waiting: deque[ProcessSpec]) -> list[ProcessSpec]:
         """Remove and return the processes of the next batch."""
@@ -186,10 +187,19 @@ class TmuxChildren:
 
         The gate of each window opens when logging starts.
         """
-        batch = [self._unlogged.pop(name) for name in list(self._unlogged)[:BATCH]]
-        if batch:
+        batch = list(self._unlogged.values())[:BATCH]
+        if not batch:
+            return
+        try:
             self._windows.log(batch)
-            self._loop.post(self._log_all)
+        except OSError:
+            # tmux cannot be started, for example because the user's limit on processes has been
+            # reached. The processes wait at their gates, so try again.
+            self._loop.after(RETRY_SECONDS, self._log_all)
+            raise
+        for command in batch:
+            self._unlogged.pop(command.name, None)
+        self._loop.post(self._log_all)
 
     # --- exiting ---
 

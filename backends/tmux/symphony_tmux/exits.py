@@ -162,6 +162,18 @@ class PendingExits:
         tmux is queried once for all keepers that have exited.
         """
         self._check_scheduled = False
+        try:
+            self._check_all()
+        finally:
+            # If tmux cannot be started, for example because the user's limit on processes has been
+            # reached, the next check tries again.
+            if self._all:
+                for pending in self._all.values():
+                    pending.waited += self._pause
+                self._pause = min(self._pause * 1.5, LONGEST_PAUSE_SECONDS)
+                self._check_soon()
+
+    def _check_all(self) -> None:
         for pending in self._all.values():
             if not pending.read:
                 self._check_mark(pending)
@@ -178,11 +190,6 @@ class PendingExits:
             if pending.known:
                 del self._all[pending.child.name]
                 self._on_known(pending)
-        if self._all:
-            for pending in self._all.values():
-                pending.waited += self._pause
-            self._pause = min(self._pause * 1.5, LONGEST_PAUSE_SECONDS)
-            self._check_soon()
 
     def _check_mark(self, pending: ProcessExit) -> None:
         if (

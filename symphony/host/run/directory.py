@@ -7,6 +7,7 @@ Run directories are stored in the directory that `state_root` returns:
         supervisor.json         the supervisor's identity
         manifest.json           the launched processes, services and secrets
         events.jsonl            the events since the launch
+        note                    the supervisor's message about the whole experiment, if any
         logs/<process>.log      the output of a process; <process>.when records its growth
         secrets/                the secrets; SYMPHONY_SECRETS_DIR contains this path
 
@@ -34,6 +35,9 @@ from symphony.names import is_name
 
 STATE_VARIABLE = "SYMPHONY_STATE_DIR"
 _STAGING_PREFIX, _TRASH_PREFIX = ".new-", ".old-"
+
+# The error numbers that mean that no space is left on a disk, or in the user's quota.
+NO_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def state_root(backend: str) -> Path:
@@ -74,6 +78,11 @@ class RunDirectory:
     def events(self) -> Path:
         """Return the path of the event log."""
         return self.path / "events.jsonl"
+
+    @property
+    def note(self) -> Path:
+        """Return the path of the supervisor's note; see `symphony.host.run.note`."""
+        return self.path / "note"
 
     @property
     def secrets(self) -> Path:
@@ -198,6 +207,16 @@ class RunDirectory:
             os.close(lock)
         return False
 
+    def is_disk_full(self) -> bool:
+        """Return whether no space is left on the disk that contains the run directory."""
+        try:
+            disk = os.statvfs(self.path)
+        except OSError:
+            return False
+        available = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
+        # Some file systems report zeros because they do not count blocks.
+        return disk.f_blocks > 0 and available == 0
+
     # --- creation and removal ---
 
     def claim(self, path: Path) -> RunDirectory:
@@ -209,7 +228,7 @@ class RunDirectory:
             self.path.rename(path)
         except OSError as exc:
             if exc.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise FileExistsError(str(path)) from exc
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from exc
             raise
         return RunDirectory(path)
 
@@ -258,13 +277,30 @@ def staging_directory(root: Path) -> Iterator[tuple[RunDirectory, int]]:
         run.path.mkdir(mode=0o700)
         lock = os.open(run.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
-    run.logs.mkdir(mode=0o700)
     try:
+        run.logs.mkdir(mode=0o700)
         yield run, lock
     finally:
         os.close(lock)
         if not run.is_locked():
             run.remove()
+
+
+@contextlib.contextmanager
+def full_disk_errors(path: Path) -> Iterator[None]:
+    """Raise BackendError if the block cannot write to a disk because it is full or read-only.
+
+    ``path`` is used in the message if the original error contains no path.
+    """
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno not in NO_SPACE_ERRORS and exc.errno != errno.EROFS:
+            raise
+        raise BackendError(
+            f"cannot write to {exc.filename or path}: {exc.strerror}; free some space, or set "
+            f"{STATE_VARIABLE} to a directory on another disk"
+        ) from exc
 
 
 @contextlib.contextmanager

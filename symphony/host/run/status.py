@@ -10,6 +10,7 @@ from symphony.cluster.matching import experiment_not_found
 from symphony.host.processes.identity import ProcessId
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader, RunState, Track, apply, fold
+from symphony.host.run.note import read_note
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 
 SUPERVISOR_KILLED = "the supervisor was killed"
@@ -39,15 +40,13 @@ class StatusReader:
         orphans = None
         if not is_supervised and not self._state.finished and other_host is None:
             orphans = self._find_orphans()
-        suspension = ""
+        notes = [read_note(self._run)]
         if is_supervised and not self._state.finished:
-            suspension = self._run.suspension()
+            notes.insert(0, self._run.suspension())
+        if not self._state.finished and other_host is None and self._run.is_disk_full():
+            notes.append(f"no space is left on the disk of {self._run.path}, so output is lost")
         return compute_status(
-            self._manifest,
-            self._state,
-            orphans=orphans,
-            other_host=other_host,
-            suspension=suspension,
+            self._manifest, self._state, orphans=orphans, other_host=other_host, notes=notes
         )
 
     def _find_orphans(self) -> dict[str, ProcessId]:
@@ -74,7 +73,7 @@ def compute_status(
     *,
     orphans: Mapping[str, ProcessId] | None = None,
     other_host: str | None = None,
-    suspension: str = "",
+    notes: Sequence[str] = (),
 ) -> ExperimentStatus:
     """Return the status of an experiment.
 
@@ -88,10 +87,10 @@ def compute_status(
     this case, a process's state is unknown unless the events show that the process has exited or
     will never start.
 
-    ``suspension`` is the message about a suspended supervisor, or ``""``. The states of the
-    processes are those before the suspension.
+    ``notes`` are further messages about the whole experiment, for example that the supervisor is
+    suspended. Empty messages are ignored.
     """
-    note = suspension
+    note = ""
     if other_host is not None:
         note = f"launched on {other_host}; its processes cannot be observed from this host"
     elif orphans is not None:
@@ -110,7 +109,7 @@ def compute_status(
         backend=manifest["backend"],
         processes=tuple(processes),
         created=run.created,
-        note=note,
+        note="; ".join(text for text in (note, *notes) if text),
     )
 
 

@@ -16,7 +16,11 @@ from collections import deque
 from collections.abc import Callable
 
 Callback = Callable[[], None]
+ErrorCallback = Callable[[Exception], None]
 
+# If the callback of a descriptor raises an exception, the descriptor is not watched for this time.
+# Otherwise, the loop would call the callback again at once, and would never sleep.
+ERROR_PAUSE_SECONDS = 1.0
 _WAKE_UP_BYTES = 4096
 
 
@@ -25,9 +29,14 @@ class EventLoop:
 
     That thread must be the main thread, because Python runs signal handlers only in the main
     thread.
+
+    An exception in a callback does not stop the loop. ``on_error`` is called with the exception,
+    and must not raise an exception itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_error: ErrorCallback) -> None:
+        self._on_error = on_error
+        self._paused: dict[int, Callback] = {}
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Callback]] = []
         self._timer_numbers = itertools.count()
@@ -47,7 +56,8 @@ class EventLoop:
 
     def unwatch(self, descriptor: int) -> None:
         """Stop watching ``descriptor``."""
-        self._selector.unregister(descriptor)
+        if self._paused.pop(descriptor, None) is None:
+            self._selector.unregister(descriptor)
 
     def after(self, seconds: float, callback: Callback) -> None:
         """Call ``callback`` once, after ``seconds`` seconds."""
@@ -79,14 +89,36 @@ class EventLoop:
         """Run callbacks until `stop` is called."""
         while self._running:
             for key, _ in self._selector.select(self._seconds_to_next_callback()):
-                key.data()
+                if not self._call(key.data):
+                    self._pause(key.fd, key.data)
             while self._posted:
-                callback = self._posted.popleft()
-                callback()
+                self._call(self._posted.popleft())
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
                 _, _, callback = heapq.heappop(self._timers)
-                callback()
+                self._call(callback)
+
+    def _call(self, callback: Callback) -> bool:
+        """Call ``callback``, and return whether it returned without an exception."""
+        try:
+            callback()
+        except Exception as exc:
+            self._on_error(exc)
+            return False
+        return True
+
+    def _pause(self, descriptor: int, callback: Callback) -> None:
+        """Stop watching ``descriptor`` for `ERROR_PAUSE_SECONDS`, unless that was already done."""
+        if descriptor not in self._selector.get_map():
+            return
+        self._selector.unregister(descriptor)
+        self._paused[descriptor] = callback
+        self.after(ERROR_PAUSE_SECONDS, lambda: self._resume(descriptor, callback))
+
+    def _resume(self, descriptor: int, callback: Callback) -> None:
+        if self._paused.get(descriptor) is callback:
+            del self._paused[descriptor]
+            self.watch(descriptor, callback)
 
     def _seconds_to_next_callback(self) -> float | None:
         """Return the time in seconds until the next callback, or None if no callback is

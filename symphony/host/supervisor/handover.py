@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from symphony.errors import BackendError
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
-from symphony.host.run.directory import RunDirectory
+from symphony.host.run.directory import RunDirectory, full_disk_errors
 from symphony.host.supervisor.restart_policy import Backoff
 
 if TYPE_CHECKING:
     from symphony.host.supervisor.children import Children
+    from symphony.host.supervisor.supervisor import Supervisor
 
-STARTED, EXISTS, REFUSED = "started", "exists", "refused"
+STARTED, EXISTS, REFUSED, FAILED = "started", "exists", "refused", "failed"
 
 # The maximum number of file descriptors in one message. Linux accepts at most 253.
 DESCRIPTORS_PER_MESSAGE = 200
@@ -47,8 +48,9 @@ SEND_TIMEOUT_SECONDS, SEND_RETRY_SECONDS = 10.0, 0.01
 class LaunchReport:
     """The result of a launch.
 
-    ``outcome`` is ``started``, ``exists`` if another launch has already claimed the name, or
-    ``refused`` if the launch has failed for the reason in ``reason``.
+    ``outcome`` is ``started``, ``exists`` if another launch has already claimed the name,
+    ``refused`` if a process could not be started for the reason in ``reason``, or ``failed`` if the
+    supervisor failed. In the last case, ``reason`` is a complete error message.
     """
 
     outcome: str
@@ -175,8 +177,8 @@ def _spawn_supervisor(
     # process of a run launches another experiment, the new supervisor must not have this
     # identifier.
     env = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
-    try:
-        with run.supervisor_log.open("wb") as log:
+    with run.supervisor_log.open("wb") as log:
+        try:
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", str(program), name],
                 stdin=stdin.fileno(),
@@ -186,10 +188,10 @@ def _spawn_supervisor(
                 cwd="/",
                 env=env,
             )
-    except OSError as exc:
-        raise BackendError(
-            f"cannot start a supervisor with {sys.executable!r}: {exc.strerror}"
-        ) from exc
+        except OSError as exc:
+            raise BackendError(
+                f"cannot start a supervisor with {sys.executable!r}: {exc.strerror}"
+            ) from exc
 
 
 def _send_orders(
@@ -315,32 +317,61 @@ def _log_exception() -> None:
     """
     import traceback
 
-    traceback.print_exc()
+    with contextlib.suppress(OSError):
+        traceback.print_exc()
 
 
 def _launch(orders: Mapping[str, Any], children: str) -> None:
-    staging = RunDirectory(Path(orders["directory"]))
-    staging.record_supervisor(identify(os.getpid()) or ProcessId(os.getpid(), 0.0))
+    """Launch and supervise the experiment.
+
+    A failure before the launch report is rolled back and reported to the launcher. The report does
+    not need the supervisor's log, which cannot be written if the disk is full.
+    """
+    run = RunDirectory(Path(orders["directory"]))
+    final = Path(orders["final"])
+    supervisor: Supervisor | None = None
     try:
-        run = staging.claim(Path(orders["final"]))
-    except FileExistsError:
-        staging.remove()
-        _send_report(orders["report"], LaunchReport(outcome=EXISTS))
+        with full_disk_errors(final):
+            run.record_supervisor(identify(os.getpid()) or ProcessId(os.getpid(), 0.0))
+            run = run.claim(final)
+            supervisor = _create_supervisor(run, orders, children)
+            supervisor.launch()
+    except Exception as exc:
+        report = _failure_report(exc, final)
+        if report.outcome == FAILED:
+            _log_exception()
+        if supervisor is not None:
+            supervisor.roll_back()
+        run.remove()
+        _send_report(orders["report"], report)
         return
-    try:
-        _supervise(run, orders, children)
-    except Exception:
-        _log_exception()
-        raise
+    _send_report(orders["report"], LaunchReport(outcome=STARTED))
+    supervisor.run()
 
 
-def _supervise(run: RunDirectory, orders: Mapping[str, Any], children: str) -> None:
+def _failure_report(exc: Exception, final: Path) -> LaunchReport:
+    """Return the launch report for an exception that was raised before the launch was complete."""
+    from symphony.host.supervisor.supervisor import LaunchRefused
+
+    if isinstance(exc, FileExistsError) and exc.filename == str(final):
+        return LaunchReport(outcome=EXISTS)
+    if isinstance(exc, LaunchRefused):
+        return LaunchReport(outcome=REFUSED, reason=str(exc))
+    if isinstance(exc, BackendError):
+        return LaunchReport(outcome=FAILED, reason=str(exc))
+    message = f"{type(exc).__name__}: {exc}"
+    return LaunchReport(
+        outcome=FAILED, reason=f"the supervisor of {final.name!r} failed while launching: {message}"
+    )
+
+
+def _create_supervisor(run: RunDirectory, orders: Mapping[str, Any], children: str) -> Supervisor:
     from symphony.host.processes.spec import ProcessSpec
-    from symphony.host.supervisor.supervisor import LaunchRefused, Supervisor
+    from symphony.host.supervisor.supervisor import Supervisor
 
     manifest = run.load_manifest()
     specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
-    supervisor = Supervisor(
+    return Supervisor(
         run,
         manifest["run_id"],
         {spec.name: spec.with_secrets(run.secrets) for spec in specs},
@@ -350,15 +381,6 @@ def _supervise(run: RunDirectory, orders: Mapping[str, Any], children: str) -> N
         gpus=orders["gpus"],
         backoff=Backoff(**orders["backoff"]),
     )
-    try:
-        supervisor.launch()
-    except LaunchRefused as exc:
-        supervisor.roll_back()
-        run.remove()
-        _send_report(orders["report"], LaunchReport(outcome=REFUSED, reason=str(exc)))
-        return
-    _send_report(orders["report"], LaunchReport(outcome=STARTED))
-    supervisor.run()
 
 
 def _send_report(descriptor: int, report: LaunchReport) -> None:

@@ -97,5 +97,5 @@ class LogTimes:
     def _log_size(self, process: str) -> int:
         try:
             return self._run.log(process).stat().st_size
-        except FileNotFoundError:
+        except OSError:
             return 0

@@ -89,6 +89,15 @@ def make_probe(
     return Probe(functools.partial(command_succeeds, spec, test["command"], env))
 
 
+def failing_probe(message: str) -> Probe:
+    """Return a probe that always raises ProbeError with ``message``."""
+
+    def is_ready(_: float) -> bool:
+        raise ProbeError(message)
+
+    return Probe(is_ready)
+
+
 def accepts_connection(host: str, port: int, timeout: float) -> bool:
     """Return whether a server accepts a TCP connection to ``port`` on ``host``."""
     timeout = min(timeout, NETWORK_TIMEOUT_SECONDS)
@@ -284,7 +293,12 @@ class ReadinessMonitor:
         if self._is_over():
             return
         timeout = max(self._deadline - time.monotonic(), LAST_TIMEOUT_SECONDS)
-        threading.Thread(target=self._run_probe, args=(timeout,), daemon=True).start()
+        thread = threading.Thread(target=self._run_probe, args=(timeout,), daemon=True)
+        try:
+            thread.start()
+        except Exception as exc:
+            # For example, the user's limit on processes and threads has been reached.
+            self._handle_result(False, f"the probe cannot be run: {exc}")
 
     def _run_probe(self, timeout: float) -> None:
         is_ready, error = False, ""
@@ -292,6 +306,8 @@ class ReadinessMonitor:
             is_ready = self._probe.is_ready(timeout)
         except ProbeError as exc:
             error = str(exc)
+        except Exception as exc:
+            error = f"the probe failed with {type(exc).__name__}: {exc}"
         self._loop.post(lambda: self._handle_result(is_ready, error))
 
     def _handle_result(self, is_ready: bool, error: str) -> None:

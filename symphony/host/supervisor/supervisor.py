@@ -8,7 +8,9 @@ programs read. The supervisor's own decisions depend on the recorded events; see
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import os
 import signal
 import time
@@ -20,12 +22,14 @@ from symphony.host.processes.control import signal_group
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import apply, encode, fold
+from symphony.host.run.events import apply, fold
+from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor import restart_policy
 from symphony.host.supervisor.children import Child, Children, ExitCallback, StartRefused
-from symphony.host.supervisor.event_loop import EventLoop
+from symphony.host.supervisor.event_log import EventLog
+from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
 from symphony.host.supervisor.log_times import LogTimes
-from symphony.host.supervisor.readiness import ReadinessMonitor, make_probe
+from symphony.host.supervisor.readiness import ReadinessMonitor, failing_probe, make_probe
 from symphony.line_search import SearchProcess
 from symphony.plan import start_order
 from symphony.status import ENDED, ReasonCode, State
@@ -33,6 +37,8 @@ from symphony.status import ENDED, ReasonCode, State
 # The interval at which the supervisor polls processes whose exit it cannot wait for.
 CHECK_INTERVAL_SECONDS = 0.05
 ROLL_BACK_GRACE_SECONDS = 1.0
+# The interval at which the supervisor tries again to write events that it could not write.
+REWRITE_INTERVAL_SECONDS = 1.0
 
 STOP_SIGNAL, KILL_SIGNAL = signal.SIGTERM, signal.SIGQUIT
 
@@ -74,10 +80,12 @@ class Supervisor:
         self._gpus = gpus or {}
         self._backoff = backoff or restart_policy.Backoff()
         self._state = fold(specs, [])
-        self._event_log = os.open(
-            run.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-        )
-        self._loop = EventLoop()
+        self._notes = NoteWriter(run)
+        self._event_log = EventLog(run, self._notes, len(specs))
+        self._is_rewrite_scheduled = False
+        self._is_recheck_scheduled = False
+        self._last_error = ""
+        self._loop = EventLoop(self._handle_error)
         self._children = children(self._loop, run, self._handle_exit)
         self._log_times = LogTimes(self._loop, run)
         self._search_process = SearchProcess()
@@ -125,6 +133,10 @@ class Supervisor:
         grace period.
         """
         if self._state.stopping:
+            return
+        if self._state.finished:
+            # The supervisor is still running only because the log cannot be written.
+            self._exit()
             return
         self._record("stopping")
         for name, track in self._state.tracks.items():
@@ -210,18 +222,38 @@ class Supervisor:
         log_starts = {
             spec.name: _file_size(self._directory.log(spec.name)) for spec in specs if spec.ready
         }
-        for spec, child in self._children.start(specs, self._env):
-            if isinstance(child, OSError):
-                reason = _start_error_message(spec, child)
-                if launching:
-                    raise LaunchRefused(f"process {spec.path!r}: {reason}") from child
-                self._handle_failed_start(spec, reason)
-                continue
-            is_ready = spec.ready is None
-            self._record("started", child.name, pid=child.pid, birth=child.birth, ready=is_ready)
-            if not is_ready:
-                self._monitor_readiness(child, log_starts[child.name])
+        not_started = {spec.name: spec for spec in specs}
+        try:
+            for spec, child in self._children.start(specs, self._env):
+                not_started.pop(spec.name, None)
+                self._handle_start(spec, child, log_starts.get(spec.name, 0), launching=launching)
+        except Exception as exc:
+            if launching:
+                raise
+            self._handle_error(exc)
+            for name, spec in not_started.items():
+                # The backend may have started the process without reporting it.
+                child = self._children.get(name) or StartRefused(errno.EIO, f"cannot start: {exc}")
+                self._handle_start(spec, child, log_starts.get(name, 0), launching=False)
         self._loop.post(lambda: self._log_times.watch(names))
+
+    def _handle_start(
+        self, spec: ProcessSpec, child: Child | OSError, log_start: int, *, launching: bool
+    ) -> None:
+        """Record that a process has started, or that it could not be started.
+
+        Raises LaunchRefused if ``launching`` is true and the process could not be started.
+        """
+        if isinstance(child, OSError):
+            reason = _start_error_message(spec, child)
+            if launching:
+                raise LaunchRefused(f"process {spec.path!r}: {reason}") from child
+            self._handle_failed_start(spec, reason)
+            return
+        is_ready = spec.ready is None
+        self._record("started", child.name, pid=child.pid, birth=child.birth, ready=is_ready)
+        if not is_ready:
+            self._monitor_readiness(child, log_start)
 
     def _handle_failed_start(self, spec: ProcessSpec, reason: str) -> None:
         # The process did not run, so the time since its previous start does not count as run time.
@@ -258,9 +290,12 @@ class Supervisor:
             self._record("not-ready", name, reason=reason)
             self._start_or_decide(self._followers.get(name, []))
 
-        env = {**self._env, **spec.env}
+        environment = {**self._env, **spec.env}
         log = self._directory.log(name)
-        probe = make_probe(spec, log, log_start, env, self._search_process)
+        try:
+            probe = make_probe(spec, log, log_start, environment, self._search_process)
+        except Exception as exc:
+            probe = failing_probe(f"the probe cannot be run: {exc}")
         monitor = ReadinessMonitor(
             self._loop,
             probe,
@@ -285,6 +320,8 @@ class Supervisor:
             restart = restart_policy.decide_restart(policy, track, code, now, self._backoff)
             if restart is None:
                 reason_code, reason = _explain_exit(code, reason)
+                if code and not reason and self._directory.is_disk_full():
+                    reason = "no space was left on the disk of its log"
                 details.update(reason=reason, reason_code=reason_code)
             else:
                 exit_code = "unknown" if code is None else str(code)
@@ -346,6 +383,13 @@ class Supervisor:
             return
         self._log_times.close()
         self._record("finished")
+        # If the log cannot be written, the supervisor keeps running until all events are written.
+        # A stopped experiment is usually deleted next, so its supervisor does not wait.
+        if self._event_log.is_complete or self._state.stopping:
+            self._exit()
+
+    def _exit(self) -> None:
+        self._event_log.release_reserve()
         self._loop.stop()
 
     def _sweep(self) -> bool:
@@ -354,6 +398,14 @@ class Supervisor:
         Send SIGTERM to each process when it is found, and SIGKILL after the experiment's longest
         grace period. Return whether there were any such processes.
         """
+        try:
+            return self._stop_strays()
+        except Exception as exc:
+            # The processes of the run cannot be listed. All other steps of a stop must follow.
+            self._handle_error(exc)
+            return False
+
+    def _stop_strays(self) -> bool:
         from symphony.host.processes.tree import find_run_processes, send_signal
 
         groups = {child.pid for child in self._running_children()}
@@ -393,7 +445,55 @@ class Supervisor:
             line["process"] = process
         line.update(details)
         apply(self._state, line)
-        os.write(self._event_log, encode(line))
+        self._event_log.append(line)
+        self._schedule_rewrite()
+
+    def _schedule_rewrite(self) -> None:
+        if not self._event_log.is_complete and not self._is_rewrite_scheduled:
+            self._is_rewrite_scheduled = True
+            self._loop.after(REWRITE_INTERVAL_SECONDS, self._rewrite)
+
+    def _rewrite(self) -> None:
+        """Try again to write the events that could not be written."""
+        self._is_rewrite_scheduled = False
+        self._event_log.write_pending()
+        self._schedule_rewrite()
+        if self._state.finished and self._event_log.is_complete:
+            self._exit()
+
+    # --- unexpected errors ---
+
+    def _handle_error(self, exc: Exception) -> None:
+        """Report an unexpected error, and continue to supervise the processes.
+
+        The interrupted step may have been incomplete, so check later which processes can start and
+        whether the experiment has finished.
+        """
+        message = f"{type(exc).__name__}: {exc}"
+        if message != self._last_error:
+            # The same error can occur again every second.
+            self._last_error = message
+            log_exception(exc)
+            self._notes.set(
+                "error",
+                f"an internal error occurred in the supervisor ({message}), so the states can be "
+                f"wrong; see {self._directory.supervisor_log}",
+            )
+        if not self._is_recheck_scheduled:
+            self._is_recheck_scheduled = True
+            self._loop.after(ERROR_PAUSE_SECONDS, self._recheck)
+
+    def _recheck(self) -> None:
+        self._is_recheck_scheduled = False
+        self._start_or_decide(self._specs)
+
+
+def log_exception(exc: BaseException) -> None:
+    """Write an exception to the supervisor's log, if the log can be written."""
+    import traceback
+
+    with contextlib.suppress(OSError):
+        traceback.print_exception(exc)
 
 
 def _group_followers(specs: Mapping[str, ProcessSpec]) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -264,6 +265,30 @@ def test_supervisor_killed_while_launching_is_a_failed_launch(
     assert cluster.list_experiments() == []
     assert marked_processes("killed-while-launching") == []
     assert left_in(state) == []
+
+
+def test_supervisor_writes_events_when_the_disk_has_space_again(cluster, experiment):
+    """A limit on the size of files has the same effect as a full disk."""
+    for name in ("one", "two"):
+        experiment.new_process(name, command=["sleep", "1000"])
+    cluster.launch(experiment)
+    supervisor = supervisor_of(cluster)
+    events = cluster._root / "exp" / "events.jsonl"
+    unlimited = resource.prlimit(supervisor, resource.RLIMIT_FSIZE)
+    # The limit allows ten bytes of the next event.
+    limits = (events.stat().st_size + 10, unlimited[1])
+    resource.prlimit(supervisor, resource.RLIMIT_FSIZE, limits)
+    for process in cluster.describe_experiment("exp"):
+        kill(process.pid)
+    status = until(cluster, "exp", lambda now: "are not recorded yet" in now.note)
+    assert not status.ended
+    assert supervisor_of(cluster) == supervisor
+    resource.prlimit(supervisor, resource.RLIMIT_FSIZE, unlimited)
+    status = cluster.wait("exp", timeout=20)
+    assert [item.exit_code for item in status] == [137, 137]
+    assert status.note == ""
+    kinds = [json.loads(line)["event"] for line in events.read_text().splitlines()]
+    assert kinds[:5] == ["launched", "started", "started", "exited", "exited"]
 
 
 def test_incomplete_event_is_ignored(cluster, experiment):

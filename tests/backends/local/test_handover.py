@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -14,10 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from symphony import BackendError, Cluster, Experiment, LaunchFailed, SpecError
+from symphony import BackendError, Cluster, Experiment, LaunchFailed, SpecError, State
+from symphony.host import preflight
 from symphony.host.cluster import HostCluster
 from symphony.host.processes.tree import find_run_processes
 from symphony.host.resources.leases import take_lease
+from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
 
 from .conftest import eventually, run_id_of, supervisor_of
@@ -227,6 +230,93 @@ def test_supervisor_that_cannot_import_its_modules_is_a_failed_launch(
     assert left_in(state) == []
     assert not is_leased(PORT)
     eventually(lambda: marked_processes(mark) == [])
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            "RuntimeError('not today')",
+            "the supervisor of 'exp' failed while launching: .*not today",
+        ),
+        ("OSError(28, 'No space left')", "cannot write to {}: No space left; free some space"),
+    ],
+)
+def test_supervisor_that_fails_before_the_first_start_is_a_failed_launch(
+    cluster: HostCluster,
+    experiment: Experiment,
+    use_children: Callable[[str | None], None],
+    state: Path,
+    error: str,
+    message: str,
+) -> None:
+    use_children(f"class Children:\n    def __init__(self, *_):\n        raise {error}\n")
+    experiment.new_process("p", command="true")
+    with pytest.raises(BackendError, match=message.replace("{}", str(state / "exp"))):
+        cluster.launch(experiment)
+    assert left_in(state) == []
+
+
+def test_launch_on_a_full_disk_names_the_directory_and_the_remedy(
+    cluster: HostCluster,
+    experiment: Experiment,
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left")
+
+    experiment.new_process("p", command="true")
+    message = f"^cannot write to {state}: No space left; free some space, or set SYMPHONY_STATE_DIR"
+    for function in ("launch_lock", "staging_directory"):
+        with monkeypatch.context() as patch:
+            patch.setattr(directory, function, fail)
+            with pytest.raises(BackendError, match=message):
+                cluster.launch(experiment)
+    monkeypatch.setattr(preflight, "write", fail)
+    with pytest.raises(BackendError, match=message):
+        cluster.launch(experiment)
+    assert left_in(state) == []
+
+
+FAILS_LATER = """
+import os
+from symphony_local.children import LocalChildren
+
+class Children(LocalChildren):
+    def start(self, processes, env):
+        specs = list(processes)
+        if any(spec.name == "broken" for spec in specs):
+            raise RuntimeError("not today")
+        yield from super().start(specs, env)
+
+    def _reap(self, child):
+        if child.name == "collected":
+            os.waitpid(child.pid, 0)
+        super()._reap(child)
+"""
+
+
+def test_supervisor_survives_an_error_after_the_launch(
+    cluster: HostCluster, experiment: Experiment, use_children: Callable[[str | None], None]
+) -> None:
+    use_children(FAILS_LATER)
+    experiment.new_process("first", command="true")
+    experiment.new_process("broken", command="true").starts_after("first", "succeeded")
+    experiment.new_process("last", command="true").starts_after("broken", "succeeded")
+    experiment.new_process("collected", cmd="exit 3")
+    cluster.launch(experiment)
+    status = cluster.wait("exp", timeout=20)
+    assert "internal error" in status.note
+    assert "RuntimeError: not today" in status.note
+    processes = {process.name: process for process in status}
+    assert processes["first"].state is State.SUCCEEDED
+    assert (processes["broken"].state, processes["broken"].reason) == (
+        State.FAILED,
+        "cannot start: not today",
+    )
+    assert processes["last"].state is State.FAILED
+    assert (processes["collected"].state, processes["collected"].exit_code) == (State.UNKNOWN, None)
 
 
 def test_refused_launch_does_not_wait_for_the_supervisor(

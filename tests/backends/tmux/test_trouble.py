@@ -504,3 +504,45 @@ def test_concurrent_launchers_share_a_server(cluster, options):
     for launcher in launchers:
         assert launcher.communicate(timeout=60)[1] == ""
         assert launcher.returncode == 0
+
+
+FAILS_ONCE = """
+import symphony_tmux.children
+from symphony_tmux.children import TmuxChildren
+from symphony_tmux.windows import Windows
+
+symphony_tmux.children.RETRY_SECONDS = 0.01
+
+class FailingWindows(Windows):
+    failures = {"log": 1, "query_panes": 1}
+
+    def fail_once(self, method):
+        if self.failures[method]:
+            self.failures[method] -= 1
+            raise BlockingIOError(11, f"no process for {method}")
+
+    def log(self, commands):
+        self.fail_once("log")
+        super().log(commands)
+
+    def query_panes(self):
+        self.fail_once("query_panes")
+        return super().query_panes()
+
+symphony_tmux.children.Windows = FailingWindows
+"""
+
+
+def test_tmux_client_that_cannot_be_started_is_started_later(
+    cluster, experiment, monkeypatch, tmp_path
+):
+    """The user's limit on processes can be reached for a while."""
+    (tmp_path / "failing_children.py").write_text(FAILS_ONCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(type(cluster), "children", "failing_children:TmuxChildren")
+    experiment.new_process("p", cmd="echo up; exit 3")
+    cluster.launch(experiment)
+    status = cluster.wait("exp", timeout=20)
+    assert status.exit_code == 3
+    assert "no process for query_panes" in status.note
+    assert cluster.get_log("exp", "p") == "up\n"

@@ -1,0 +1,126 @@
+"""Writing the event log. No event is lost while the disk is full.
+
+The event log has a reserve: disk blocks that are allocated beyond its end, which no other file can
+use. If the reserve is used up too, the events are kept in memory until they can be written, and a
+note tells readers that the log is incomplete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import time
+
+from symphony.errors import with_filename
+from symphony.host.run.directory import NO_SPACE_ERRORS, RunDirectory
+from symphony.host.run.events import Event, encode
+from symphony.host.run.note import NoteWriter
+
+# The size of the reserve. It has space for the events of a stop, and for some restarts.
+RESERVE_BYTES, RESERVE_BYTES_PER_PROCESS = 16 << 10, 1 << 10
+
+# Allocate blocks without changing the size of the file, so that readers do not see them; see
+# fallocate(2). The standard library has no binding for this mode.
+_FALLOC_FL_KEEP_SIZE = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+_fallocate = getattr(_libc, "fallocate64", None) or getattr(_libc, "fallocate", None)
+if _fallocate is not None:
+    _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+
+class EventLog:
+    """The event log of a run that is being supervised.
+
+    Raises OSError if the log cannot be created, or if the disk has no space for its reserve.
+    ``processes`` is the number of processes of the experiment.
+    """
+
+    def __init__(self, run: RunDirectory, notes: NoteWriter, processes: int) -> None:
+        self._path = str(run.events)
+        self._notes = notes
+        self._descriptor = os.open(
+            run.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
+        self._written_bytes = 0
+        # The end of the last allocated block, or None if the file system has no reserves.
+        self._reserve_end: int | None = 0
+        self._reserve_bytes = RESERVE_BYTES + RESERVE_BYTES_PER_PROCESS * processes
+        self._unwritten = bytearray()
+        with with_filename(self._path):
+            self._extend_reserve()
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all events have been written."""
+        return not self._unwritten
+
+    def append(self, event: Event) -> None:
+        """Write an event. If that is not possible now, `write_pending` writes it later."""
+        self._unwritten += encode(event)
+        self.write_pending()
+
+    def write_pending(self) -> None:
+        """Write all events that could not be written yet.
+
+        After an incomplete write, the next write continues in the middle of the line.
+        """
+        was_complete = not self._notes.has("log")
+        try:
+            while self._unwritten:
+                count = os.write(self._descriptor, self._unwritten)
+                self._written_bytes += count
+                del self._unwritten[:count]
+            self._extend_reserve()
+        except OSError as exc:
+            if self._unwritten and was_complete:
+                since = time.strftime("%H:%M:%S")
+                self._notes.set(
+                    "log",
+                    f"events since {since} are not recorded yet, because {self._path} cannot be "
+                    f"written ({exc.strerror}); the states can be out of date",
+                )
+        if not self._unwritten and not was_complete:
+            self._notes.set("log", "")
+
+    def release_reserve(self) -> None:
+        """Release the blocks beyond the end of the log, because no more events follow."""
+        self._reserve_end = None
+        with contextlib.suppress(OSError):
+            # Truncating a file to its own size releases the blocks beyond its end.
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size)
+
+    def _extend_reserve(self) -> None:
+        """Allocate blocks if the remaining reserve is too small.
+
+        Raises OSError if there is no space.
+        """
+        if self._reserve_end is None:
+            return
+        wanted_end = self._written_bytes + self._reserve_bytes
+        if wanted_end <= self._reserve_end:
+            return
+        # Twice the necessary size is allocated, so that few calls are needed.
+        length = 2 * self._reserve_bytes
+        try:
+            _allocate(self._descriptor, self._written_bytes, length)
+        except OSError as exc:
+            if exc.errno in NO_SPACE_ERRORS:
+                raise
+            if exc.errno != errno.EINTR:
+                self._reserve_end = None
+            return
+        self._reserve_end = self._written_bytes + length
+
+
+def _allocate(descriptor: int, offset: int, length: int) -> None:
+    """Allocate disk blocks for a part of a file without changing the size of the file.
+
+    Raises OSError, for example if the file system does not support this operation.
+    """
+    if _fallocate is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, offset, length) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,81 @@
+"""The event loop: exceptions in callbacks do not stop it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from symphony.host.supervisor import event_loop
+from symphony.host.supervisor.event_loop import EventLoop
+
+
+@pytest.fixture
+def errors() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def loop(errors: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[EventLoop]:
+    monkeypatch.setattr(event_loop, "ERROR_PAUSE_SECONDS", 0.05)
+    previous = signal.set_wakeup_fd(-1)
+    loop = EventLoop(lambda exc: errors.append(str(exc)))
+    yield loop
+    signal.set_wakeup_fd(previous)
+    for resource in (loop._selector, loop._wake_read, loop._wake_write):
+        resource.close()
+
+
+def test_exception_in_a_callback_is_reported_and_the_loop_continues(
+    loop: EventLoop, errors: list[str]
+) -> None:
+    def fail() -> None:
+        raise ValueError("broken")
+
+    loop.post(fail)
+    loop.after(0.0, fail)
+    loop.after(0.001, loop.stop)
+    loop.run()
+    assert errors == ["broken", "broken"]
+
+
+def test_descriptor_with_a_failing_callback_is_watched_again_after_a_pause(
+    loop: EventLoop, errors: list[str]
+) -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"x")
+    calls: list[int] = []
+
+    def handle() -> None:
+        calls.append(len(errors))
+        if len(calls) < 3:
+            raise ValueError(f"broken {len(calls)}")
+        loop.unwatch(read_end)
+        loop.stop()
+
+    loop.watch(read_end, handle)
+    loop.run()
+    assert errors == ["broken 1", "broken 2"]
+    assert calls == [0, 1, 2]
+    os.close(read_end)
+    os.close(write_end)
+
+
+def test_paused_descriptor_that_is_unwatched_is_not_watched_again(
+    loop: EventLoop, errors: list[str]
+) -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"x")
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    loop.watch(read_end, fail)
+    loop.after(0.01, lambda: loop.unwatch(read_end))
+    loop.after(0.1, loop.stop)
+    loop.run()
+    assert errors == ["broken"]
+    os.close(read_end)
+    os.close(write_end)

@@ -30,7 +30,9 @@ RUNNING: dict[str, Any] = {"state": State.RUNNING, "started": 1.0, "pid": 10, "b
 READY: dict[str, Any] = {**RUNNING, "ready": True, "was_ready": True}
 ENDED: dict[str, Any] = {"started": 1.0, "ended": 2.0, "was_ready": True}
 NOT_READY = event("not-ready", reason="r")
-RESTARTS = exited(1, restarts_in=0.0, in_row=1, reason="r", reason_code="backing-off")
+RESTARTS = exited(
+    1, restarts_in=0.0, in_row=1, reason="r", cause="exit code 1", reason_code="backing-off"
+)
 LATE: dict[str, Any] = {
     "not_ready_in_time": True, "reason": "r", "reason_code": ReasonCode.NOT_READY,
 }  # fmt: skip

@@ -112,8 +112,17 @@ def _started(track: Track, event: Event) -> None:
 
 
 def _start_failed(track: Track, event: Event) -> None:
-    track.reason, track.reason_code = event["reason"], _reason_code(event)
+    track.reason_code = _reason_code(event)
+    _back_off(track, event)
+
+
+def _back_off(track: Track, event: Event) -> None:
+    track.state = State.PENDING
     track.failures_in_row = event["in_row"]
+    track.next_start = event["at"] + event["restarts_in"]
+    # The reason states when the process is restarted, which becomes wrong as time passes. The
+    # cause does not.
+    track.reason = event.get("cause", event["reason"])
 
 
 def _ready(track: Track, _: Event) -> None:
@@ -134,12 +143,7 @@ def _exited(track: Track, event: Event) -> None:
     track.stopped = event.get("stopped", False)
     track.pid = track.birth = None
     if event.get("restarts_in") is not None:
-        track.state = State.PENDING
-        track.failures_in_row = event["in_row"]
-        track.next_start = event["at"] + event["restarts_in"]
-        track.reason = (
-            "exit code unknown" if track.exit_code is None else f"exit code {track.exit_code}"
-        )
+        _back_off(track, event)
     else:
         track.state = _STATE_AFTER_EXIT.get(event["code"], State.FAILED)
 

@@ -550,6 +550,7 @@ def _back_off_details(restart: restart_policy.Restart, cause: str) -> dict[str, 
     delay = f"in {restart.delay:g} s" if restart.delay else "now"
     return {
         "reason": f"restarts {delay} ({cause})",
+        "cause": cause,
         "reason_code": ReasonCode.BACKING_OFF,
         "restarts_in": restart.delay,
         "in_row": restart.in_row,

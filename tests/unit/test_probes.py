@@ -265,7 +265,7 @@ def test_monitor_continues_if_no_thread_can_be_started(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     _, results, _ = monitor([], timeout=0)
-    assert results == ["timeout:the probe cannot be run: can't start new thread"]
+    assert results == ["closed", "timeout:the probe cannot be run: can't start new thread"]
 
 
 def test_monitor_of_an_exited_process_has_no_result() -> None:

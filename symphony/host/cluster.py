@@ -193,7 +193,12 @@ class HostCluster(Cluster):
         in time, and BackendError if its supervisor is suspended.
         """
         from symphony.host.processes.control import wait_for_exit
-        from symphony.host.stop import check_not_suspended, has_finished
+        from symphony.host.stop import (
+            check_not_suspended,
+            has_finished,
+            has_remaining_processes,
+            stop,
+        )
 
         while True:
             with directory.launch_lock(self._root):
@@ -213,10 +218,13 @@ class HostCluster(Cluster):
                 if not has_ended:
                     raise experiment_exists(name)
                 supervisor = found.supervisor()
-                if supervisor is None:
+                if supervisor is None and not has_remaining_processes(found):
                     self._remove(found)
                     return
-            if not wait_for_exit(supervisor, FINISH_TIMEOUT_SECONDS):
+            if supervisor is None:
+                # The supervisor was killed. Only descendants of the exited processes are running.
+                stop(found)
+            elif not wait_for_exit(supervisor, FINISH_TIMEOUT_SECONDS):
                 check_not_suspended(found)
                 raise experiment_exists(name)
 

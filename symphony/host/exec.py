@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symphony.host.processes.identity import RUN_ID_VARIABLE, read_stat
+from symphony.host.processes.mark import mark_process
+
 if TYPE_CHECKING:
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.run.directory import RunDirectory
@@ -25,13 +28,31 @@ class CommandNotRunError(Exception):
     """The command was not run. The message gives the reason without naming the command."""
 
 
-def _run_subprocess(argv: Sequence[str], **options: Any) -> CompletedProcess:
+def _run_subprocess(
+    argv: Sequence[str], *, capture_output: bool = False, input: str | None = None, **options: Any
+) -> CompletedProcess:
+    """Run a command with options of `subprocess.run`.
+
+    The command belongs to the same run as the process whose environment is the option ``env``.
+    """
     from symphony.signals import observable_exits
 
-    with observable_exits():
-        return subprocess.run(
-            argv, **{"check": False, "text": True, "errors": "replace", **options}
-        )
+    if capture_output:
+        options.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if input is not None:
+        options["stdin"] = subprocess.PIPE
+    env: Mapping[str, str] = options["env"]
+    with (
+        observable_exits(),
+        subprocess.Popen(argv, text=True, errors="replace", **options) as process,
+    ):
+        mark_process(process.pid, env.get(RUN_ID_VARIABLE, ""))
+        try:
+            stdout, stderr = process.communicate(input)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(argv, process.returncode, stdout, stderr)
 
 
 def run(
@@ -79,28 +100,49 @@ def run(
 def initial_environment(
     run: RunDirectory, manifest: Mapping[str, Any], spec: ProcessSpec, pid: int
 ) -> dict[str, str] | None:
-    """Return a process's environment before its preamble, or None if it cannot be read.
+    """Return a process's environment before its preamble, or None if the process has exited or
+    belongs to another user.
 
     The caller runs the preamble again. If the preamble ran in an environment that it has already
     changed, it would, for example, extend PATH twice. If the process's parent is a supervisor or
     the shell of a tmux window, it has the launcher's environment, and the initial environment is
     derived from that environment. Otherwise, return the environment after the preamble.
-    """
-    from symphony.host.processes.identity import RUN_ID_VARIABLE
-    from symphony.host.processes.tree import parent_pid, read_environment
 
-    current = read_environment(pid)
-    parent = parent_pid(pid)
-    if current is None or not spec.preamble or parent is None:
-        return current
-    parent_environment = read_environment(parent)
-    if parent_environment is None:
-        return current
+    If the process has overwritten its environment and there is no such parent, the environment of
+    the caller replaces that of the launcher.
+    """
+    from symphony.host.processes.environment import read_environment
+
+    stat, current = read_stat(pid), read_environment(pid)
+    if stat is None or current is None:
+        return None
+    if current.is_intact and not spec.preamble:
+        return current.variables
+    inherited = _launcher_environment(run, manifest, stat.parent)
+    if inherited is None and current.is_intact:
+        return current.variables
+    if inherited is None:
+        inherited = dict(os.environ)
+    return {**inherited, **manifest["env"], **spec.with_secrets(run.secrets).env}
+
+
+def _launcher_environment(
+    run: RunDirectory, manifest: Mapping[str, Any], parent: int
+) -> dict[str, str] | None:
+    """Return the environment of a process's parent, which is based on the launcher's environment.
+
+    Return None if the parent is neither the supervisor nor the shell of a tmux window.
+    """
+    from symphony.host.processes.environment import read_environment
+
+    environment = read_environment(parent)
+    if environment is None:
+        return None
     supervisor = run.supervisor()
     is_supervisor = supervisor is not None and supervisor.pid == parent
-    if not is_supervisor and parent_environment.get(RUN_ID_VARIABLE) != manifest["run_id"]:
-        return current
-    return {**parent_environment, **manifest["env"], **spec.with_secrets(run.secrets).env}
+    if is_supervisor or environment.variables.get(RUN_ID_VARIABLE) == manifest["run_id"]:
+        return environment.variables
+    return None
 
 
 def _preamble_script(preamble: Sequence[str], report: str) -> str:

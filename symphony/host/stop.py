@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from symphony.errors import BackendError
 from symphony.host.processes.control import wait_for_exit
+from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader, fold
@@ -25,7 +27,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     If ``at_once`` is true, the grace period is skipped. Raises BackendError if the experiment runs
     on another host, or if its supervisor is suspended or does not exit in time.
     """
-    from symphony.host.processes.tree import find_run_processes, send_signal, stop_processes
+    from symphony.host.processes.tree import send_signal, stop_processes
 
     other_host = run.other_host()
     if other_host is not None:
@@ -45,8 +47,25 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
                 f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
                 f"see {run.supervisor_log}"
             )
-    if manifest["run_id"] is not None and not has_finished(run):
-        stop_processes(lambda: find_run_processes(manifest["run_id"]), 0.0 if at_once else grace)
+    if manifest["run_id"] is not None:
+        stop_processes(_find_remaining(run, manifest), 0.0 if at_once else grace)
+
+
+def has_remaining_processes(run: RunDirectory) -> bool:
+    """Return whether processes of a run are running although no supervisor is running."""
+    manifest = _load_manifest(run)
+    return manifest["run_id"] is not None and bool(_find_remaining(run, manifest)())
+
+
+def _find_remaining(
+    run: RunDirectory, manifest: dict[str, Any]
+) -> Callable[[], Iterable[ProcessId]]:
+    """Return a function that finds the processes that a killed supervisor has left running."""
+    from symphony.host.run.running_processes import processes_of_run
+
+    names = [process["name"] for process in manifest["processes"]]
+    state = fold(names, EventReader(run.events).read_new())
+    return tuple if state.finished else processes_of_run(run, manifest, state).find
 
 
 def check_not_suspended(run: RunDirectory) -> None:

@@ -16,7 +16,8 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from symphony.host.processes.identity import birth_time
+from symphony.host.processes.identity import RUN_ID_VARIABLE, birth_time
+from symphony.host.processes.mark import marked_children
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.children import ExitCallback, StartRefused
@@ -71,7 +72,8 @@ class LocalChildren:
         for spec in processes:
             try:
                 self._environment.set(env, spec.env)
-                child = self._start(spec)
+                with marked_children(env.get(RUN_ID_VARIABLE, "")):
+                    child = self._start(spec)
             except OSError as exc:
                 yield spec, exc
             except Exception as exc:

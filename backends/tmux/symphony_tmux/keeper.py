@@ -23,7 +23,8 @@ _MARKS = re.compile(r"(?:\x1b\]5379;symphony;\d+\x1b\\)+")
 STARTED, EXITED = "started", "exited"
 
 # The arguments of the script: the FIFO for reports, the gate, the umask, the limit on open files,
-# the directory, and the command.
+# the mark of the run, the directory, and the command. The mark is a limit on file locks, which bash
+# calls -x and dash calls -w.
 #
 # With job control (set -m), the process leads its own process group, which owns the terminal. When
 # the process is stopped, by Ctrl-Z or by a signal, the shell continues as if the process had
@@ -65,9 +66,10 @@ set -m
     read -r _ <&9
     umask "$3"
     ulimit -S -n "$4" 2>/dev/null
+    { ulimit -S -x "$5" || ulimit -S -w "$5"; } 2>/dev/null
     exec 2>&7
-    cd "$5" || exit 126
-    shift 5
+    cd "$6" || exit 126
+    shift 6
     exec "$@" 7>&- 8>&- 9<&-
 )
 code=$?

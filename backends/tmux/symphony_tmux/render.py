@@ -54,12 +54,15 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The settings that a process inherits from its launcher in addition to its environment: the
-    umask and the limit on open files.
+    """The settings that a process receives in addition to its environment.
+
+    ``umask`` and ``files``, the limit on open files, are those of the launcher. ``mark`` is the
+    mark of the run; see `symphony.host.processes.mark`.
     """
 
     umask: int
     files: int
+    mark: int | None
 
 
 def quote(word: str) -> str:
@@ -233,6 +236,7 @@ class Session:
             self.gate(command.name),
             f"{self.limits.umask:03o}",
             str(self.limits.files),
+            str(self.limits.mark or ""),
             command.cwd,
             *([ENV, *overrides] if overrides else []),
             *command.argv,

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 
 from symphony.host.processes.identity import ProcessId, identify, is_alive
+from symphony.host.processes.mark import mark_of
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony_tmux import render
@@ -42,7 +43,11 @@ class Windows:
             manifest["run_id"],
             {process["name"]: index for index, process in enumerate(manifest["processes"])},
             manifest["env"],
-            Limits(umask=_umask(), files=resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+            Limits(
+                umask=_umask(),
+                files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+                mark=mark_of(manifest["run_id"]),
+            ),
         )
         self.made = False
         self._panes: dict[str, str] = {}
@@ -219,8 +224,13 @@ def remove(tmux: Tmux, session: str, run_id: str) -> Answer:
 
 
 def process_of(keeper: int) -> int:
-    """Return the pid of a keeper's process, or of the keeper itself if the process is unknown."""
+    """Return the pid of a keeper's process, or of the keeper itself if the process is unknown.
+
+    Also return ``keeper`` if it is the pid of another process. Only a keeper leads a session.
+    """
     try:
+        if os.getsid(keeper) != keeper:
+            return keeper
         with open(f"/proc/{keeper}/task/{keeper}/children") as file:  # noqa: PTH123
             return int(file.read().split()[0])
     except (OSError, IndexError):

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Every process of a run has the run's identifier in this environment variable. Child processes
-# inherit the variable, so it also identifies all descendants of these processes.
+# inherit the variable, so it also identifies the descendants of these processes, unless a program
+# has overwritten its environment; see `symphony.host.processes.membership`.
 RUN_ID_VARIABLE = "SYMPHONY_RUN"
 
 _STAT_BYTES = 4096
 
 # The positions of fields in /proc/PID/stat, counted from the process state; see proc(5).
-_STATE, _START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END = 0, 19, 20, 48
+_STATE, _PARENT, _SESSION, _START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END = 0, 1, 3, 19, 20, 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,34 @@ class ProcessId:
     birth: float
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """The identity of a process, the pid of its parent, and its session."""
+
+    process: ProcessId
+    parent: int
+    session: int
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """Return the current data of a process, or None if there is no such process.
+
+    A zombie counts as an exited process.
+    """
+    fields = _read_proc_stat(pid)
+    if fields is None or fields[_STATE] in (b"Z", b"X"):
+        return None
+    process = ProcessId(pid, float(fields[_START_TIME]))
+    return ProcessStat(process, parent=int(fields[_PARENT]), session=int(fields[_SESSION]))
+
+
 def birth_time(pid: int) -> float | None:
     """Return the creation time of a process, or None if there is no such process.
 
     A zombie counts as an exited process. See `ProcessId` for the unit.
     """
-    fields = _read_proc_stat(pid)
-    if fields is None or fields[_STATE] in (b"Z", b"X"):
-        return None
-    return float(fields[_START_TIME])
+    stat = read_stat(pid)
+    return None if stat is None else stat.process.birth
 
 
 def is_in_exec(pid: int) -> bool:
@@ -75,8 +95,8 @@ def _read_proc_stat(pid: int) -> list[bytes] | None:
 
 def identify(pid: int) -> ProcessId | None:
     """Return the identity of the process with this pid, or None if there is no such process."""
-    birth = birth_time(pid)
-    return None if birth is None else ProcessId(pid, birth)
+    stat = read_stat(pid)
+    return None if stat is None else stat.process
 
 
 def is_alive(process: ProcessId) -> bool:

@@ -1,11 +1,4 @@
-"""Process trees: finding and stopping all processes that an experiment started.
-
-This module uses psutil.
-
-The environment of every process of an experiment contains the identifier of the run. Child
-processes inherit the identifier, so a grandchild is found even if it has left its process group and
-session, and even if its parent has exited.
-"""
+"""Examining, signaling and stopping processes. This module uses psutil."""
 
 from __future__ import annotations
 
@@ -17,70 +10,11 @@ from collections.abc import Callable, Iterable
 
 import psutil
 
-from symphony.host.processes.identity import (
-    RUN_ID_VARIABLE,
-    ProcessId,
-    identify,
-    is_alive,
-    is_in_exec,
-)
-
-# The maximum time to wait for a process in execve(2) to get its new environment. The call usually
-# takes microseconds, but can take much longer on a busy machine.
-EXEC_TIMEOUT_SECONDS = 5.0
-_EXEC_POLL_SECONDS = 0.001
-
-# One scan lists all processes at most this many times.
-MAX_PASSES = 5
+from symphony.host.processes.identity import ProcessId, identify, is_alive
 
 _POLL_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 0.5
 _COMMAND_LINE_CHARACTERS = 60
-
-
-def find_run_processes(run_id: str) -> list[ProcessId]:
-    """Return this user's processes that belong to a run, except for the calling process.
-
-    A process that forks and exits during the scan can leave a child that was not listed. The scan
-    therefore lists the processes again until there is no new pid, but at most `MAX_PASSES` times.
-    """
-    found: list[ProcessId] = []
-    seen = {os.getpid()}
-    for _ in range(MAX_PASSES):
-        new_pids = [pid for pid in psutil.pids() if pid not in seen]
-        if not new_pids:
-            break
-        for pid in new_pids:
-            process = _identify_in_run(pid, run_id)
-            if process is not None:
-                found.append(process)
-        seen.update(new_pids)
-    return found
-
-
-def _identify_in_run(pid: int, run_id: str) -> ProcessId | None:
-    """Return a process's identity, or None if the process is not known to belong to the run."""
-    try:
-        environment = _environment(pid)
-        return identify(pid) if environment.get(RUN_ID_VARIABLE) == run_id else None
-    except (psutil.Error, OSError):
-        return None
-
-
-def find_session_leaders(run_id: str) -> dict[str, ProcessId]:
-    """Return a mapping from process names to a run's processes that are session leaders.
-
-    These are the processes that a supervisor or a tmux window started. Their children are not
-    included.
-    """
-    found: dict[str, ProcessId] = {}
-    for process in find_run_processes(run_id):
-        with contextlib.suppress(OSError):
-            environment = read_environment(process.pid) or {}
-            name = environment.get("SYMPHONY_ROLE")
-            if name is not None and os.getsid(process.pid) == process.pid:
-                found.setdefault(name, process)
-    return found
 
 
 def group_members(group: int) -> list[int]:
@@ -91,39 +25,6 @@ def group_members(group: int) -> list[int]:
             if os.getpgid(pid) == group and identify(pid) is not None:
                 found.append(pid)
     return found
-
-
-def read_environment(pid: int) -> dict[str, str] | None:
-    """Return the initial environment of a process, or None if it cannot be read."""
-    try:
-        return _environment(pid)
-    except (psutil.Error, OSError):
-        return None
-
-
-def _environment(pid: int) -> dict[str, str]:
-    """Return the initial environment of a process.
-
-    A process in the middle of execve(2) has an empty environment. In this case, wait until the call
-    has finished, but at most `EXEC_TIMEOUT_SECONDS`.
-    """
-    found = psutil.Process(pid).environ()
-    if found:
-        return found
-    deadline = time.monotonic() + EXEC_TIMEOUT_SECONDS
-    while is_in_exec(pid) and time.monotonic() < deadline:
-        time.sleep(_EXEC_POLL_SECONDS)
-    return psutil.Process(pid).environ()
-
-
-def parent_pid(pid: int) -> int | None:
-    """Return the pid of a process's current parent, or None if the parent is unknown or does not
-    exist.
-    """
-    try:
-        return psutil.Process(pid).ppid() or None
-    except (psutil.Error, OSError):
-        return None
 
 
 def command_line(pid: int) -> str:
@@ -149,9 +50,9 @@ def tcp_listeners() -> dict[int, str]:
     return found
 
 
-def exclusive_listening_ports(run_id: str) -> frozenset[int]:
-    """Return the TCP ports on which only processes of a run listen."""
-    pids = {process.pid for process in find_run_processes(run_id)}
+def exclusive_listening_ports(processes: Iterable[ProcessId]) -> frozenset[int]:
+    """Return the TCP ports on which only the given processes listen."""
+    pids = {process.pid for process in processes}
     if not pids:
         return frozenset()
     of_run: set[int] = set()

@@ -46,9 +46,11 @@ class ExperimentPorts:
         The set includes ports that are not declared as services.
         """
         from symphony.host.processes.tree import exclusive_listening_ports
+        from symphony.host.run.running_processes import running_processes
 
-        run_id: str | None = self._manifest.get("run_id")
-        return exclusive_listening_ports(run_id) if run_id else frozenset()
+        if self._run is None or not self._manifest:
+            return frozenset()
+        return exclusive_listening_ports(running_processes(self._run, self._manifest))
 
     @functools.cached_property
     def _manifest(self) -> dict[str, Any]:

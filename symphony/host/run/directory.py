@@ -158,6 +158,13 @@ class RunDirectory:
             f"the supervisor (pid {pid}) is suspended by a signal; resume it with: kill -CONT {pid}"
         )
 
+    def is_of_this_boot(self) -> bool:
+        """Return whether the supervisor was started on this host since its last boot.
+
+        If it was not, the recorded pids belong to other processes.
+        """
+        return self._load_supervisor_record().get("boot") == boot_id()
+
     def other_host(self) -> str | None:
         """Return the name of the other host that launched the experiment, or None if there is none.
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from symphony.host.processes.identity import ProcessId
 from symphony.status import ReasonCode, State
 
 Event = Mapping[str, Any]
@@ -179,6 +180,18 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "stopping": _stopping,
     "finished": _finished,
 }
+
+
+def recorded_leaders(run: RunState) -> dict[str, ProcessId]:
+    """Return the identities of the processes whose start was recorded and whose exit was not.
+
+    The result maps process names to identities.
+    """
+    return {
+        name: ProcessId(track.pid, track.birth)
+        for name, track in run.tracks.items()
+        if track.pid is not None and track.birth is not None
+    }
 
 
 def encode(event: Event) -> bytes:

@@ -7,9 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from symphony.cluster.matching import experiment_not_found
-from symphony.host.processes.identity import ProcessId
+from symphony.host.processes.identity import ProcessId, is_alive
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import EventReader, RunState, Track, apply, fold
+from symphony.host.run.events import (
+    EventReader,
+    RunState,
+    Track,
+    apply,
+    fold,
+    recorded_leaders,
+)
 from symphony.host.run.note import read_note
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 
@@ -50,9 +57,15 @@ class StatusReader:
         )
 
     def _find_orphans(self) -> dict[str, ProcessId]:
-        from symphony.host.processes.tree import find_session_leaders
+        """Return the processes that are still running although the supervisor was killed."""
+        leaders = recorded_leaders(self._state) if self._run.is_of_this_boot() else {}
+        orphans = {name: leader for name, leader in leaders.items() if is_alive(leader)}
+        # The supervisor can have been killed between the start of a process and the record of it.
+        if any(track.state is State.PENDING for track in self._state.tracks.values()):
+            from symphony.host.processes.membership import find_session_leaders
 
-        return find_session_leaders(self._manifest["run_id"])
+            return {**find_session_leaders(self._manifest["run_id"]), **orphans}
+        return orphans
 
     def end_check(self, names: Sequence[str]) -> Callable[[], bool]:
         """Return a predicate that is true when the named processes can write no more output."""

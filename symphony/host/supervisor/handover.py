@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from symphony.errors import BackendError
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
+from symphony.host.processes.mark import remove_own_mark
 from symphony.host.run.directory import RunDirectory, full_disk_errors
 from symphony.host.supervisor.restart_policy import Backoff
 
@@ -248,6 +249,7 @@ def _last_message(run: RunDirectory, final: Path) -> str:
 
 def run_supervisor(preparation: Mapping[str, Any]) -> None:
     """Import modules, receive orders on standard input, and launch and supervise the experiment."""
+    remove_own_mark()
     with socket.socket(fileno=os.dup(0)) as channel:
         devnull = os.open(os.devnull, os.O_RDONLY)
         os.dup2(devnull, 0)

@@ -20,6 +20,7 @@ from typing import Any
 
 from symphony.host.processes.control import signal_group
 from symphony.host.processes.identity import ProcessId
+from symphony.host.processes.membership import RunProcesses
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import apply, fold
@@ -73,7 +74,7 @@ class Supervisor:
         backoff: restart_policy.Backoff | None = None,
     ) -> None:
         self._directory = run
-        self._run_id = run_id
+        self._processes = RunProcesses(run_id)
         self._specs = specs
         self._env = env
         self._holds = holds or {}
@@ -173,6 +174,10 @@ class Supervisor:
     def _running_children(self) -> list[Child]:
         found = (self._children.get(name) for name in self._specs)
         return [child for child in found if child is not None]
+
+    def _leaders(self) -> dict[str, ProcessId]:
+        children = self._running_children()
+        return {child.name: ProcessId(child.pid, child.birth) for child in children}
 
     # --- starting ---
 
@@ -406,12 +411,12 @@ class Supervisor:
             return False
 
     def _stop_strays(self) -> bool:
-        from symphony.host.processes.tree import find_run_processes, send_signal
+        from symphony.host.processes.tree import send_signal
 
         groups = {child.pid for child in self._running_children()}
         strays = [
             process
-            for process in find_run_processes(self._run_id)
+            for process in self._processes.find(self._leaders().values())
             if process.pid not in groups and _process_group(process.pid) not in groups
         ]
         if not strays:

@@ -13,7 +13,7 @@ import pytest
 
 from symphony import Cluster, Experiment, State
 from symphony.host.cluster import HostCluster
-from symphony.host.processes.tree import read_environment
+from symphony.host.processes.environment import read_environment
 from symphony.host.supervisor.restart_policy import Backoff
 from symphony.status import ENDED
 from symphony.testing import until
@@ -144,7 +144,8 @@ def test_environment_of_a_process_during_exec_can_be_read() -> None:
         with subprocess.Popen(["sleep", "1000"], env=COMMON) as child:
             found = read_environment(child.pid)
             child.kill()
-        assert found == COMMON
+        assert found is not None
+        assert found.variables == COMMON
 
 
 # --- exits ---

@@ -291,6 +291,19 @@ def test_supervisor_writes_events_when_the_disk_has_space_again(cluster, experim
     assert kinds[:5] == ["launched", "started", "started", "exited", "exited"]
 
 
+def test_launch_stops_what_a_killed_supervisor_and_its_process_have_left(cluster, experiment):
+    experiment.new_process("p", cmd="setsid sleep 1000 & sleep 1000").termination_grace_period(1)
+    cluster.launch(experiment)
+    run_id = run_id_of(cluster)
+    eventually(lambda: len(marked(run_id)) == 3)
+    kill(supervisor_of(cluster))
+    kill(cluster.describe_process("exp", "p").pid)
+    assert cluster.describe_experiment("exp").ended
+    assert len(marked(run_id)) == 2
+    cluster.launch(experiment)
+    assert marked(run_id) == []
+
+
 def test_incomplete_event_is_ignored(cluster, experiment):
     experiment.new_process("p", command=["sleep", "1000"])
     cluster.launch(experiment)

@@ -18,7 +18,7 @@ import pytest
 from symphony import BackendError, Cluster, Experiment, LaunchFailed, SpecError, State
 from symphony.host import preflight
 from symphony.host.cluster import HostCluster
-from symphony.host.processes.tree import find_run_processes
+from symphony.host.processes.membership import RunProcesses
 from symphony.host.resources.leases import take_lease
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
@@ -416,6 +416,6 @@ def test_supervisor_does_not_belong_to_its_own_run(
 ) -> None:
     process = experiment.new_process("p", command=["sleep", "1000"])
     cluster.launch(experiment)
-    found = [item.pid for item in find_run_processes(run_id_of(cluster))]
+    found = [item.pid for item in RunProcesses(run_id_of(cluster)).find()]
     assert found == [cluster.describe_process("exp", process.name).pid]
     assert supervisor_of(cluster) not in found

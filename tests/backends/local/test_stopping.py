@@ -10,7 +10,7 @@ import time
 import pytest
 
 from symphony import State
-from symphony.host.processes import tree
+from symphony.host.processes import membership
 from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
@@ -162,8 +162,8 @@ def test_child_forked_during_the_process_scan_is_found(monkeypatch):
     gone.wait()
     with subprocess.Popen(["sleep", "1000"], env={RUN_ID_VARIABLE: "some-run"}) as child:
         listings = iter([[gone.pid], [gone.pid, child.pid], [gone.pid, child.pid]])
-        monkeypatch.setattr("symphony.host.processes.tree.psutil.pids", lambda: next(listings))
-        found = tree.find_run_processes("some-run")
+        monkeypatch.setattr(membership, "list_pids", lambda: next(listings))
+        found = membership.RunProcesses("some-run").find()
         child.kill()
     assert [process.pid for process in found] == [child.pid]
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from symphony.host.render import HostManifest
     from symphony.host.resources.leases import PortLeases
     from symphony.host.resources.ports import FinishingPorts
+    from symphony.host.resources.unsupervised import UnsupervisedUsage
     from symphony.host.supervisor.restart_policy import Backoff
     from symphony.model import Experiment
     from symphony.model.validators import Strings
@@ -107,14 +108,20 @@ class HostCluster(Cluster):
         from symphony.host.resources.leases import PortLeases
         from symphony.host.resources.ports import ExperimentPorts
 
-        current = ExperimentPorts(directory.find(self._root, experiment.name))
-        with PortLeases(current, self._finishing_ports()) as ports:
+        replaced = directory.find(self._root, experiment.name)
+        unsupervised = self._unsupervised_usage(except_run=replaced)
+        with PortLeases(ExperimentPorts(replaced), self._finishing_ports(), unsupervised) as ports:
             return self._render(experiment, ports.reserve)
 
     def _finishing_ports(self) -> FinishingPorts:
         from symphony.host.resources.ports import FinishingPorts
 
         return FinishingPorts(self._root, FINISH_TIMEOUT_SECONDS)
+
+    def _unsupervised_usage(self, except_run: RunDirectory | None = None) -> UnsupervisedUsage:
+        from symphony.host.resources.unsupervised import UnsupervisedUsage
+
+        return UnsupervisedUsage(directory.all_roots(self._root), except_run)
 
     def _render(
         self, experiment: Experiment, reserve_port: Callable[[int], str | None]
@@ -163,6 +170,7 @@ class HostCluster(Cluster):
             else:
                 self._free_name(experiment.name)
         devices = visible_gpus() if self._gpus is None else self._gpus
+        unsupervised = self._unsupervised_usage()
         manifest: HostManifest | None = None
         try:
             with (
@@ -171,8 +179,8 @@ class HostCluster(Cluster):
                 handover.prepared_supervisor(
                     run, experiment.name, children=self.children
                 ) as channel,
-                PortLeases(finishing=self._finishing_ports()) as ports,
-                GpuLeases(devices) as gpus,
+                PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports,
+                GpuLeases(devices, unsupervised) as gpus,
             ):
                 manifest = self._render(experiment, ports.reserve)
                 preflight.check(manifest)

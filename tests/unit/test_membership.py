@@ -20,7 +20,7 @@ from symphony.host.processes.mark import (
     read_mark,
     remove_own_mark,
 )
-from symphony.host.processes.membership import RunProcesses, find_session_leaders
+from symphony.host.processes.membership import RunProcesses, find_session_leaders, owner_names
 from tests.overwriting import OVERWRITING
 
 RUN = os.urandom(16).hex()
@@ -81,6 +81,8 @@ def test_mark_is_found_after_the_environment_was_overwritten() -> None:
         mark_process(process.pid, RUN)
         assert find() == [process]
         assert find(os.urandom(16).hex()) == []
+        assert owner_names([process], {}) == {None}
+        assert owner_names([process], {"p": process}) == {"p"}
 
 
 def test_environment_without_the_identifier_overrides_the_mark() -> None:

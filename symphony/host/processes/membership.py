@@ -16,7 +16,7 @@ has launched is such a process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from symphony.host.processes.environment import read_environment
 from symphony.host.processes.identity import (
@@ -148,6 +148,27 @@ def find_session_leaders(run_id: str) -> dict[str, ProcessId]:
         if name is not None and stat is not None and stat.session == process.pid:
             found.setdefault(name, process)
     return found
+
+
+def owner_names(
+    processes: Iterable[ProcessId], leaders: Mapping[str, ProcessId]
+) -> set[str | None]:
+    """Return the names of the experiment's processes to which operating-system processes belong.
+
+    ``leaders`` maps names to the recorded leaders. The result contains None if there is a process
+    whose name is unknown, because it has left its leader's session and overwritten its environment.
+    """
+    sessions: dict[int, str] = {}
+    for name, leader in leaders.items():
+        stat = read_stat(leader.pid)
+        if stat is not None and stat.process == leader:
+            sessions[stat.session] = name
+    names: set[str | None] = set()
+    for process in processes:
+        stat = read_stat(process.pid)
+        if stat is not None and stat.process == process:
+            names.add(sessions.get(stat.session) or _role(process.pid))
+    return names
 
 
 def _role(pid: int) -> str | None:

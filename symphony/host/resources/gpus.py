@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from symphony.errors import LaunchFailed
 from symphony.host.processes.spec import ProcessSpec
-from symphony.host.resources.leases import GPU_VARIABLE, GpuLeases
+from symphony.host.resources.leases import GpuLeases
+from symphony.host.resources.unsupervised import GPU_VARIABLE
+from symphony.names import join_names
 
 
 def assign_gpus(
@@ -37,7 +39,14 @@ def _too_few_gpus_message(process: ProcessSpec, leases: GpuLeases) -> str:
     if not leases.devices:
         return f"{request}, but no GPU is visible on this machine; lower resource_limit(gpu=)"
     free = leases.count_free()
-    return (
+    message = (
         f"{request}, but only {free} of {len(leases.devices)} are free; "
         "running experiments have leased the others"
     )
+    users = [repr(name) for name in leases.unsupervised_users()]
+    if users:
+        message += (
+            f"; processes of {join_names(users)} are running although their supervisor was killed: "
+            f"delete {join_names(users)} to free their GPUs"
+        )
+    return message

@@ -23,11 +23,12 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from symphony.host.resources.unsupervised import GPU_VARIABLE, UnsupervisedUsage
+
 if TYPE_CHECKING:
     from symphony.host.resources.ports import ExperimentPorts, FinishingPorts
 
 ANY_ADDRESS = "0.0.0.0"
-GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def take_lease(kind: str, resource: str) -> int | None:
@@ -52,14 +53,18 @@ class PortLeases:
     ``current`` contains the ports of the experiment that the launch replaces. These ports count as
     available, although that experiment still uses them. ``finishing`` contains the ports of
     experiments that have finished but whose supervisors have not exited yet. `reserve` waits up to
-    a time limit for these ports to be released.
+    a time limit for these ports to be released. The ports in ``unsupervised`` are not available.
 
     ``leases`` and ``holds`` map ports to file descriptors.
     """
 
     def __init__(
-        self, current: ExperimentPorts | None = None, finishing: FinishingPorts | None = None
+        self,
+        current: ExperimentPorts | None = None,
+        finishing: FinishingPorts | None = None,
+        unsupervised: UnsupervisedUsage | None = None,
     ) -> None:
+        self._unsupervised = unsupervised or UnsupervisedUsage()
         self._current = current
         self._finishing = finishing
         self.leases: dict[int, int] = {}
@@ -103,7 +108,8 @@ class PortLeases:
             if self._current is not None and port in self._current.reserved:
                 return None
             return "is reserved by another running experiment"
-        reason = self._hold(port)
+        user = self._unsupervised.experiment_using_port(port)
+        reason = _unsupervised_message(user) if user else self._hold(port)
         if reason:
             os.close(lease)
         else:
@@ -134,15 +140,25 @@ class PortLeases:
         return tcp_listeners()
 
 
+def _unsupervised_message(experiment: str) -> str:
+    return (
+        f"is reserved by experiment {experiment!r}, whose processes are running although its "
+        f"supervisor was killed; delete {experiment!r}"
+    )
+
+
 class GpuLeases:
     """A context manager that holds the GPUs of one launch and releases them on exit.
 
     ``devices`` contains GPU identifiers in the format of CUDA_VISIBLE_DEVICES. ``leases`` maps each
-    leased device to a file descriptor.
+    leased device to a file descriptor. The devices in ``unsupervised`` are not available.
     """
 
-    def __init__(self, devices: Sequence[str]) -> None:
+    def __init__(
+        self, devices: Sequence[str], unsupervised: UnsupervisedUsage | None = None
+    ) -> None:
         self.devices = tuple(_normalized(devices))
+        self._unsupervised = unsupervised or UnsupervisedUsage()
         self.leases: dict[str, int] = {}
 
     def __enter__(self) -> GpuLeases:
@@ -169,7 +185,7 @@ class GpuLeases:
                 break
             if device in self.leases:
                 continue
-            descriptor = take_lease("gpu", device)
+            descriptor = self._take_lease(device)
             if descriptor is not None:
                 self.leases[device] = descriptor
                 leased.append(device)
@@ -182,15 +198,29 @@ class GpuLeases:
     def count_free(self) -> int:
         """Return the number of devices that neither this launch nor another process has leased."""
         candidates = [device for device in self.devices if device not in self.leases]
-        return sum(_is_free("gpu", device) for device in candidates)
+        return sum(self._is_free(device) for device in candidates)
 
+    def unsupervised_users(self) -> list[str]:
+        """Return the names of the experiments that use devices although their supervisors were
+        killed.
+        """
+        users = {self._unsupervised.experiment_using_gpu(device) for device in self.devices}
+        return sorted(user for user in users if user is not None)
 
-def _is_free(kind: str, resource: str) -> bool:
-    lease = take_lease(kind, resource)
-    if lease is None:
-        return False
-    os.close(lease)
-    return True
+    def _is_free(self, device: str) -> bool:
+        lease = self._take_lease(device)
+        if lease is None:
+            return False
+        os.close(lease)
+        return True
+
+    def _take_lease(self, device: str) -> int | None:
+        """Lease a device. Return the file descriptor, or None if the device is not available."""
+        lease = take_lease("gpu", device)
+        if lease is not None and self._unsupervised.experiment_using_gpu(device):
+            os.close(lease)
+            return None
+        return lease
 
 
 def _normalized(identifiers: Iterable[str]) -> list[str]:

@@ -7,13 +7,13 @@ have finished but whose supervisors have not exited yet.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError, NotFound
 from symphony.host.processes.control import wait_for_exit
 from symphony.host.processes.identity import ProcessId
+from symphony.host.resources.unsupervised import service_ports
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
 
@@ -33,11 +33,11 @@ class ExperimentPorts:
         """The ports of the experiment's services.
 
         The leases on the ports are held only while the supervisor is running. Without a supervisor,
-        the set is empty, because another experiment may have leased the ports.
+        the set is empty, because no process holds the leases.
         """
         if self._run is None or self._run.supervisor() is None:
             return frozenset()
-        return frozenset(_service_ports(self._manifest))
+        return frozenset(service_ports(self._manifest))
 
     @functools.cached_property
     def listening(self) -> frozenset[int]:
@@ -102,13 +102,8 @@ def _finishing_ports(run: RunDirectory) -> list[int]:
 
     try:
         if StatusReader(run).read().ended:
-            return list(_service_ports(run.load_manifest()))
+            return service_ports(run.load_manifest())
     except (BackendError, NotFound, OSError):
         # The experiment has just been deleted, or its record is damaged.
         return []
     return []
-
-
-def _service_ports(manifest: dict[str, Any]) -> Iterable[int]:
-    addresses: dict[str, str] = manifest.get("services", {})
-    return (int(address.rpartition(":")[2]) for address in addresses.values())

@@ -269,6 +269,20 @@ def find_all(root: Path) -> list[RunDirectory]:
     return [run for run in candidates if run is not None]
 
 
+def all_roots(root: Path) -> list[Path]:
+    """Return ``root`` and the directories in which all backends store their run directories by
+    default.
+    """
+    default = state_root("any").parent
+    try:
+        names = sorted(os.listdir(default))
+    except OSError:
+        names = []
+    paths = (default / name for name in names)
+    own = root.resolve()
+    return [root, *(path for path in paths if path.is_dir() and path.resolve() != own)]
+
+
 @contextlib.contextmanager
 def staging_directory(root: Path) -> Iterator[tuple[RunDirectory, int]]:
     """Create a run directory under a temporary name, and hold its lock.

@@ -10,6 +10,7 @@ Readers ignore an incomplete line.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,9 @@ from symphony.host.processes.identity import ProcessId
 from symphony.status import ReasonCode, State
 
 Event = Mapping[str, Any]
+
+# The event "finished" is shorter than this.
+_LAST_EVENT_BYTES = 256
 
 
 @dataclass(slots=True)
@@ -197,6 +201,21 @@ def recorded_leaders(run: RunState) -> dict[str, ProcessId]:
 def encode(event: Event) -> bytes:
     """Return the event-log line for an event."""
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"
+
+
+def is_finished(path: Path) -> bool:
+    """Return whether the last event in an event log is that the experiment has finished.
+
+    This function reads only the end of the log.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_EVENT_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return False
+    event = _decode(lines[-1]) if lines else None
+    return isinstance(event, dict) and event.get("event") == "finished"
 
 
 class EventReader:

@@ -20,7 +20,7 @@ from typing import Any
 
 from symphony.host.processes.control import signal_group
 from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.membership import RunProcesses
+from symphony.host.processes.membership import RunProcesses, owner_names
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import apply, fold
@@ -334,7 +334,7 @@ class Supervisor:
         if restart is None:
             # The GPUs must be free before the exit is recorded, because a program that waits for
             # the exit may then launch another experiment that needs them.
-            self._release_gpus(name)
+            self._release_unused_gpus(name)
         self._record("exited", name, at=now, **details)
         if restart is not None:
             self._loop.after(restart.delay, lambda: self._restart(name))
@@ -366,11 +366,22 @@ class Supervisor:
                 self._loop.after(CHECK_INTERVAL_SECONDS, check)
                 return
             del self._leftover_groups[name]
+            if self._state.tracks[name].state in ENDED:
+                self._release_unused_gpus(name)
             self._finish_if_all_ended()
 
         check()
 
-    def _release_gpus(self, name: str) -> None:
+    def _release_unused_gpus(self, name: str) -> None:
+        """Release the GPUs of an exited process, unless descendants of it are still running.
+
+        Descendants outside its process group keep the GPUs until the experiment finishes.
+        """
+        if name not in self._gpus:
+            return
+        running = self._processes.find(self._leaders().values())
+        if owner_names(running, self._leaders()) & {name, None}:
+            return
         for descriptor in self._gpus.pop(name, []):
             os.close(descriptor)
 

@@ -15,7 +15,7 @@ from symphony.status import ReasonCode
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, REPORT
 
-from .conftest import eventually, marked, python, run_id_of, supervisor_of
+from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
 
 # --- restarts and readiness ---
 
@@ -145,6 +145,29 @@ def test_gpus_are_leased_across_experiments_until_their_process_exits(state, tmp
         cluster.launch(other)
     finally:
         cluster.delete_batch(["first", "other"])
+
+
+def test_gpu_is_leased_while_descendants_of_its_process_are_running(state):
+    """It is not available either after the supervisor was killed."""
+    cluster = Cluster.new("local", state_dir=state, gpus=[f"test-{os.getpid()}-descendants"])
+    try:
+        first = cluster.new_experiment("first")
+        first.new_process("p", cmd="setsid sleep 1000 & echo $!").resource_limit(gpu=1)
+        python(first, "other", FOREVER)
+        cluster.launch(first)
+        until(cluster, "first", lambda now: now.processes[0].state is State.SUCCEEDED)
+        descendant = int(cluster.get_log("first", "p"))
+        second = cluster.new_experiment("second")
+        second.new_process("p", command="true").resource_limit(gpu=1)
+        with pytest.raises(LaunchFailed, match="running experiments have leased the others$"):
+            cluster.launch(second)
+        kill(supervisor_of(cluster, "first"))
+        with pytest.raises(LaunchFailed, match="processes of 'first' are running although"):
+            cluster.launch(second)
+        kill(descendant)
+        cluster.launch(second)
+    finally:
+        cluster.delete_batch(["first", "second"])
 
 
 # --- the run directory and the state that processes inherit ---

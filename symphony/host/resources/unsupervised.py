@@ -1,0 +1,95 @@
+"""Ports and GPUs that processes still use although their supervisor was killed.
+
+A supervisor holds the leases of its experiment, so they are released when it is killed. Its
+processes keep running, and their ports and GPUs must not be given to another experiment.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from symphony.errors import BackendError
+from symphony.host.run import directory
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.events import EventReader, fold, is_finished, recorded_leaders
+
+GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """The ports and GPUs that the running processes of one experiment use."""
+
+    experiment: str
+    ports: frozenset[int]
+    gpus: frozenset[str]
+
+
+class UnsupervisedUsage:
+    """The ports and GPUs of all experiments whose supervisors were killed.
+
+    ``roots`` contains the directories whose run directories are examined. The run directory
+    ``except_run`` is ignored. The run directories are examined once, when the first method is
+    called.
+    """
+
+    def __init__(self, roots: Iterable[Path] = (), except_run: RunDirectory | None = None) -> None:
+        self._roots = roots
+        self._except_run = except_run
+
+    def experiment_using_port(self, port: int) -> str | None:
+        """Return the name of the experiment that uses a port, or None if there is none."""
+        return next((usage.experiment for usage in self._usages if port in usage.ports), None)
+
+    def experiment_using_gpu(self, device: str) -> str | None:
+        """Return the name of the experiment that uses a GPU, or None if there is none."""
+        return next((usage.experiment for usage in self._usages if device in usage.gpus), None)
+
+    @functools.cached_property
+    def _usages(self) -> list[_Usage]:
+        runs = (run for root in self._roots for run in directory.find_all(root))
+        usages = (_usage(run) for run in runs if run != self._except_run)
+        return [usage for usage in usages if usage is not None]
+
+
+def _usage(run: RunDirectory) -> _Usage | None:
+    """Return what an experiment uses, or None if it has a supervisor or no running process."""
+    if is_finished(run.events) or run.is_locked() or not run.is_of_this_boot():
+        return None
+    from symphony.host.processes.membership import owner_names
+    from symphony.host.run.running_processes import processes_of_run
+
+    try:
+        manifest = run.load_manifest()
+    except (BackendError, OSError):
+        return None
+    names = [process["name"] for process in manifest["processes"]]
+    state = fold(names, EventReader(run.events).read_new())
+    running = processes_of_run(run, manifest, state).find()
+    if not running:
+        return None
+    owners = owner_names(running, recorded_leaders(state))
+    return _Usage(
+        experiment=run.name,
+        ports=frozenset(service_ports(manifest)),
+        gpus=frozenset(_gpus(manifest["processes"], owners)),
+    )
+
+
+def _gpus(processes: Iterable[dict[str, Any]], owners: set[str | None]) -> Iterator[str]:
+    """Yield the GPUs of the processes in ``owners``, or of all processes if ``owners`` contains
+    None.
+    """
+    for process in processes:
+        if process["gpus"] and (process["name"] in owners or None in owners):
+            yield from process["env"][GPU_VARIABLE].split(",")
+
+
+def service_ports(manifest: dict[str, Any]) -> list[int]:
+    """Return the ports of the services in a manifest."""
+    addresses: dict[str, str] = manifest.get("services", {})
+    return [int(address.rpartition(":")[2]) for address in addresses.values()]

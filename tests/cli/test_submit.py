@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,12 @@ def test_memory_without_a_unit_is_refused(text: str, suggestion: str) -> None:
 )
 def test_default_name_is_that_of_the_program(command: list[str], name: str) -> None:
     assert job_options.default_name(command) == name
+
+
+def test_numbered_name_is_shortened() -> None:
+    names = islice(job_options.numbered_names("x" * 60 + "-yz"), 1, None)
+    assert next(names) == "x" * 60 + "-2"
+    assert next(islice(names, 7, None)) == "x" * 60 + "-10"
 
 
 @pytest.mark.parametrize(
@@ -270,6 +277,21 @@ def test_json_output(program: Program) -> None:
     line, status = [json.loads(text) for text in done.stdout.splitlines()]
     assert line == {"process": "main", "text": "hi"}
     assert status["exit_code"] == 0
+
+
+def test_a_default_name_that_is_in_use_gets_a_number(program: Program) -> None:
+    def name_of(*words: str) -> str:
+        return program.ok("submit", *words).partition(" on local")[0].removeprefix("submitted ")
+
+    assert name_of("--", *FOREVER_COMMAND) == "sh"
+    program("submit", "--wait", "--", "sh", "-c", "echo second")
+    done = program("submit", "--follow", "--", "sh", "-c", "echo third")
+    assert (done.stdout, done.stderr) == ("third\n", "launched sh-3 on local: 1 process\n")
+    assert program.ok("logs", "sh-2") == "second\n"
+    assert "sh-4" in program.ok("submit", "--dry-run", "--", "sh")
+    assert name_of("--force", "--", *FOREVER_COMMAND) == "sh"
+    names = [status["name"] for status in program.json("ls")]
+    assert sorted(names) == ["sh", "sh-2", "sh-3"]
 
 
 def test_existing_job_is_only_replaced_with_force(program: Program) -> None:

@@ -7,16 +7,16 @@ invalid. The error messages do not name the option, because argparse adds the na
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError, SymphonyError
 from symphony.model.durations import parse_time_limit, parse_whole_seconds
 from symphony.model.quantities import parse_quantity, quantity_text
-from symphony.names import suggested_name
+from symphony.names import MAX_LENGTH, suggested_name
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process
@@ -28,6 +28,7 @@ __all__ = [
     "default_name",
     "ignored_options",
     "message_for_options",
+    "numbered_names",
     "parse_cpu",
     "parse_label",
     "parse_memory",
@@ -197,6 +198,19 @@ def default_name(command: Sequence[str]) -> str:
     if not name:
         raise SpecError(f"cannot derive a job name from {program!r}; pass --name")
     return name
+
+
+def numbered_names(name: str) -> Iterator[str]:
+    """Yield ``name``, and then this name with the numbers 2, 3 and so on. A long name is shortened.
+
+    >>> from itertools import islice
+    >>> list(islice(numbered_names("train"), 3))
+    ['train', 'train-2', 'train-3']
+    """
+    yield name
+    for number in count(2):
+        suffix = f"-{number}"
+        yield name[: MAX_LENGTH - len(suffix)].rstrip("-") + suffix
 
 
 def _find_program(command: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeVar
 
 from symphony.commandline.commands.base_commands import BaseCommands
@@ -159,8 +159,9 @@ class SubmitCommands(BaseCommands):
         is an experiment with one process: ps, logs, wait, exec and delete accept its name. On
         Kubernetes, it is a Job, and --cpu and --memory set both the request and the limit.
 
-        Kubernetes does not allow changes to a Job. If a running or finished job of the same name
-        exists, pass --force to replace it.
+        Without --name, the job is named after its program, with a number if that name is in use.
+        Kubernetes does not allow changes to a Job. If a running or finished job has the name in
+        --name, pass --force to replace it.
 
         When the time limit expires, the job receives SIGTERM, and by default SIGKILL 30 seconds
         later (see --grace). The program can use this time to save its results.
@@ -175,9 +176,34 @@ class SubmitCommands(BaseCommands):
         if args.misplaced or not args.remainder:
             raise _missing_command(self.prog, args)
         self._check_timeout(args)
+        request = _request(args)
+        if args.name or args.force:
+            return self._submit(args, request)
+        return self._submit_with_free_name(args, request)
+
+    def _submit_with_free_name(self, args: argparse.Namespace, request: JobRequest) -> int:
+        """Submit a job with the first numbered name that is not in use."""
+        from dataclasses import replace
+
+        from symphony.commandline.commands.job_options import numbered_names
+        from symphony.errors import AlreadyExists
+
+        names = numbered_names(request.name or "")
+        name = next(names)
+        in_use: Collection[str] = ()
+        while True:
+            try:
+                return self._submit(args, replace(request, name=name))
+            except AlreadyExists:
+                # The list avoids a query for each name. It can be incomplete, because jobs can be
+                # submitted at the same time, and because not every user may list experiments.
+                in_use = in_use or self._experiment_names()
+            name = next(other for other in names if other not in in_use)
+
+    def _submit(self, args: argparse.Namespace, request: JobRequest) -> int:
+        """Submit a job, or show the dry run. Raise `AlreadyExists` if its name is in use."""
         from symphony.commandline.commands import job_options
 
-        request = _request(args)
         experiment = job_options.build_experiment(request)
         # A dry run that does not query the cluster must also work without access to it.
         queries_backend = self.cluster.dry_run_checks_name or args.dry_run in (False, "server")
@@ -193,6 +219,13 @@ class SubmitCommands(BaseCommands):
             # The user set options of ``submit``, so the message must refer to these options.
             exc.args = (job_options.message_for_options(exc),)
             raise
+
+    def _experiment_names(self) -> Collection[str]:
+        """Return the names of the existing experiments, or none if they cannot be listed."""
+        try:
+            return frozenset(self.cluster.list_experiments())
+        except SymphonyError:
+            return ()
 
     def _launch_job(self, args: argparse.Namespace, experiment: Experiment) -> int:
         from symphony.commandline.commands import foreground

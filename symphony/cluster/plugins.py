@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from symphony.cluster import Cluster
 
-DISTRIBUTION = "symphony-launcher"
 HOOK = "symphony_backend"
 
 
@@ -201,9 +200,11 @@ def _missing_module(info: BackendInfo, module: str, exc: ModuleNotFoundError) ->
     missing = exc.name or ""
     is_own_module = f"{module}.".startswith(f"{missing}.")
     if info.extra and not is_own_module:
+        from symphony.installation import install_command
+
         return (
             f"backend {info.name!r} needs the package {missing!r}; "
-            f"install it with: pip install '{DISTRIBUTION}[{info.extra}]'"
+            f"install it with: {install_command(info.extra)}"
         )
     return (
         f"backend {info.name!r} cannot be loaded from {info.load!r}: "

@@ -78,9 +78,11 @@ def generate(variables: Iterable[str]) -> dict[str, str]:
     try:
         import zmq
     except ImportError:
+        from symphony.installation import install_command
+
         raise PluginError(
             "the keys of encrypted services require the package 'pyzmq'; "
-            "install it with: pip install 'symphony-launcher[zmq]'"
+            f"install it with: {install_command('zmq')}"
         ) from None
     if not zmq.has("curve"):
         raise PluginError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import zmq
 
 from symphony import Cluster, Experiment, NotFound, PluginError, SpecError
 from symphony.addons.zmq import ZmqClient, ZmqServer, ZmqTimeoutError
+from symphony.installation import install_command
 from symphony.plan import encryption_keys
 from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
@@ -110,9 +112,8 @@ def test_launch_without_pyzmq_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     exp = Experiment("e")
     exp.new_process("server", command="true").binds("replay", encrypted=True)
     cluster = Cluster.new("local", state_dir=str(tmp_path))
-    with pytest.raises(
-        PluginError, match=r"require the package 'pyzmq'; install it with: pip install 'symphony"
-    ):
+    message = f"require the package 'pyzmq'; install it with: {install_command('zmq')}"
+    with pytest.raises(PluginError, match=re.escape(message)):
         cluster.launch(exp)
     assert cluster.list_experiments() == []
 

@@ -29,6 +29,7 @@ from symphony.addons.zmq import (
     ZmqTimeoutError,
     sockets,
 )
+from symphony.installation import install_command
 
 LONG = 30.0
 
@@ -335,8 +336,7 @@ except PluginError as exc:
     print(exc)
 """
     assert output_of(program, text) == (
-        "ZmqClient needs the package 'pyzmq'; "
-        "install the extra: pip install 'symphony-launcher[zmq]'\n"
+        f"ZmqClient needs the package 'pyzmq'; install it with: {install_command('zmq')}\n"
     )
 
 

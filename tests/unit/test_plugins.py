@@ -17,6 +17,7 @@ import pytest
 
 from symphony.cluster import Cluster, plugins
 from symphony.errors import PluginError
+from symphony.installation import install_command
 
 PLUGIN = """
 from symphony.hookspecs import BackendInfo, hookimpl
@@ -281,7 +282,7 @@ def test_missing_package_of_an_extra(site: Site) -> None:
     site.backend("cube", extra="kube", cluster="import no_such_library.client\n" + CLUSTER)
     assert open_error("cube") == (
         "backend 'cube' needs the package 'no_such_library'; "
-        "install it with: pip install 'symphony-launcher[kube]'"
+        f"install it with: {install_command('kube')}"
     )
 
 

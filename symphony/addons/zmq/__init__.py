@@ -109,10 +109,10 @@ def __getattr__(name: str) -> Any:
         if exc.name != "zmq":
             raise
         from symphony.errors import PluginError
+        from symphony.installation import install_command
 
         raise PluginError(
-            f"{name} needs the package 'pyzmq'; install the extra: "
-            "pip install 'symphony-launcher[zmq]'"
+            f"{name} needs the package 'pyzmq'; install it with: {install_command('zmq')}"
         ) from exc
     value = getattr(module, wanted)
     globals()[name] = value

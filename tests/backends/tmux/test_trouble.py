@@ -16,6 +16,7 @@ import pytest
 from symphony import Cluster
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, PluginError, SpecError
 from symphony.host import preflight
+from symphony.installation import install_command
 from symphony.status import State
 from symphony.testing import until
 from symphony.testing.contract import all_running
@@ -432,7 +433,7 @@ def test_missing_libtmux_is_reported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert PluginError.__name__ in done.stderr
-    assert "pip install 'symphony-launcher[tmux]'" in done.stderr
+    assert f"install it with: {install_command('tmux')}" in done.stderr
 
 
 # --- launches ---

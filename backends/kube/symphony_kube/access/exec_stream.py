@@ -24,9 +24,11 @@ try:
     from wsproto.connection import Connection, ConnectionState, ConnectionType
     from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
 except ModuleNotFoundError as absent:
+    from symphony.installation import install_command
+
     raise PluginError(
-        f"backend 'kube' needs the package {absent.name!r}; install it with: "
-        "pip install 'symphony-launcher[kube]'"
+        f"backend 'kube' needs the package {absent.name!r}; "
+        f"install it with: {install_command('kube')}"
     ) from absent
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)

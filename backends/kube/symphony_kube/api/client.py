@@ -41,9 +41,11 @@ try:
 
     from symphony_kube.api.kubeconfig import api_keys, credentials, load_kubeconfig
 except ModuleNotFoundError as missing:
+    from symphony.installation import install_command
+
     raise PluginError(
         f"backend 'kube' needs the package {missing.name!r}; "
-        "install it with: pip install 'symphony-launcher[kube]'"
+        f"install it with: {install_command('kube')}"
     ) from missing
 
 Object = dict[str, Any]

@@ -68,7 +68,9 @@ class Rl(SymphonyParser):
             help="the image of all roles; with --build what is pushed",
         )
         train.add_argument(
-            "--base", metavar="IMAGE", help="what the image that is built begins with"
+            "--base",
+            metavar="IMAGE",
+            help="base image for --build (default: symphony:1)",
         )
         train.add_argument("--build", action="store_true", help="build and push the image first")
         train.add_argument(

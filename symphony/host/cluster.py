@@ -23,6 +23,7 @@ from symphony.errors import (
     LaunchFailed,
     NotFound,
     SpecError,
+    SymphonyError,
     Unsupported,
 )
 from symphony.host.run import directory
@@ -153,6 +154,31 @@ class HostCluster(Cluster):
     ) -> HostManifest:
         # The progress is not reported, because a launch on this machine takes very little time.
         del on_change
+        from symphony.host import preflight
+
+        if force:
+            # Errors in the new experiment must be found before the old one is deleted. Ports and
+            # GPUs are checked after the deletion, which releases those of the old experiment.
+            preflight.check(self._render(experiment, lambda _: None))
+        while True:
+            with directory.full_disk_errors(self._root):
+                if force:
+                    self.delete(experiment.name)
+                else:
+                    self._free_name(experiment.name)
+            try:
+                return self._start(experiment)
+            except AlreadyExists:
+                # Another launch has used the name in the meantime. With ``force``, this launch
+                # replaces that experiment too.
+                if not force:
+                    raise
+
+    def _start(self, experiment: Experiment) -> HostManifest:
+        """Launch an experiment whose name is free, and return its manifest.
+
+        Raises AlreadyExists if another launch has used the name in the meantime.
+        """
         from dataclasses import replace
 
         from symphony.host import preflight
@@ -160,15 +186,6 @@ class HostCluster(Cluster):
         from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
         from symphony.host.supervisor import handover
 
-        with directory.full_disk_errors(self._root):
-            if force:
-                # Errors in the new experiment must be found before the old one is deleted. Ports
-                # and GPUs are checked after the deletion, which releases those of the old
-                # experiment.
-                preflight.check(self._render(experiment, lambda _: None))
-                self.delete(experiment.name)
-            else:
-                self._free_name(experiment.name)
         devices = visible_gpus() if self._gpus is None else self._gpus
         unsupervised = self._unsupervised_usage()
         manifest: HostManifest | None = None
@@ -198,43 +215,44 @@ class HostCluster(Cluster):
         """Remove a finished experiment of this name, if there is one.
 
         Raises AlreadyExists if the experiment has not finished, or if its supervisor does not exit
-        in time, and BackendError if its supervisor is suspended.
+        in time. Raises BackendError if the experiment's record is damaged, or if its supervisor is
+        suspended.
+        """
+        from symphony.host.stop import has_remaining_processes, stop
+
+        found = directory.find(self._root, name)
+        if found is None:
+            return
+        # NotFound means that another program has just deleted the experiment.
+        with contextlib.suppress(NotFound), found.pin() as run:
+            self._check_finished(run)
+            if run.other_host() is None and has_remaining_processes(run):
+                # The supervisor was killed. Only descendants of the exited processes are running.
+                stop(run)
+            self._remove(run)
+
+    def _check_finished(self, run: RunDirectory) -> None:
+        """Raise AlreadyExists if an experiment is running, or if its supervisor does not exit in
+        time.
+
+        Raises BackendError if the supervisor is suspended.
         """
         from symphony.host.processes.control import wait_for_exit
-        from symphony.host.stop import (
-            check_not_suspended,
-            has_finished,
-            has_remaining_processes,
-            stop,
-        )
+        from symphony.host.stop import check_not_suspended, find_supervisor, has_finished
 
-        while True:
-            with directory.launch_lock(self._root):
-                found = directory.find(self._root, name)
-                if found is None:
-                    return
-                other_host = found.other_host()
-                # Processes on another host cannot be observed, so the experiment's record must show
-                # that it has finished.
-                if other_host is not None and not has_finished(found):
-                    raise AlreadyExists(found.other_host_message(other_host))
-                try:
-                    has_ended = self._describe(found).ended
-                except NotFound:
-                    # Another program has just deleted the experiment.
-                    continue
-                if not has_ended:
-                    raise experiment_exists(name)
-                supervisor = found.supervisor()
-                if supervisor is None and not has_remaining_processes(found):
-                    self._remove(found)
-                    return
-            if supervisor is None:
-                # The supervisor was killed. Only descendants of the exited processes are running.
-                stop(found)
-            elif not wait_for_exit(supervisor, FINISH_TIMEOUT_SECONDS):
-                check_not_suspended(found)
-                raise experiment_exists(name)
+        other_host = run.other_host()
+        if other_host is not None:
+            # Processes on another host cannot be observed, so the experiment's record must show
+            # that it has finished.
+            if not has_finished(run):
+                raise AlreadyExists(run.other_host_message(other_host))
+            return
+        if not self._describe(run).ended:
+            raise experiment_exists(run.name)
+        supervisor = find_supervisor(run)
+        if supervisor is not None and not wait_for_exit(supervisor, FINISH_TIMEOUT_SECONDS):
+            check_not_suspended(run)
+            raise experiment_exists(run.name)
 
     def _hand_over(
         self,
@@ -271,7 +289,7 @@ class HostCluster(Cluster):
             on_inherited=ports.release_holds,
         )
         if report.outcome == handover.EXISTS:
-            raise experiment_exists(manifest.experiment)
+            raise self._name_in_use(manifest.experiment)
         if report.outcome == handover.REFUSED:
             raise LaunchFailed(f"{report.reason}; the processes that had started were stopped")
         if report.outcome == handover.FAILED:
@@ -281,14 +299,24 @@ class HostCluster(Cluster):
         """Return the keyword arguments for the ``children`` class, as JSON-serializable values."""
         return {}
 
+    def _name_in_use(self, name: str) -> SymphonyError:
+        """Return the error for a name that could not be claimed."""
+        path = self._root / name
+        is_foreign = os.path.lexists(path) and not path.is_dir()
+        with contextlib.suppress(NotFound):
+            if not is_foreign:
+                with RunDirectory(path).pin() as run:
+                    is_foreign = not run.is_run_directory()
+        if is_foreign:
+            return BackendError(
+                f"the name {name!r} cannot be used, because {path} is not a run directory of "
+                "symphony; remove it or choose another name"
+            )
+        return experiment_exists(name)
+
     def _roll_back(self, manifest: HostManifest) -> None:
         """Delete the experiment if its current run is the one that ``manifest`` describes."""
-        found = directory.find(self._root, manifest.experiment)
-        # The directory may belong to another launch, and another program may delete it at the same
-        # moment.
-        with contextlib.suppress(FileNotFoundError):
-            if found is not None and found.load_manifest()["run_id"] == manifest.run_id:
-                self.delete(manifest.experiment)
+        self._delete(manifest.experiment, manifest.run_id)
 
     # --- stopping and deleting ---
 
@@ -299,23 +327,35 @@ class HostCluster(Cluster):
         """
         from symphony.host.stop import stop
 
-        stop(self._find(experiment), at_once=at_once)
+        with self._find(experiment).pin() as run:
+            stop(run, at_once=at_once)
 
     def delete(self, experiment: str) -> None:
         """Stop an experiment and remove its record. A missing experiment is not an error."""
+        self._delete(experiment)
+
+    def _delete(self, experiment: str, run_id: str | None = None) -> None:
+        """Delete an experiment. If ``run_id`` is given, do nothing if another run has the name."""
         from symphony.host.stop import stop
 
         found = directory.find(self._root, experiment)
         if found is None:
             return
-        run_id = _run_id(found)
-        stop(found)
-        # Another program may have deleted the experiment and launched a new one of the same name.
-        if _run_id(found) == run_id:
-            self._remove(found)
+        # NotFound means that another program has just deleted the experiment.
+        with contextlib.suppress(NotFound), found.pin() as run:
+            if run_id is not None and run.run_id() != run_id:
+                return
+            run.grant_access()
+            if run.is_current() and not run.is_run_directory():
+                raise self._name_in_use(experiment)
+            stop(run)
+            self._remove(run)
 
     def _remove(self, run: RunDirectory) -> None:
-        """Remove the record of an experiment that has no running processes."""
+        """Remove the record of an experiment that has no running processes.
+
+        ``run`` is pinned. If another run has the name by now, that run is not changed.
+        """
         run.remove()
 
     # --- observing ---
@@ -345,7 +385,8 @@ class HostCluster(Cluster):
 
         status = self.describe_process(experiment, process, process_group)
         run = self._find(experiment)
-        events = EventReader(run.events).read_new()
+        with run.report_damage(run.events):
+            events = EventReader(run.events).read_new()
         return process_details(run.load_manifest(), status, events, run.log(status.name))
 
     def describe_topology(self, experiment: str) -> Topology:
@@ -396,7 +437,9 @@ class HostCluster(Cluster):
     ) -> str:
         from symphony.host.logs import read
 
-        return read(self._find(experiment), process, since=_since_time(since), tail=tail)
+        run = self._find(experiment)
+        with run.report_damage(run.logs):
+            return read(run, process, since=_since_time(since), tail=tail)
 
     def iter_logs(
         self,
@@ -425,14 +468,15 @@ class HostCluster(Cluster):
     ) -> Iterator[LogLine]:
         from symphony.host import logs
 
-        lines, tails = self._read_written(run, names, since, tail)
-        yield from lines
-        if follow:
-            yield from logs.follow(run, tails, StatusReader(run).end_check(names))
-            return
-        for name, log in tails.items():
-            for text in log.read_incomplete_line():
-                yield LogLine(process=name, text=text)
+        with run.report_damage(run.logs):
+            lines, tails = self._read_written(run, names, since, tail)
+            yield from lines
+            if follow:
+                yield from logs.follow(run, tails, StatusReader(run).end_check(names))
+                return
+            for name, log in tails.items():
+                for text in log.read_incomplete_line():
+                    yield LogLine(process=name, text=text)
 
     def _read_written(
         self, run: RunDirectory, names: Sequence[str], since: float | None, tail: int | None
@@ -479,7 +523,8 @@ class HostCluster(Cluster):
         spec = ProcessSpec.from_dict(data)
         env = None
         if found.pid is not None:
-            env = exec.initial_environment(run, manifest, spec, found.pid)
+            with run.report_damage(run.secrets):
+                env = exec.initial_environment(run, manifest, spec, found.pid)
         if env is None:
             state = f"{found.state}: {found.reason}" if found.reason else found.state
             raise NotFound(
@@ -556,15 +601,6 @@ class HostCluster(Cluster):
             f"{process_or_service!r} runs on this machine and needs no port forwarding: "
             f"use {address}"
         )
-
-
-def _run_id(run: RunDirectory) -> str | None:
-    """Return the run's identifier, or None if its manifest is missing or damaged."""
-    try:
-        run_id: str = run.load_manifest()["run_id"]
-    except (BackendError, FileNotFoundError):
-        return None
-    return run_id
 
 
 def _since_time(since: float | str | None) -> float | None:

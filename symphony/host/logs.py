@@ -36,21 +36,21 @@ TimedLength = tuple[float, int]
 def log_times(run: RunDirectory, process: str) -> list[TimedLength]:
     """Return the ``(time, length)`` pairs recorded for a process's log, in chronological order.
 
-    Times are in seconds since the epoch, and lengths are in bytes.
+    Times are in seconds since the epoch, and lengths are in bytes. Lines that are not valid are
+    skipped. The last line can be incomplete while the supervisor writes it.
     """
     try:
-        text = run.log_times(process).read_text()
+        content = run.log_times(process).read_bytes()
     except FileNotFoundError:
         return []
-    found = (_parse_timed_length(line) for line in text.splitlines())
-    return [pair for pair in found if pair is not None]
+    pairs = (_parse_timed_length(line) for line in content.splitlines())
+    return [pair for pair in pairs if pair is not None]
 
 
-def _parse_timed_length(line: str) -> TimedLength | None:
-    """Return the time and the length in a line, or None if the line is incomplete.
+def _parse_timed_length(line: bytes) -> TimedLength | None:
+    """Return the time and the length in a line, or None if the line is not valid.
 
-    The last line can be incomplete while the supervisor writes it. If the disk was full, a line in
-    the middle can also be incomplete.
+    If the disk was full, a line in the middle can be incomplete.
     """
     try:
         at, length = line.split()

@@ -77,6 +77,7 @@ def write(run: RunDirectory, manifest: HostManifest) -> None:
 
     The secrets include keys that are generated for encrypted services.
     """
+    run.record_run_id(manifest.run_id)
     with _open_private(run.manifest) as file:
         # json.dumps is faster than json.dump, because json.dump does not use the encoder in C.
         file.write(json.dumps(manifest.to_dict()).encode())

@@ -3,39 +3,49 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from symphony.errors import BackendError
+from symphony.errors import BackendError, SymphonyError
 from symphony.host.processes.control import wait_for_exit
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import EventReader, fold
+from symphony.host.run.events import Event, EventReader, fold
 
 # The supervisor kills every process that outlives its grace period. The margin is the additional
 # time that the supervisor may need, on a busy machine or with an unresponsive tmux server, to reap
 # the processes and to search for remaining ones.
 MARGIN_SECONDS = 30.0
 
+LOCK_TIMEOUT_SECONDS = 5.0
+_LOCK_POLL_SECONDS = 0.05
+
+# The end of the path of the supervisor's program, which is an argument of its interpreter.
+_SUPERVISOR_PROGRAM = "symphony/host/supervisor/__main__.py"
+
 
 def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     """Stop all of an experiment's processes, and return when none of them is running.
 
-    The run directory is kept.
+    The run directory is kept. The caller pins it, so that the processes of another run with the
+    same name are not stopped.
 
     If ``at_once`` is true, the grace period is skipped. Raises BackendError if the experiment runs
-    on another host, or if its supervisor is suspended or does not exit in time.
+    on another host, or if its supervisor cannot be found, is suspended or does not exit in time.
     """
     from symphony.host.processes.tree import send_signal, stop_processes
 
     other_host = run.other_host()
     if other_host is not None:
+        if has_finished(run) and not _is_locked(run):
+            return
         raise BackendError(run.other_host_message(other_host))
-    manifest = _load_manifest(run)
-    graces = [process["grace"] for process in manifest["processes"]]
-    grace = max(graces, default=DEFAULT_GRACE_SECONDS)
-    supervisor = run.supervisor()
+    # The files are read before the supervisor exits, because another program that deletes the
+    # experiment can then remove them.
+    run_id = run.run_id()
+    grace = _longest_grace(run)
+    supervisor = find_supervisor(run)
     if supervisor is not None:
         check_not_suspended(run)
         send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
@@ -45,27 +55,26 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
             check_not_suspended(run)
             raise BackendError(
                 f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
-                f"see {run.supervisor_log}"
+                f"see {run.path / 'supervisor.log'}"
             )
-    if manifest["run_id"] is not None:
-        stop_processes(_find_remaining(run, manifest), 0.0 if at_once else grace)
+    if run_id is not None:
+        stop_processes(_find_remaining(run, run_id), 0.0 if at_once else grace)
 
 
 def has_remaining_processes(run: RunDirectory) -> bool:
     """Return whether processes of a run are running although no supervisor is running."""
-    manifest = _load_manifest(run)
-    return manifest["run_id"] is not None and bool(_find_remaining(run, manifest)())
+    run_id = run.run_id()
+    return run_id is not None and bool(_find_remaining(run, run_id)())
 
 
-def _find_remaining(
-    run: RunDirectory, manifest: dict[str, Any]
-) -> Callable[[], Iterable[ProcessId]]:
+def _find_remaining(run: RunDirectory, run_id: str) -> Callable[[], Iterable[ProcessId]]:
     """Return a function that finds the processes that a killed supervisor has left running."""
     from symphony.host.run.running_processes import processes_of_run
 
-    names = [process["name"] for process in manifest["processes"]]
-    state = fold(names, EventReader(run.events).read_new())
-    return tuple if state.finished else processes_of_run(run, manifest, state).find
+    events = _read_events(run)
+    names = {event["process"] for event in events if "process" in event}
+    state = fold(names, events)
+    return tuple if state.finished else processes_of_run(run, run_id, state).find
 
 
 def check_not_suspended(run: RunDirectory) -> None:
@@ -75,17 +84,73 @@ def check_not_suspended(run: RunDirectory) -> None:
         raise BackendError(f"experiment {run.name!r} cannot be stopped: {suspension}")
 
 
-def _load_manifest(run: RunDirectory) -> dict[str, Any]:
-    """Return the manifest, or an empty one if the file is missing or damaged.
+def _longest_grace(run: RunDirectory) -> float:
+    """Return the longest grace period of the processes, in seconds.
 
-    A running supervisor can stop the experiment without the manifest.
+    If the manifest is missing or damaged, return the default grace period.
     """
     try:
-        return run.load_manifest()
-    except (BackendError, FileNotFoundError):
-        return {"run_id": None, "processes": []}
+        processes = run.load_manifest()["processes"]
+    except SymphonyError:
+        return DEFAULT_GRACE_SECONDS
+    return max((process["grace"] for process in processes), default=DEFAULT_GRACE_SECONDS)
+
+
+def find_supervisor(run: RunDirectory) -> ProcessId | None:
+    """Return the identity of the run's supervisor, or None if no supervisor is running.
+
+    If the lock is held but there is no supervisor, wait until the lock is released. For example, a
+    launcher holds the lock for a moment after its supervisor has died. Raises BackendError if the
+    lock is not released within `LOCK_TIMEOUT_SECONDS`.
+    """
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    while True:
+        supervisor = run.recorded_supervisor()
+        if supervisor is not None or not _is_locked(run):
+            return supervisor
+        supervisor = _find_lock_holder(run)
+        if supervisor is not None:
+            return supervisor
+        if time.monotonic() >= deadline:
+            raise BackendError(
+                f"experiment {run.name!r} is in use by a process that cannot be observed from "
+                "here, for example in another container; delete the experiment there"
+            )
+        time.sleep(_LOCK_POLL_SECONDS)
+
+
+def _find_lock_holder(run: RunDirectory) -> ProcessId | None:
+    """Return the supervisor that has the lock file open, or None if there is none.
+
+    This search is needed only if the supervisor's record is damaged.
+    """
+    from symphony.host.processes.tree import find_users_of_file
+
+    for process, arguments in find_users_of_file(run.lock):
+        if any(argument.endswith(_SUPERVISOR_PROGRAM) for argument in arguments):
+            return process
+    return None
+
+
+def _is_locked(run: RunDirectory) -> bool:
+    """Return whether the lock is held. A lock file that cannot be opened is not locked."""
+    try:
+        return run.is_locked()
+    except BackendError:
+        return False
 
 
 def has_finished(run: RunDirectory) -> bool:
-    """Return whether the supervisor has recorded that the whole experiment has finished."""
-    return fold([], EventReader(run.events).read_new()).finished
+    """Return whether the supervisor has recorded that the whole experiment has finished.
+
+    Return False if the event log is missing or damaged.
+    """
+    return fold([], _read_events(run)).finished
+
+
+def _read_events(run: RunDirectory) -> list[Event]:
+    """Return the valid events, or an empty list if the event log cannot be read."""
+    try:
+        return EventReader(run.events).read_new()
+    except OSError:
+        return []

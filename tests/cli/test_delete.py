@@ -76,9 +76,11 @@ def test_experiment_with_a_broken_record_can_be_deleted(
 
 
 def test_error_for_one_experiment_does_not_prevent_the_others(program: Program) -> None:
-    """An experiment of another host cannot be deleted from a shared home directory."""
+    """An unfinished experiment of another host cannot be deleted from a shared home directory."""
     for name in ("away", "here"):
         program.run(name, {"a": "true"})
+    events = program.state / "local" / "away" / "events.jsonl"
+    events.write_text(events.read_text().partition('{"event":"finished"')[0])
     record = program.state / "local" / "away" / "supervisor.json"
     original = record.read_text()
     record.write_text(json.dumps({**json.loads(original), "host": "elsewhere", "boot": "another"}))

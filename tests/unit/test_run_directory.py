@@ -15,7 +15,17 @@ from symphony.host.processes.identity import ProcessId, boot_id, identify
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
 
-MANIFEST = '{"run_id": "r", "processes": []}'
+MANIFEST = json.dumps(
+    {
+        "experiment": "e",
+        "backend": "local",
+        "run_id": "r",
+        "services": {},
+        "exposed": [],
+        "env": {},
+        "processes": [],
+    }
+)
 
 
 def mode(path: Path) -> int:

@@ -128,7 +128,7 @@ class Tmux:
         self._timeout = timeout
         self._timed_out = False
         self._name = name or DEFAULT_SERVER
-        self._socket = socket or _socket_path(self._name)
+        self._socket = socket or socket_path(self._name)
         self._server = ["-S", socket] if socket else ["-L", self._name]
 
     def send(self, commands: Sequence[str], *, start: bool = False) -> Callable[[], Answer]:
@@ -200,7 +200,8 @@ class Tmux:
         return f"the tmux server {name!r} does not respond; {remedy}, and try again"
 
 
-def _socket_path(name: str) -> str:
+def socket_path(name: str) -> str:
+    """Return the path of the socket of the tmux server ``name``."""
     return f"{os.environ.get('TMUX_TMPDIR') or '/tmp'}/tmux-{os.getuid()}/{name}"
 
 

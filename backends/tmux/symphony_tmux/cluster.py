@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import re
@@ -69,16 +68,15 @@ class TmuxCluster(HostCluster):
 
     def _remove(self, run: RunDirectory) -> None:
         """Remove the session and run directory of an experiment that has no running processes."""
-        socket = _socket(run)
-        if socket is not None:
-            from symphony_tmux.server import Server
+        from symphony_tmux.client import socket_path
+        from symphony_tmux.server import Server
 
-            try:
-                with contextlib.suppress(FileNotFoundError):
-                    Server(socket, self._answer_within).kill(run.name, _run_id(run))
-            finally:  # If the server is suspended, it removes the session when it resumes.
-                super()._remove(run)
-        else:
+        try:
+            run_id = run.run_id()
+            if run_id is not None:
+                socket = _socket_or_none(run) or socket_path(self._server_name)
+                Server(socket, self._answer_within).kill(run.name, run_id)
+        finally:  # If the server is suspended, it removes the session when it resumes.
             super()._remove(run)
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
@@ -182,26 +180,27 @@ def _unfinished(log: LogTail) -> bool:
         return not is_mark(file.read(log.offset - start).decode(errors="replace"))
 
 
-def _run_id(run: RunDirectory) -> str:
-    """Return a run's identifier.
-
-    Raises FileNotFoundError if the run's manifest is missing or damaged. In this case, the run's
-    session is kept.
-    """
-    try:
-        return str(run.load_manifest()["run_id"])
-    except BackendError as exc:
-        raise FileNotFoundError(run.manifest) from exc
-
-
 def _socket(run: RunDirectory) -> str | None:
     """Return the socket path of the tmux server on which an experiment was launched.
 
-    Return None if the experiment has no session yet.
+    Return None if the experiment has no session yet. Raises BackendError if the file that contains
+    the path is damaged.
     """
+    file = run.file("socket")
+    if not os.path.lexists(file):
+        return None
+    with run.report_damage(file):
+        socket = file.read_bytes().decode()
+        if not socket.startswith("/") or not socket.isprintable():
+            raise ValueError("it contains no path")
+    return socket
+
+
+def _socket_or_none(run: RunDirectory) -> str | None:
+    """Return the socket path of an experiment's tmux server, or None if it is unknown."""
     try:
-        return (run.path / "socket").read_text()
-    except FileNotFoundError:
+        return _socket(run)
+    except (BackendError, NotFound):
         return None
 
 

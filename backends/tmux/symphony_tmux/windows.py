@@ -78,7 +78,7 @@ class Windows:
             pid, socket = found
             self._server = identify(pid)
             self._tmux = Tmux(socket=socket, timeout=self._timeout)
-            (self.session.run.path / "socket").write_text(socket)
+            self.session.run.file("socket").write_text(socket)
 
     def take(
         self, batch: Sequence[ProcessSpec], answer: Answer, env: Mapping[str, str]

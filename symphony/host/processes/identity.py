@@ -127,3 +127,17 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return os.uname().nodename
+
+
+@functools.cache
+def pid_namespace() -> int | None:
+    """Return the number of this process's PID namespace, or None if it is unknown.
+
+    Containers have their own PID namespaces. A pid identifies a process only within its namespace,
+    and a process cannot observe processes outside its own namespace. The number is unique among
+    the namespaces that exist at the same time.
+    """
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
+    except OSError:
+        return None

@@ -6,7 +6,8 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import psutil
 
@@ -25,6 +26,32 @@ def group_members(group: int) -> list[int]:
             if os.getpgid(pid) == group and identify(pid) is not None:
                 found.append(pid)
     return found
+
+
+def find_users_of_file(path: Path) -> Iterator[tuple[ProcessId, list[str]]]:
+    """Yield this user's processes that have a file open, with their command lines.
+
+    The calling process is not included.
+    """
+    wanted = path.stat()
+    for pid in psutil.pids():
+        if pid == os.getpid():
+            continue
+        with contextlib.suppress(psutil.Error, OSError):
+            process = identify(pid)
+            if process is not None and _has_open(pid, wanted):
+                yield process, psutil.Process(pid).cmdline()
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    """Return whether a process has the file ``wanted`` open."""
+    with os.scandir(f"/proc/{pid}/fd") as descriptors:
+        for descriptor in descriptors:
+            # The process can close the descriptor at any time.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(descriptor.stat(), wanted):
+                    return True
+    return False
 
 
 def command_line(pid: int) -> str:

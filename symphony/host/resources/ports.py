@@ -35,7 +35,7 @@ class ExperimentPorts:
         The leases on the ports are held only while the supervisor is running. Without a supervisor,
         the set is empty, because no process holds the leases.
         """
-        if self._run is None or self._run.supervisor() is None:
+        if self._run is None or _running_supervisor(self._run) is None:
             return frozenset()
         return frozenset(service_ports(self._manifest))
 
@@ -59,7 +59,7 @@ class ExperimentPorts:
             return {}
         try:
             return self._run.load_manifest()
-        except (BackendError, OSError):
+        except (BackendError, NotFound):
             return {}
 
 
@@ -90,10 +90,21 @@ class FinishingPorts:
         """A mapping from ports to the finishing supervisors that hold them."""
         found: dict[int, ProcessId] = {}
         for run in directory.find_all(self._root):
-            supervisor = run.supervisor()
+            supervisor = _running_supervisor(run)
             if supervisor is not None:
                 found.update(dict.fromkeys(_finishing_ports(run), supervisor))
         return found
+
+
+def _running_supervisor(run: RunDirectory) -> ProcessId | None:
+    """Return the supervisor of an experiment, or None if none is running or the record is damaged.
+
+    A damaged record of one experiment must not prevent the launch of another one.
+    """
+    try:
+        return run.supervisor()
+    except BackendError:
+        return None
 
 
 def _finishing_ports(run: RunDirectory) -> list[int]:
@@ -103,7 +114,7 @@ def _finishing_ports(run: RunDirectory) -> list[int]:
     try:
         if StatusReader(run).read().ended:
             return service_ports(run.load_manifest())
-    except (BackendError, NotFound, OSError):
+    except (BackendError, NotFound):
         # The experiment has just been deleted, or its record is damaged.
         return []
     return []

@@ -69,7 +69,7 @@ def _usage(run: RunDirectory) -> _Usage | None:
         return None
     names = [process["name"] for process in manifest["processes"]]
     state = fold(names, EventReader(run.events).read_new())
-    running = processes_of_run(run, manifest, state).find()
+    running = processes_of_run(run, manifest["run_id"], state).find()
     if not running:
         return None
     owners = owner_names(running, recorded_leaders(state))

@@ -3,7 +3,8 @@
 Run directories are stored in the directory that `state_root` returns:
 
     <root>/<experiment>/        mode 0700
-        lock                    the file that the supervisor locks while it is running
+        lock                    the file that the supervisor locks while it is running; it
+                                contains the run identifier
         supervisor.json         the supervisor's identity
         manifest.json           the launched processes, services and secrets
         events.jsonl            the events since the launch
@@ -14,6 +15,9 @@ Run directories are stored in the directory that `state_root` returns:
 A launch prepares the complete directory under a temporary name and then renames it in one step. A
 reader therefore never sees an incomplete directory, and only one of two launches with the same name
 succeeds.
+
+A run can be deleted and replaced at any time. A program that changes a run therefore pins the run
+directory first, and a name is released only while the launch lock is held.
 """
 
 from __future__ import annotations
@@ -24,17 +28,26 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from symphony.errors import BackendError
-from symphony.host.processes.identity import ProcessId, boot_id, is_alive, is_suspended
+from symphony.errors import BackendError, NotFound, SymphonyError
+from symphony.host.processes.identity import (
+    ProcessId,
+    boot_id,
+    is_alive,
+    is_suspended,
+    pid_namespace,
+)
+from symphony.host.run.record_checks import is_supervisor_record, manifest_error
 from symphony.names import is_name
 
 STATE_VARIABLE = "SYMPHONY_STATE_DIR"
 _STAGING_PREFIX, _TRASH_PREFIX = ".new-", ".old-"
+_DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
 # The error numbers that mean that no space is left on a disk, or in the user's quota.
 NO_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -55,9 +68,15 @@ def state_root(backend: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """The run directory of one experiment. Its files and subdirectories may be missing."""
+    """The run directory of one experiment. Its files and subdirectories may be missing.
+
+    ``path`` is the directory that has the experiment's name. Another program can replace this
+    directory with that of another run. If the directory is pinned, ``descriptor`` is a descriptor
+    of the directory, and all files are those of the pinned run; see `pin`.
+    """
 
     path: Path
+    descriptor: int | None = None
 
     @property
     def name(self) -> str:
@@ -65,29 +84,34 @@ class RunDirectory:
         return self.path.name
 
     @property
+    def _files(self) -> Path:
+        """Return the directory in which this object reads and writes files."""
+        return self.path if self.descriptor is None else Path(f"/proc/self/fd/{self.descriptor}")
+
+    @property
     def lock(self) -> Path:
         """Return the path of the lock file, which exists in every run directory."""
-        return self.path / "lock"
+        return self._files / "lock"
 
     @property
     def manifest(self) -> Path:
         """Return the path of the manifest, which is a JSON file."""
-        return self.path / "manifest.json"
+        return self._files / "manifest.json"
 
     @property
     def events(self) -> Path:
         """Return the path of the event log."""
-        return self.path / "events.jsonl"
+        return self._files / "events.jsonl"
 
     @property
     def note(self) -> Path:
         """Return the path of the supervisor's note; see `symphony.host.run.note`."""
-        return self.path / "note"
+        return self._files / "note"
 
     @property
     def secrets(self) -> Path:
         """Return the path of the directory that contains the secrets."""
-        return self.path / "secrets"
+        return self._files / "secrets"
 
     @property
     def supervisor_log(self) -> Path:
@@ -95,12 +119,12 @@ class RunDirectory:
 
         The file is empty unless an error has occurred.
         """
-        return self.path / "supervisor.log"
+        return self._files / "supervisor.log"
 
     @property
     def logs(self) -> Path:
         """Return the path of the directory that contains the logs."""
-        return self.path / "logs"
+        return self._files / "logs"
 
     def log(self, process: str) -> Path:
         """Return the path of the file that contains the output of a process."""
@@ -110,38 +134,171 @@ class RunDirectory:
         """Return the path of the file that records the length of a process's log over time."""
         return self.logs / f"{process}.when"
 
+    def file(self, name: str) -> Path:
+        """Return the path of a file that a backend adds to the run directory."""
+        return self._files / name
+
+    # --- the identity of the run ---
+
+    @contextlib.contextmanager
+    def pin(self) -> Iterator[RunDirectory]:
+        """Yield this run directory, pinned: it refers to the same run until the block ends, even if
+        another program replaces the run in the meantime.
+
+        Raises NotFound if the directory does not exist.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._not_found() from None
+        try:
+            yield RunDirectory(self.path, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def is_current(self) -> bool:
+        """Return whether the directory at ``path`` is this run directory.
+
+        If the directory is not pinned, return whether there is a directory at ``path``.
+        """
+        try:
+            found = self.path.stat()
+        except OSError:
+            return False
+        return self.descriptor is None or os.path.samestat(found, os.fstat(self.descriptor))
+
+    def is_run_directory(self) -> bool:
+        """Return whether the directory contains at least one of a run directory's files.
+
+        A directory that this user cannot search counts as a run directory, because only symphony
+        creates directories beside it.
+        """
+        for path in (self.lock, self._supervisor_file, self.manifest, self.events):
+            try:
+                path.lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as exc:
+                return exc.errno != errno.ELOOP
+            return True
+        return False
+
+    def run_id(self) -> str | None:
+        """Return the run's identifier, or None if it is unknown because files are damaged.
+
+        The identifier is in the manifest and in the lock file, so that a run whose manifest is
+        damaged can still be stopped.
+        """
+        with contextlib.suppress(SymphonyError):
+            run_id: str = self.load_manifest()["run_id"]
+            return run_id
+        try:
+            text = self.lock.read_bytes().decode("ascii")
+        except (OSError, ValueError):
+            return None
+        return text if text.isalnum() else None
+
+    def record_run_id(self, run_id: str) -> None:
+        """Write the run's identifier to the lock file."""
+        self.lock.write_text(run_id)
+
+    def stamp(self) -> tuple[int, int] | None:
+        """Return a value that differs between runs, or None if the manifest does not exist.
+
+        A reader compares stamps to notice that another run now has the experiment's name.
+        """
+        try:
+            found = self.manifest.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    # --- reading ---
+
     def load_manifest(self) -> dict[str, Any]:
         """Return the contents of the manifest.
 
-        Raises BackendError if the manifest is damaged, and FileNotFoundError if it does not exist.
+        Raises BackendError if the manifest is damaged, and NotFound if the experiment does not
+        exist any more.
+        """
+        with self.report_damage(self.manifest):
+            data: dict[str, Any] = json.loads(self.manifest.read_bytes())
+            error = manifest_error(data)
+            if error:
+                raise ValueError(error)
+        return data
+
+    @contextlib.contextmanager
+    def report_damage(self, path: Path) -> Iterator[None]:
+        """Convert the errors that occur while a block reads the run's files.
+
+        Raises BackendError if a file cannot be read, if a file is missing, or if the block raises
+        ValueError because the contents of the file ``path`` are invalid. Raises NotFound if the
+        experiment does not exist any more.
         """
         try:
-            data: dict[str, Any] = json.loads(self.manifest.read_bytes())
-            if not isinstance(data, dict) or not {"run_id", "processes"} <= data.keys():
-                raise ValueError("it has no processes")
-        except ValueError as exc:
-            raise BackendError(
-                f"the record of experiment {self.name!r} is damaged ({self.manifest}: {exc}); "
-                "delete the experiment"
-            ) from exc
-        return data
+            yield
+        except (OSError, ValueError, RecursionError) as exc:
+            if not self.is_current():
+                raise self._not_found() from None
+            if not isinstance(exc, OSError):
+                raise self.damaged(path, str(exc)) from exc
+            path = Path(os.fsdecode(exc.filename or path))
+            if isinstance(exc, FileNotFoundError):
+                raise self.damaged(path, "the file is missing") from exc
+            raise self.unreadable(path, exc) from exc
+
+    def _not_found(self) -> NotFound:
+        from symphony.cluster.matching import experiment_not_found
+
+        return experiment_not_found(self.name, [])
+
+    def unreadable(self, path: Path, error: OSError) -> BackendError:
+        """Return the error for a file that cannot be read."""
+        return BackendError(
+            f"the record of experiment {self.name!r} cannot be read "
+            f"({self._shown(path)}: {error.strerror}); correct this, or delete the experiment"
+        )
+
+    def damaged(self, path: Path, error: str) -> BackendError:
+        """Return the error for a file whose contents are damaged."""
+        return BackendError(
+            f"the record of experiment {self.name!r} is damaged ({self._shown(path)}: {error}); "
+            "delete the experiment"
+        )
+
+    def _shown(self, path: Path) -> Path:
+        """Return the path of one of the run's files as it is shown to the user."""
+        if self.descriptor is not None and path.is_relative_to(self._files):
+            return self.path / path.relative_to(self._files)
+        return path
 
     # --- the supervisor ---
 
     def record_supervisor(self, supervisor: ProcessId) -> None:
-        """Record the supervisor's identity, its host and the host's current boot identifier."""
+        """Record the supervisor's identity, its host, the host's current boot identifier, and the
+        PID namespace.
+        """
         record = {
             "pid": supervisor.pid,
             "birth": supervisor.birth,
             "host": os.uname().nodename,
             "boot": boot_id(),
+            "pid_namespace": pid_namespace(),
         }
         self._supervisor_file.write_text(json.dumps(record))
 
     def supervisor(self) -> ProcessId | None:
         """Return the supervisor's identity, or None if no supervisor is running on this host."""
+        return self.recorded_supervisor() if self.is_locked() else None
+
+    def recorded_supervisor(self) -> ProcessId | None:
+        """Return the identity in the supervisor's record if that process is running on this host.
+
+        Unlike `supervisor`, this method does not need the lock file, which can be damaged.
+        """
         record = self._load_supervisor_record()
-        if not record or record["boot"] != boot_id() or not self.is_locked():
+        if not record or record["boot"] != boot_id() or not _is_own_namespace(record):
             return None
         found = ProcessId(record["pid"], record["birth"])
         return found if is_alive(found) else None
@@ -149,7 +306,7 @@ class RunDirectory:
     def suspension(self) -> str:
         """Return a message if the supervisor is suspended, and ``""`` otherwise."""
         record = self._load_supervisor_record()
-        if not record or record["boot"] != boot_id():
+        if not record or record["boot"] != boot_id() or not _is_own_namespace(record):
             return ""
         if not is_suspended(ProcessId(record["pid"], record["birth"])):
             return ""
@@ -163,49 +320,58 @@ class RunDirectory:
 
         If it was not, the recorded pids belong to other processes.
         """
-        return self._load_supervisor_record().get("boot") == boot_id()
+        record = self._load_supervisor_record()
+        return record.get("boot") == boot_id() and _is_own_namespace(record)
 
     def other_host(self) -> str | None:
-        """Return the name of the other host that launched the experiment, or None if there is none.
+        """Return the other host that launched the experiment, or None if there is none.
 
-        Hosts that share a home directory see each other's run directories.
+        Hosts that share a home directory see each other's run directories. A container counts as a
+        host, because the processes in a PID namespace cannot be observed from other namespaces.
         """
         record = self._load_supervisor_record()
-        host: str | None = record.get("host")
-        if not host or host == os.uname().nodename or record["boot"] == boot_id():
+        if not record:
             return None
-        return host
+        host: str = record["host"]
+        if record["boot"] == boot_id():
+            return None if _is_own_namespace(record) else f"{host} in another PID namespace"
+        if host != os.uname().nodename:
+            return host
+        # After a reboot of this host, no process of the run exists, and no process holds the lock.
+        return f"another host that is also called {host}" if self.is_locked() else None
 
     def other_host_message(self, host: str) -> str:
         """Return the error message for an experiment that was launched on another host."""
         return (
-            f"experiment {self.name!r} was launched on {host}; delete it there. If that host no "
-            "longer exists, or is this host under an earlier name, none of its processes run: "
-            f"remove the directory {self.path}"
+            f"experiment {self.name!r} was launched on {host}; delete it there. If that host or "
+            "container no longer exists, or is this host under an earlier name, none of its "
+            f"processes run: remove the directory {self.path}"
         )
 
     @property
     def _supervisor_file(self) -> Path:
-        return self.path / "supervisor.json"
+        return self._files / "supervisor.json"
 
     def _load_supervisor_record(self) -> dict[str, Any]:
         """Return the supervisor's record, or an empty mapping if it is missing or damaged."""
         try:
-            data: dict[str, Any] = json.loads(self._supervisor_file.read_text())
-        except (FileNotFoundError, ValueError):
+            data: dict[str, Any] = json.loads(self._supervisor_file.read_bytes())
+        except (OSError, ValueError, RecursionError):
             return {}
-        return data
+        return data if is_supervisor_record(data) else {}
 
     def is_locked(self) -> bool:
         """Return whether the supervisor is running, either on this host or on another host.
 
         Call this method before reading the events. If it returns False, no more events will be
-        written to the log.
+        written to the log. Raises BackendError if the lock file cannot be opened.
         """
         try:
             lock = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError as exc:
+            raise self.unreadable(self.lock, exc) from exc
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -229,25 +395,55 @@ class RunDirectory:
     def claim(self, path: Path) -> RunDirectory:
         """Rename the directory to its final ``path`` in one step, and return the renamed directory.
 
-        Raises FileExistsError if another launch has already claimed the name.
+        Raises FileExistsError if the name is in use.
         """
         try:
             self.path.rename(path)
         except OSError as exc:
-            if exc.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            if exc.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from exc
             raise
         return RunDirectory(path)
 
+    def grant_access(self) -> None:
+        """Give the user access to the directory and its entries, if the user owns them.
+
+        Files that cannot be read because of their mode would otherwise prevent the deletion of the
+        experiment.
+        """
+        # Without access to the directory, its entries cannot be listed.
+        with contextlib.suppress(OSError):
+            _grant_access(self._files, _DIRECTORY_MODE)
+            with os.scandir(self._files) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        _grant_access(entry.path, _DIRECTORY_MODE)
+                    elif entry.is_file(follow_symlinks=False):
+                        _grant_access(entry.path, _FILE_MODE)
+
     def remove(self) -> None:
         """Release the experiment's name in one step, and then remove the files.
 
-        Do nothing if the directory does not exist.
+        Do nothing if the directory does not exist or, if it is pinned, if another run now has the
+        name.
         """
         trash = self.path.parent / f"{_TRASH_PREFIX}{os.urandom(16).hex()}"
-        with contextlib.suppress(FileNotFoundError):
+        with launch_lock(self.path.parent):
+            if not self.is_current():
+                return
             self.path.rename(trash)
-            shutil.rmtree(trash, ignore_errors=True)
+        shutil.rmtree(trash, ignore_errors=True)
+
+
+def _is_own_namespace(record: Mapping[str, Any]) -> bool:
+    """Return whether a supervisor's record is from this PID namespace, or names no namespace."""
+    return record.get("pid_namespace") in (None, pid_namespace())
+
+
+def _grant_access(path: str | os.PathLike[str], mode: int) -> None:
+    with contextlib.suppress(PermissionError):
+        if stat.S_IMODE(os.stat(path).st_mode) & mode != mode:  # noqa: PTH116
+            os.chmod(path, mode)  # noqa: PTH101
 
 
 def find(root: Path, name: str) -> RunDirectory | None:
@@ -256,7 +452,7 @@ def find(root: Path, name: str) -> RunDirectory | None:
     Also return None if ``name`` is not a valid experiment name, for example because it is a path.
     """
     run = RunDirectory(root / name)
-    return run if is_name(name) and run.lock.exists() else None
+    return run if is_name(name) and run.is_run_directory() else None
 
 
 def find_all(root: Path) -> list[RunDirectory]:
@@ -348,6 +544,7 @@ def _remove_stale_directories(root: Path) -> None:
     """
     for name in os.listdir(root):
         stale = RunDirectory(root / name)
-        is_abandoned = name.startswith(_STAGING_PREFIX) and not stale.is_locked()
-        if is_abandoned or name.startswith(_TRASH_PREFIX):
-            shutil.rmtree(stale.path, ignore_errors=True)
+        is_removal = name.startswith(_TRASH_PREFIX)
+        with contextlib.suppress(BackendError):
+            if is_removal or (name.startswith(_STAGING_PREFIX) and not stale.is_locked()):
+                shutil.rmtree(stale.path, ignore_errors=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.host.processes.identity import ProcessId
+from symphony.host.run.record_checks import is_event
 from symphony.status import ReasonCode, State
 
 Event = Mapping[str, Any]
@@ -123,7 +124,7 @@ def _start_failed(track: Track, event: Event) -> None:
 
 def _back_off(track: Track, event: Event) -> None:
     track.state = State.PENDING
-    track.failures_in_row = event["in_row"]
+    track.failures_in_row = event.get("in_row", 0)
     track.next_start = event["at"] + event["restarts_in"]
     # The reason states when the process is restarted, which becomes wrong as time passes. The
     # cause does not.
@@ -224,6 +225,8 @@ class EventReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
+        self.is_empty = True
+        """True if the log contained nothing at the latest call of `read_new`."""
 
     def read_new(self) -> list[Event]:
         """Return the events that were added since the previous call.
@@ -236,7 +239,9 @@ class EventReader:
             return []
         with file:
             file.seek(self._offset)
-            complete, _, _ = file.read().rpartition(b"\n")
+            content = file.read()
+        self.is_empty = not content and self._offset == 0
+        complete, _, _ = content.rpartition(b"\n")
         if not complete:
             return []
         self._offset += len(complete) + 1
@@ -251,6 +256,6 @@ def _decode(line: bytes) -> Event | None:
     """
     try:
         event: Event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return event
+    return event if is_event(event) else None

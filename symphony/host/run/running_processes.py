@@ -10,17 +10,17 @@ from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader, RunState, fold, recorded_leaders
 
 
-def processes_of_run(run: RunDirectory, manifest: dict[str, Any], state: RunState) -> RunProcesses:
+def processes_of_run(run: RunDirectory, run_id: str, state: RunState) -> RunProcesses:
     """Return an object that finds the processes of a run, even if its supervisor was killed.
 
     ``state`` is the state of the run according to its events.
     """
     leaders = recorded_leaders(state).values() if run.is_of_this_boot() else ()
-    return RunProcesses(manifest["run_id"], leaders)
+    return RunProcesses(run_id, leaders)
 
 
 def running_processes(run: RunDirectory, manifest: dict[str, Any]) -> list[ProcessId]:
     """Return the processes of a run that are running at this moment."""
     names = [process["name"] for process in manifest["processes"]]
     state = fold(names, EventReader(run.events).read_new())
-    return processes_of_run(run, manifest, state).find()
+    return processes_of_run(run, manifest["run_id"], state).find()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from symphony.cluster.matching import experiment_not_found
+from symphony.errors import NotFound
 from symphony.host.processes.identity import ProcessId, is_alive
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import (
@@ -29,29 +29,46 @@ class StatusReader:
     def __init__(self, run: RunDirectory) -> None:
         self._run = run
         self._events = EventReader(run.events)
-        try:
-            self._manifest = run.load_manifest()
-        except FileNotFoundError:
-            # The experiment was deleted after its directory was found.
-            raise experiment_not_found(run.name, []) from None
+        self._stamp = run.stamp()
+        self._manifest = run.load_manifest()
         self._state = fold([process["name"] for process in self._manifest["processes"]], [])
 
     def read(self) -> ExperimentStatus:
-        """Return the current status."""
+        """Return the current status.
+
+        Raises BackendError if a file in the run directory is damaged, and NotFound if the
+        experiment has been replaced by another run.
+        """
         # Check whether the supervisor is running before reading the events. If no supervisor is
         # running at the time of the check, no more events will be written to the log.
         is_supervised = self._run.is_locked()
-        for event in self._events.read_new():
+        with self._run.report_damage(self._run.events):
+            events = self._events.read_new()
+        for event in events:
             apply(self._state, event)
+        if self._run.stamp() not in (self._stamp, None):
+            # The events may belong to the other run.
+            raise NotFound(
+                f"experiment {self._run.name!r} was replaced by another launch in the meantime"
+            )
+        has_launch = self._state.created is not None
+        if not has_launch and not self._events.is_empty:
+            raise self._run.damaged(self._run.events, "the event of the launch is missing")
         other_host = None if is_supervised else self._run.other_host()
         orphans = None
-        if not is_supervised and not self._state.finished and other_host is None:
+        has_finished = self._state.finished and all(
+            track.state in ENDED for track in self._state.tracks.values()
+        )
+        if not is_supervised and not has_finished and other_host is None:
             orphans = self._find_orphans()
         notes = [read_note(self._run)]
         if is_supervised and not self._state.finished:
             notes.insert(0, self._run.suspension())
         if not self._state.finished and other_host is None and self._run.is_disk_full():
             notes.append(f"no space is left on the disk of {self._run.path}, so output is lost")
+        if orphans is not None and not has_launch:
+            log = self._run.path / self._run.events.name
+            notes.append(f"{log} contains no events")
         return compute_status(
             self._manifest, self._state, orphans=orphans, other_host=other_host, notes=notes
         )
@@ -74,7 +91,11 @@ class StatusReader:
         def have_ended() -> bool:
             if not self._run.path.exists():
                 return True
-            selected = (process for process in self.read() if process.name in wanted)
+            try:
+                status = self.read()
+            except NotFound:
+                return True
+            selected = (process for process in status if process.name in wanted)
             return all(process.state in ENDED for process in selected)
 
         return have_ended

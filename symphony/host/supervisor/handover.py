@@ -329,14 +329,20 @@ def _launch(orders: Mapping[str, Any], children: str) -> None:
     A failure before the launch report is rolled back and reported to the launcher. The report does
     not need the supervisor's log, which cannot be written if the disk is full.
     """
+    from symphony.host.supervisor.supervisor import KILL_SIGNAL, STOP_SIGNAL
+
     run = RunDirectory(Path(orders["directory"]))
     final = Path(orders["final"])
     supervisor: Supervisor | None = None
+    # As soon as the directory has its final name, another program can find the supervisor and stop
+    # it. The signals stay pending until the supervisor can handle them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (STOP_SIGNAL, KILL_SIGNAL))
     try:
         with full_disk_errors(final):
             run.record_supervisor(identify(os.getpid()) or ProcessId(os.getpid(), 0.0))
             run = run.claim(final)
             supervisor = _create_supervisor(run, orders, children)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (STOP_SIGNAL, KILL_SIGNAL))
             supervisor.launch()
     except Exception as exc:
         report = _failure_report(exc, final)

@@ -25,6 +25,7 @@ from tests.backends.tmux.conftest import (
     eventually,
     new_session,
     python,
+    run_directory,
     run_id,
     server_pid,
     supervisor_pid,
@@ -547,3 +548,19 @@ def test_tmux_client_that_cannot_be_started_is_started_later(
     assert status.exit_code == 3
     assert "no process for query_panes" in status.note
     assert cluster.get_log("exp", "p") == "up\n"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\0\xff", b"relative"])
+def test_session_is_removed_if_the_record_of_its_server_is_damaged(cluster, experiment, content):
+    new_session("own")
+    experiment.new_process("p", command="true")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=20)
+    socket = run_directory(cluster) / "socket"
+    socket.unlink()
+    if content is not None:
+        socket.write_bytes(content)
+        with pytest.raises(BackendError, match=f"{socket}"):
+            cluster.login("exp", "p")
+    cluster.delete("exp")
+    assert tmux("list-sessions", "-F", "#S").split() == ["own"]

@@ -1,0 +1,170 @@
+"""Checks of the data in the files of a run directory. All functions are pure.
+
+A file can be damaged, for example by a full disk or by an editor. The checks cover the values that
+readers use, so that readers need no checks of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from symphony.names import is_name
+
+Check = Callable[[Any], bool]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_filled_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_text_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_integer_or_none(value: Any) -> bool:
+    return value is None or _is_integer(value)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_text_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_command(value: Any) -> bool:
+    return _is_text_list(value) and value != []
+
+
+def _is_integer_list(value: Any) -> bool:
+    return isinstance(value, list) and all(_is_integer(item) for item in value)
+
+
+def _is_text_mapping(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+
+
+def _is_address_mapping(value: Any) -> bool:
+    return _is_text_mapping(value) and all(
+        address.rpartition(":")[2].isdecimal() for address in value.values()
+    )
+
+
+def _is_process_name(value: Any) -> bool:
+    return isinstance(value, str) and is_name(value)
+
+
+_MANIFEST: Mapping[str, Check] = {
+    "experiment": _is_text,
+    "backend": _is_text,
+    "run_id": _is_filled_text,
+    "services": _is_address_mapping,
+    "exposed": _is_text_list,
+    "env": _is_text_mapping,
+    "processes": _is_list,
+}
+
+_PROCESS: Mapping[str, Check] = {
+    "name": _is_process_name,
+    "group": _is_text_or_none,
+    "argv": _is_command,
+    "cwd": _is_text,
+    "env": _is_text_mapping,
+    "env_secrets": _is_text_mapping,
+    "grace": _is_number,
+    "starts_after": _is_text_mapping,
+    "releases": _is_integer_list,
+    "connects": _is_text_list,
+    "gpus": _is_integer,
+    "preamble": _is_text_list,
+}
+
+_SUPERVISOR: Mapping[str, Check] = {
+    "pid": _is_integer,
+    "birth": _is_number,
+    "host": _is_text,
+    "boot": _is_text,
+}
+
+# The values that an event of each kind contains, in addition to its kind and its time.
+_EVENTS: Mapping[str, Mapping[str, Check]] = {
+    "waiting": {"process": _is_text, "reason": _is_text},
+    "started": {
+        "process": _is_text,
+        "pid": _is_integer,
+        "birth": _is_number,
+        "ready": _is_flag,
+    },
+    "ready": {"process": _is_text},
+    "not-ready": {"process": _is_text, "reason": _is_text},
+    "exited": {"process": _is_text, "code": _is_integer_or_none},
+    "start-failed": {"process": _is_text, "reason": _is_text, "restarts_in": _is_number},
+    "never": {"process": _is_text, "reason": _is_text},
+}
+
+
+def manifest_error(data: Any) -> str:
+    """Return what is wrong with the data of a manifest, or ``""`` if nothing is wrong."""
+    error = _first_error(data, _MANIFEST)
+    if error:
+        return error
+    for index, process in enumerate(data["processes"]):
+        error = _first_error(process, _PROCESS)
+        if error:
+            return f"processes[{index}]: {error}"
+    return _service_error(data)
+
+
+def _service_error(manifest: Mapping[str, Any]) -> str:
+    """Return what is wrong with the services of a manifest, or ``""`` if nothing is wrong."""
+    ports = {port for process in manifest["processes"] for port in process["releases"]}
+    for service, address in manifest["services"].items():
+        if int(address.rpartition(":")[2]) not in ports:
+            return f"no process binds service {service!r}"
+    for service in manifest["exposed"]:
+        if service not in manifest["services"]:
+            return f"service {service!r} has no address"
+    return ""
+
+
+def is_supervisor_record(data: Any) -> bool:
+    """Return whether ``data`` is a valid record of a supervisor."""
+    return not _first_error(data, _SUPERVISOR)
+
+
+def is_event(data: Any) -> bool:
+    """Return whether ``data`` is a valid event. An event of an unknown kind is valid."""
+    if _first_error(data, {"event": _is_text, "at": _is_number}):
+        return False
+    checks = _EVENTS.get(data["event"], {})
+    return not _first_error(data, checks)
+
+
+def _first_error(data: Any, checks: Mapping[str, Check]) -> str:
+    """Return a message about the first invalid value, or ``""`` if all values are valid."""
+    if not isinstance(data, dict):
+        return "it is not a JSON object"
+    for key, check in checks.items():
+        if key not in data:
+            return f"{key!r} is missing"
+        if not check(data[key]):
+            return f"{key!r} is not valid"
+    return ""

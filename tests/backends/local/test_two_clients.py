@@ -1,0 +1,203 @@
+"""Several launchers, hosts and containers that use the same name in the same state directory."""
+
+import fcntl
+import os
+import subprocess
+import sys
+
+import pytest
+
+from symphony import BackendError, Cluster, NotFound, State
+from symphony.host import stop
+from symphony.host.processes.identity import identify
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.status import StatusReader
+from symphony.testing.contract import all_running
+
+from .conftest import kill, marked, run_id_of, supervisor_of
+
+SLEEP = ["sleep", "1000"]
+
+
+@pytest.fixture
+def sleeper(experiment):
+    """An experiment with one process that does not exit by itself."""
+    experiment.new_process("p", command=SLEEP)
+    return experiment
+
+
+def test_forced_launch_replaces_an_experiment_launched_in_the_meantime(
+    cluster, sleeper, state, monkeypatch
+):
+    """Another launch uses the name between the deletion and the launch."""
+    other = Cluster.new("local", state_dir=state)
+    delete = cluster.delete
+    others = []
+
+    def delete_and_lose_the_race(name):
+        delete(name)
+        if not others:
+            other.launch(sleeper)
+            others.append(run_id_of(cluster))
+
+    monkeypatch.setattr(cluster, "delete", delete_and_lose_the_race)
+    manifest = cluster.launch(sleeper, force=True)
+    monkeypatch.undo()
+    assert run_id_of(cluster) == manifest.run_id != others[0]
+    assert all_running(cluster.describe_experiment("exp"))
+    assert marked(others[0]) == []
+
+
+def test_replaced_experiment_is_not_removed(cluster, sleeper):
+    """A program has stopped a run, but another program has replaced it in the meantime."""
+    cluster.launch(sleeper)
+    with RunDirectory(cluster._root / "exp").pin() as first:
+        manifest = cluster.launch(sleeper, force=True)
+        stop.stop(first)
+        cluster._remove(first)
+    assert run_id_of(cluster) == manifest.run_id
+    assert all_running(cluster.describe_experiment("exp"))
+
+
+def test_waiting_ends_if_the_experiment_is_replaced(cluster, sleeper):
+    cluster.launch(sleeper)
+    reader = StatusReader(RunDirectory(cluster._root / "exp"))
+    assert all_running(reader.read())
+    cluster.launch(sleeper, force=True)
+    with pytest.raises(NotFound, match="'exp' was replaced by another launch"):
+        reader.read()
+
+
+def test_supervisor_that_is_stopped_before_its_first_process_stops_the_experiment(
+    cluster, sleeper, state, monkeypatch
+):
+    """Another program deletes the experiment as soon as the supervisor has claimed the name."""
+    modules = state.parent / "modules"
+    modules.mkdir()
+    (modules / "signaled_children.py").write_text(
+        "import os, signal\n"
+        "from symphony_local.children import LocalChildren\n"
+        "class Children(LocalChildren):\n"
+        "    def __init__(self, *arguments):\n"
+        "        super().__init__(*arguments)\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    monkeypatch.syspath_prepend(str(modules))
+    monkeypatch.setattr(type(cluster), "children", "signaled_children:Children")
+    cluster.launch(sleeper)
+    (process,) = cluster.wait("exp", timeout=20)
+    assert process.stopped
+
+
+@pytest.mark.parametrize("damaged", ["missing", "damaged"])
+def test_supervisor_without_a_record_is_found_by_its_lock(cluster, sleeper, damaged):
+    cluster.launch(sleeper)
+    run_id, supervisor = run_id_of(cluster), supervisor_of(cluster)
+    directory = cluster._root / "exp"
+    if damaged == "missing":
+        (directory / "supervisor.json").unlink()
+    else:
+        for name in ("supervisor.json", "manifest.json", "events.jsonl"):
+            (directory / name).write_bytes(b"\0\xff\n")
+    cluster.delete("exp")
+    assert marked(run_id) == []
+    assert identify(supervisor) is None
+    assert os.listdir(cluster._root) == [".lock"]
+
+
+def test_run_that_an_unknown_process_has_locked_is_refused(cluster, sleeper, monkeypatch):
+    """The supervisor cannot be observed, so its processes cannot be stopped."""
+    cluster.launch(sleeper)
+    run_id = run_id_of(cluster)
+    lock = os.open(cluster._root / "exp" / "lock", os.O_RDONLY)
+    kill(supervisor_of(cluster))
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    monkeypatch.setattr(stop, "LOCK_TIMEOUT_SECONDS", 0.1)
+    for forbidden in (cluster.stop, cluster.delete):
+        with pytest.raises(BackendError, match="'exp' is in use by a process that cannot be"):
+            forbidden("exp")
+    assert len(marked(run_id)) == 1
+    os.close(lock)
+    cluster.delete("exp")
+    assert marked(run_id) == []
+
+
+@pytest.mark.parametrize("kind", ["directory", "file", "link"])
+def test_foreign_entry_of_the_state_directory_is_kept(cluster, sleeper, kind):
+    path = cluster._root / "exp"
+    cluster._root.mkdir()
+    if kind == "directory":
+        path.mkdir()
+        (path / "notes.txt").touch()
+    elif kind == "file":
+        path.touch()
+    else:
+        path.symlink_to("exp")
+    for force in (False, True):
+        with pytest.raises(BackendError, match=f"{path} is not a run directory of symphony"):
+            cluster.launch(sleeper, force=force)
+    cluster.delete("exp")
+    assert cluster.list_experiments() == []
+    assert sorted(os.listdir(cluster._root)) == [".lock", "exp"]
+
+
+# --- two containers ---
+
+LAUNCHER = """
+import sys
+from symphony import Cluster
+cluster = Cluster.new("local", state_dir=sys.argv[1])
+experiment = cluster.new_experiment("exp")
+experiment.new_process("p", command=["sleep", "1000"])
+cluster.launch(experiment)
+print("launched", flush=True)
+for line in sys.stdin:
+    cluster.stop("exp")
+    print("stopped", flush=True)
+"""
+
+
+@pytest.fixture
+def container(state):
+    """A process that has launched an experiment in a PID namespace of its own."""
+    namespace = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if os.geteuid() != 0:
+        namespace += ["--user", "--map-root-user"]
+    if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this system does not let this user create a PID namespace")
+    process = subprocess.Popen(
+        [*namespace, sys.executable, "-c", LAUNCHER, str(state)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "launched\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_experiment_of_another_container_is_refused_until_it_has_finished(
+    container, cluster, sleeper
+):
+    run_id = run_id_of(cluster)
+    refusal = "'exp' was launched on .* in another PID namespace; delete it there"
+    actions = {
+        "stop": lambda: cluster.stop("exp"),
+        "delete": lambda: cluster.delete("exp"),
+        "force": lambda: cluster.launch(sleeper, force=True),
+    }
+    for action in actions.values():
+        with pytest.raises(BackendError, match=refusal):
+            action()
+    assert run_id_of(cluster) == run_id
+    assert len(marked(run_id)) == 1, "a parent namespace can observe the process"
+    assert all_running(cluster.describe_experiment("exp")), "the supervisor writes the events"
+    container.stdin.write("stop\n")
+    container.stdin.flush()
+    assert container.stdout.readline() == "stopped\n"
+    (process,) = cluster.describe_experiment("exp")
+    assert process.state is State.FAILED
+    assert process.stopped
+    cluster.delete("exp")
+    assert cluster.list_experiments() == []

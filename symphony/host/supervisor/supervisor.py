@@ -238,7 +238,7 @@ class Supervisor:
             self._handle_error(exc)
             for name, spec in not_started.items():
                 # The backend may have started the process without reporting it.
-                child = self._children.get(name) or StartRefused(errno.EIO, f"cannot start: {exc}")
+                child = self._children.get(name) or OSError(errno.EIO, str(exc))
                 self._handle_start(spec, child, log_starts.get(name, 0), launching=False)
         self._loop.post(lambda: self._log_times.watch(names))
 
@@ -253,14 +253,18 @@ class Supervisor:
             reason = _start_error_message(spec, child)
             if launching:
                 raise LaunchRefused(f"process {spec.path!r}: {reason}") from child
-            self._handle_failed_start(spec, reason)
+            self._handle_failed_start(spec, child, reason)
             return
         is_ready = spec.ready is None
         self._record("started", child.name, pid=child.pid, birth=child.birth, ready=is_ready)
         if not is_ready:
             self._monitor_readiness(child, log_start)
 
-    def _handle_failed_start(self, spec: ProcessSpec, reason: str) -> None:
+    def _handle_failed_start(self, spec: ProcessSpec, error: OSError, reason: str) -> None:
+        if isinstance(error, StartRefused):
+            # For example, the user has closed the tmux session, which will not be created again.
+            self._record_never(spec.name, reason, ReasonCode.CANNOT_START)
+            return
         # The process did not run, so the time since its previous start does not count as run time.
         track = dataclasses.replace(self._state.tracks[spec.name], started=None)
         now = time.time()

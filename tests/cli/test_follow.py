@@ -185,7 +185,10 @@ class TestTermination:
 
     def test_closed_terminal_stops(self, program: Program) -> None:
         file = program.file("rl", {"a": KEEPS_WRITING})
+        # If the tests run under nohup(1), the program must not inherit that SIGHUP is ignored.
+        previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
         screen = program.terminal("launch", file, "--follow")
+        signal.signal(signal.SIGHUP, previous)
         screen.expect("more")
         screen.hang_up()
         screen.process.wait(TIMEOUT)

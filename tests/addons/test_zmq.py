@@ -745,9 +745,9 @@ def test_plain_push_pull_and_publisher_sockets(open_socket: Any, plain_socket: A
     first = publish_until_received(lambda: publisher.send_multipart([b"a", b"x"]), sub)
     assert first == ("a", b"x")
     publisher.send_multipart([b"a"])
+    # The first message may have been published more than once.
     with pytest.raises(ZmqMessageError, match="two frames, topic and message, not 1"):
-        while True:  # The topic may have been published more than once.
-            sub.recv()
+        list(iter(sub.recv, None))
 
 
 # --- addresses ---

@@ -168,8 +168,9 @@ class ZmqServer(RequestReceiver):
 
         With ``blocking``, the loop runs in the calling thread; otherwise, it runs in a daemon
         thread. An exception in the handler is logged and sent to the client as an error, and the
-        loop continues. The same applies to a request that cannot be read. With ``blocking``, however, a `SystemExit` or `KeyboardInterrupt` is sent to
-        the client as an error, ends the loop and propagates to the caller.
+        loop continues. The same applies to a request that cannot be read. With ``blocking``,
+        however, a `SystemExit` or `KeyboardInterrupt` is sent to the client as an error, ends the
+        loop and propagates to the caller.
         """
         _check(handler)
         self._refuse_during_loop("start_loop")

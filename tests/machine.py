@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -12,6 +13,37 @@ from pathlib import Path
 import pytest
 
 from symphony import Cluster
+
+# Numbers of Linux: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, and the version of the structures.
+_CAPABILITIES_TO_ACCESS_ALL_FILES = 1 << 1 | 1 << 2
+_CAPABILITY_VERSION_3 = 0x20080522
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _CapabilitySets(ctypes.Structure):
+    _fields_ = (
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    )
+
+
+@pytest.fixture
+def permissions_apply_to_root() -> Iterator[None]:
+    """The modes of files apply to this process, even if it runs as root."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
+    sets = (_CapabilitySets * 2)()
+    assert libc.capget(ctypes.byref(header), sets) == 0
+    before = sets[0].effective
+    sets[0].effective = before & ~_CAPABILITIES_TO_ACCESS_ALL_FILES
+    assert libc.capset(ctypes.byref(header), sets) == 0
+    yield
+    sets[0].effective = before
+    assert libc.capset(ctypes.byref(header), sets) == 0
 
 
 @pytest.fixture

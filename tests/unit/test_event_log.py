@@ -16,7 +16,9 @@ from symphony.host.run.note import NOTE_BYTES, NoteWriter, read_note
 from symphony.host.supervisor import event_log
 from symphony.host.supervisor.event_log import RESERVE_BYTES, EventLog
 
-EVENTS = [{"event": "exited", "process": f"p-{number}", "code": number} for number in range(3)]
+EVENTS = [
+    {"event": "exited", "at": 1.0, "process": f"p-{number}", "code": number} for number in range(3)
+]
 
 
 @pytest.fixture

@@ -13,15 +13,19 @@ import pytest
 
 from symphony import ExperimentStatus, State
 from symphony.host.processes.identity import ProcessId
+from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import RunState, Track
+from symphony.host.run.events import RunState, Track, encode
 from symphony.host.run.status import SUPERVISOR_KILLED, StatusReader, compute_status
 from symphony.status import ReasonCode
 
 MANIFEST = {
     "experiment": "e",
     "backend": "local",
-    "processes": [{"name": "p", "group": "g"}, {"name": "q", "group": None}],
+    "processes": [
+        ProcessSpec(name="p", group="g", argv=("true",), cwd="/").to_dict(),
+        ProcessSpec(name="q", argv=("true",), cwd="/").to_dict(),
+    ],
 }
 RUNNING = Track(state=State.RUNNING, started=1.0, pid=10, birth=5.0, ready=True, was_ready=True)
 WAITING = Track(reason="waiting for q to be ready", reason_code=ReasonCode.WAITING)
@@ -135,10 +139,14 @@ def test_full_disk_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, available: int, is_full: bool
 ) -> None:
     run = RunDirectory(tmp_path)
-    run.manifest.write_text(json.dumps({**MANIFEST, "run_id": "0"}))
+    complete = {**MANIFEST, "run_id": "0", "env": {}, "services": {}, "exposed": []}
+    run.manifest.write_text(json.dumps(complete))
+    run.events.write_text('{"event":"launched","at":1.0}\n')
     disk = SimpleNamespace(f_blocks=blocks, f_bfree=available, f_bavail=available)
     monkeypatch.setattr(os, "statvfs", lambda _: disk)
     note = f"no space is left on the disk of {tmp_path}, so output is lost"
     assert StatusReader(run).read().note.endswith(note) is is_full
-    run.events.write_text('{"event":"finished","at":1.0}\n')
+    ended = [{"event": "never", "at": 1.0, "process": name, "reason": "r"} for name in ("p", "q")]
+    events = [{"event": "launched", "at": 1.0}, *ended, {"event": "finished", "at": 1.0}]
+    run.events.write_bytes(b"".join(encode(event) for event in events))
     assert StatusReader(run).read().note == ""

@@ -37,6 +37,20 @@ def process() -> Iterator[ProcessId]:
         popen.kill()
 
 
+def spec(name: str, device: str, *ports: int) -> dict[str, Any]:
+    """Return the record of a process that has leased one GPU."""
+    process = ProcessSpec(
+        name=name,
+        group=None,
+        argv=("true",),
+        cwd="/",
+        env={"CUDA_VISIBLE_DEVICES": device},
+        releases=ports,
+        gpus=1,
+    )
+    return process.to_dict()
+
+
 @pytest.fixture
 def run(tmp_path: Path, process: ProcessId) -> RunDirectory:
     """The run directory of an experiment whose process is running and whose supervisor is not."""
@@ -44,10 +58,14 @@ def run(tmp_path: Path, process: ProcessId) -> RunDirectory:
     run.path.mkdir()
     run.lock.touch()
     run.record_supervisor(ProcessId(1, 1.0))
-    trainer = {"name": "trainer", "gpus": 1, "env": {"CUDA_VISIBLE_DEVICES": DEVICE}}
-    idle = {"name": "idle", "gpus": 1, "env": {"CUDA_VISIBLE_DEVICES": "another"}}
+    trainer = spec("trainer", DEVICE, PORT)
+    idle = spec("idle", "another")
     manifest = {
+        "experiment": "exp",
+        "backend": "local",
         "run_id": os.urandom(16).hex(),
+        "env": {},
+        "exposed": [],
         "processes": [trainer, idle],
         "services": {"board": f"127.0.0.1:{PORT}"},
     }

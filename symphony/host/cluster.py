@@ -76,6 +76,8 @@ class HostCluster(Cluster):
     """
 
     children: ClassVar[str]
+    # The number of file descriptors that the supervisor needs for each process.
+    process_descriptors: ClassVar[int] = 0
     commands_run_here: ClassVar[bool] = True
 
     def __init__(
@@ -156,6 +158,7 @@ class HostCluster(Cluster):
         del on_change
         from symphony.host import preflight
 
+        preflight.check_open_files(experiment, self.process_descriptors)
         if force:
             # Errors in the new experiment must be found before the old one is deleted. Ports and
             # GPUs are checked after the deletion, which releases those of the old experiment.

@@ -4,17 +4,54 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from symphony.errors import SpecError
+from symphony.errors import BackendError, SpecError
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.render import HostManifest
 from symphony.host.run.directory import RunDirectory
 from symphony.plan.encryption_keys import generate
 from symphony.plan.process_settings import secret_text
+from symphony.plan.services import service_requests
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment
+
+# A port has two descriptors: its lease and its hold.
+PORT_DESCRIPTORS = 2
+# The numbers of descriptors that are kept free for other purposes, such as logs, pipes, probes and
+# imports.
+LAUNCHER_DESCRIPTORS, SUPERVISOR_DESCRIPTORS = 16, 32
+
+
+def check_open_files(experiment: Experiment, process_descriptors: int) -> None:
+    """Check that the launcher and the supervisor can open enough files for a launch.
+
+    ``process_descriptors`` is the number of descriptors that the supervisor needs for each process.
+    Raises BackendError if a limit of this process, which the supervisor inherits, is too low.
+    """
+    ports = PORT_DESCRIPTORS * len(service_requests(experiment))
+    processes = process_descriptors * len(experiment.list_all_processes())
+    already_open = len(os.listdir("/proc/self/fd"))
+    for_launcher = already_open + ports + LAUNCHER_DESCRIPTORS
+    for_supervisor = ports + processes + SUPERVISOR_DESCRIPTORS
+    needed = max(for_launcher, for_supervisor)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    message = f"experiment {experiment.name!r} needs up to {needed} open files"
+    # The supervisor raises its soft limit to the hard limit.
+    if hard < needed:
+        raise BackendError(
+            f"{message}, but the hard limit is {hard} (ulimit -Hn); raise it as an administrator, "
+            "for example in /etc/security/limits.conf, or launch fewer processes and services"
+        )
+    if soft < for_launcher:
+        raise BackendError(
+            f"{message}, but the limit is {soft} (ulimit -n); raise it with: ulimit -n {needed}"
+        )
 
 
 def check(manifest: HostManifest) -> None:

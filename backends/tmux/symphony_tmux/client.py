@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import resource
 import shutil
 import socket
 import struct
@@ -29,6 +30,10 @@ PIPE_BYTES = 64 << 10
 # The time limits, in seconds, for a server's response. The second limit applies if the server did
 # not respond to the previous request.
 ANSWER_TIMEOUT_SECONDS, RETRY_TIMEOUT_SECONDS = 30.0, 1.0
+
+# The numbers of descriptors that a server needs for a window (its terminal, and the pipe to its
+# log), and for clients.
+WINDOW_DESCRIPTORS, SERVER_DESCRIPTORS = 2, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +235,29 @@ def find_tmux() -> str:
             f"tmux was not found on the PATH; install tmux {OLDEST_VERSION} or newer"
         )
     return found
+
+
+def check_open_files(name: str, windows: int) -> None:
+    """Check that a running tmux server can open the files for ``windows`` more windows.
+
+    A server that is not running yet inherits the limit of the supervisor that starts it. Raises
+    `BackendError` if the limit of the server is too low, because the server would not respond.
+    """
+    pid = _listener_pid(_socket_path(name))
+    if pid is None:
+        return
+    try:
+        limit, _ = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        already_open = len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:  # The server has just exited.
+        return
+    needed = already_open + WINDOW_DESCRIPTORS * windows + SERVER_DESCRIPTORS
+    if limit < needed:
+        raise BackendError(
+            f"the tmux server {name!r} (pid {pid}) needs up to {needed} open files, but its limit "
+            f"is {limit}; raise it with: prlimit --pid {pid} --nofile={needed}, or choose another "
+            "server_name"
+        )
 
 
 def clean_environment() -> dict[str, str]:

@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import BackendError, NotFound, SpecError
 from symphony.host.cluster import HostCluster
-from symphony.host.run.directory import RunDirectory
+from symphony.host.run.directory import RunDirectory, find
 from symphony.status import LogLine, ReasonCode
-from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER, find_tmux
+from symphony_tmux.client import (
+    ANSWER_TIMEOUT_SECONDS,
+    DEFAULT_SERVER,
+    check_open_files,
+    find_tmux,
+)
 from symphony_tmux.keeper import clean, is_mark, last_lines
 
 if TYPE_CHECKING:
@@ -45,6 +50,7 @@ class TmuxCluster(HostCluster):
 
     backend: ClassVar[str] = "tmux"
     children: ClassVar[str] = "symphony_tmux.children:TmuxChildren"
+    process_descriptors: ClassVar[int] = 2  # For the gate of the keeper, and for its pidfd.
 
     def __init__(
         self,
@@ -60,8 +66,21 @@ class TmuxCluster(HostCluster):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> HostManifest:
-        find_tmux()  # This call reports a missing tmux before anything is changed.
+        # These calls report errors before anything is changed.
+        find_tmux()
+        new_windows = len(experiment.list_all_processes())
+        if force:
+            new_windows -= self._count_windows(experiment.name)
+        check_open_files(self._server_name, new_windows)
         return super()._launch(experiment, force=force, on_change=on_change)
+
+    def _count_windows(self, name: str) -> int:
+        """Return the number of windows of an experiment, or 0 if there is no such experiment."""
+        run = find(self._root, name)
+        try:
+            return 0 if run is None else len(run.load_manifest()["processes"])
+        except (BackendError, FileNotFoundError):
+            return 0
 
     def _children_options(self) -> dict[str, Any]:
         return {"server_name": self._server_name, "answer_within": self._answer_within}

@@ -270,8 +270,9 @@ def _import_modules(children: str) -> None:
     launch.
     """
     importlib.import_module("symphony.host.supervisor.supervisor")
-
     _load_children_class(children)
+    # An error can be that no more files can be opened. `_log_exception` must then still work.
+    importlib.import_module("traceback")
 
 
 def _load_children_class(children: str) -> Callable[..., Children]:

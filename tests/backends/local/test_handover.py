@@ -411,6 +411,35 @@ def test_descriptors_wait_until_others_in_transit_are_received() -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("ETOOMANYREFS\n", "", 0)
 
 
+TOO_FEW_DESCRIPTORS = """
+import resource, sys
+from symphony import Cluster, SymphonyError
+cluster = Cluster.new(sys.argv[1], state_dir=sys.argv[2])
+experiment = cluster.new_experiment("exp")
+for number in range(10):
+    experiment.new_process(f"p-{number}", command=["sleep", "1000"]).binds(f"s-{number}")
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+for limits in ((30, hard), (30, 30)):
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    try:
+        cluster.launch(experiment)
+    except SymphonyError as exc:
+        print(exc)
+"""
+
+
+@pytest.mark.without_coverage
+def test_low_limit_of_open_files_is_reported_before_the_launch(state: Path) -> None:
+    command = [sys.executable, "-c", TOO_FEW_DESCRIPTORS, "local", str(state)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    soft, hard = done.stdout.splitlines()
+    # 10 ports have 20 descriptors.
+    assert soft.startswith("experiment 'exp' needs up to 52 open files, but the limit is 30 ")
+    assert soft.endswith("raise it with: ulimit -n 52")
+    assert hard.startswith("experiment 'exp' needs up to 52 open files, but the hard limit is 30 ")
+    assert not state.exists()
+
+
 def test_supervisor_does_not_belong_to_its_own_run(
     cluster: HostCluster, experiment: Experiment
 ) -> None:

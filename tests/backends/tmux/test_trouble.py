@@ -5,6 +5,7 @@ Errors have one line, a failed launch leaves nothing behind, and delete removes 
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -87,6 +88,27 @@ def delete_and_check(cluster, running):
     assert cluster.list_experiments() == []
     names = tmux("list-sessions", "-F", "#S", check=False).split()
     assert "exp" not in names
+
+
+# --- the server cannot open enough files ---
+
+
+def test_low_limit_of_open_files_is_reported_before_the_launch(cluster, experiment):
+    new_session("mine")
+    pid = server_pid()
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    for number in range(5):
+        python(experiment, f"worker-{number}", FOREVER)
+    already_open = len(os.listdir(f"/proc/{pid}/fd"))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (already_open + 16, hard))
+    with pytest.raises(BackendError, match=rf"raise it with: prlimit --pid {pid} --nofile=\d+, "):
+        cluster.launch(experiment)
+    assert cluster.list_experiments() == []
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (already_open + 32, hard))
+    cluster.launch(experiment)
+    until(cluster, "exp", all_running)
+    cluster.launch(experiment, force=True)
+    assert len(windows()) == 5
 
 
 # --- the server, a session, a window or a process is killed ---

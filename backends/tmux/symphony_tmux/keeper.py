@@ -22,9 +22,15 @@ _MARKS = re.compile(r"(?:\x1b\]5379;symphony;\d+\x1b\\)+")
 
 STARTED, EXITED = "started", "exited"
 
+# The prefix of the variables that the script renames by removing the prefix.
+RENAMED_PREFIX = "SYMPHONY_SET_"
+
 # The arguments of the script: the FIFO for reports, the gate, the umask, the limit on open files,
-# the mark of the run, the directory, and the command. The mark is a limit on file locks, which bash
-# calls -x and dash calls -w.
+# the mark of the run, the directory, the names of the variables to rename, "--", and the command.
+# The mark is a limit on file locks, which bash calls -x and dash calls -w.
+#
+# The variables are renamed immediately before the command is executed, because the shell and its
+# commands, such as cd, change some of them. (bash always sets the variable "_" itself.)
 #
 # With job control (set -m), the process leads its own process group, which owns the terminal. When
 # the process is stopped, by Ctrl-Z or by a signal, the shell continues as if the process had
@@ -70,6 +76,11 @@ set -m
     exec 2>&7
     cd "$6" || exit 126
     shift 6
+    while [ "$1" != -- ]; do
+        eval "export $1=\"\$SYMPHONY_SET_$1\"; unset SYMPHONY_SET_$1"
+        shift
+    done
+    shift
     exec "$@" 7>&- 8>&- 9<&-
 )
 code=$?

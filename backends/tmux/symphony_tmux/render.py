@@ -17,6 +17,7 @@ from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony_tmux.gates import KEEPER, REPORTS
+from symphony_tmux.keeper import RENAMED_PREFIX
 
 HISTORY_LINES = 10_000
 # tmux user options. A session's option contains its run's identifier, and a window's option
@@ -44,9 +45,10 @@ TERMINAL_VARIABLES = frozenset(
 # The server has these variables (see `symphony_tmux.client.clean_environment`), but its windows
 # must not have them.
 SERVER_VARIABLES = ("HOME", "LANG", "TMUX_TMPDIR")
-# tmux or the keeper can override these variables. Therefore, env(1) sets them afterwards.
+# tmux or the keeper can override these variables. A window therefore receives the values in
+# variables with other names, and the keeper renames these variables. The values could be secrets,
+# so they must not be in a command line.
 OVERRIDDEN_VARIABLES = TERMINAL_VARIABLES | {"SHELL"}
-ENV = "/usr/bin/env"  # The path is absolute because PATH already has the process's value.
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _./:=,@+-]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -138,7 +140,7 @@ class Session:
                 [
                     "show-options -gw remain-on-exit-format",
                     f"new-session -d -E -s {self.run.name} {self._window(first, env, shared)}",
-                    *(self._unshare(key, shared) for key in first.env),
+                    *(self._unshare(key, shared) for key in self._own_variables(first)),
                     f"set-option -t {self.target} {RUN_OPTION} {self.run_id}",
                     *move,
                     self._keep(first, f"{self.target}{index}"),
@@ -213,22 +215,29 @@ class Session:
     def _environment(self, command: ProcessSpec, env: Mapping[str, str]) -> str:
         """Return the options that set one window's variables.
 
-        The variables are the run's identifier, and the process's variables except for those that
-        env(1) sets.
+        The variables are the run's identifier and the process's variables.
         """
-        variables = {
-            RUN_ID_VARIABLE: env[RUN_ID_VARIABLE],
-            **{key: value for key, value in command.env.items() if key not in OVERRIDDEN_VARIABLES},
-        }
+        variables = {RUN_ID_VARIABLE: env[RUN_ID_VARIABLE], **self._own_variables(command)}
         return " ".join(f"-e {quote(f'{key}={value}')}" for key, value in variables.items())
+
+    def _own_variables(self, command: ProcessSpec) -> dict[str, str]:
+        """Return a process's variables. Those that the keeper renames have the prefix
+        `RENAMED_PREFIX`.
+        """
+        own = {key: value for key, value in command.env.items() if key not in OVERRIDDEN_VARIABLES}
+        chosen = {**self.own_env, **command.env}
+        renamed = {f"{RENAMED_PREFIX}{key}": chosen[key] for key in self._renamed(command)}
+        return {**own, **renamed}
+
+    def _renamed(self, command: ProcessSpec) -> list[str]:
+        """Return the final names of the variables that the keeper renames."""
+        return sorted(OVERRIDDEN_VARIABLES & {*self.own_env, *command.env})
 
     def _argv(self, command: ProcessSpec, env: Mapping[str, str]) -> str:
         return " ".join(map(quote, self.argv(command, env)))
 
     def argv(self, command: ProcessSpec, env: Mapping[str, str]) -> list[str]:
         """Return a window's command: the keeper's command followed by the process's command."""
-        chosen = {**self.own_env, **command.env}
-        overrides = [f"{key}={chosen[key]}" for key in sorted(OVERRIDDEN_VARIABLES & chosen.keys())]
         return [
             self._shell(env, command),
             f"{self.gates}/{KEEPER}",
@@ -238,7 +247,8 @@ class Session:
             str(self.limits.files),
             str(self.limits.mark or ""),
             command.cwd,
-            *([ENV, *overrides] if overrides else []),
+            *self._renamed(command),
+            "--",
             *command.argv,
         ]
 

@@ -64,8 +64,8 @@ def test_variables_of_a_process_do_not_reach_others(cluster, experiment, monkeyp
 @pytest.mark.parametrize("owner", ["process", "experiment"])
 def test_variables_of_the_terminal_can_be_overridden(cluster, experiment, owner):
     """tmux sets these variables. The test covers two windows of a launch, and a restart."""
-    values = ["dumb", "", "mine", "7", "/opt/mine"]
-    keys = ["TERM", "TMUX", "TERM_PROGRAM", "COLUMNS", "SHELL"]
+    values = ["dumb", "", "mine", "7", "/opt/mine", "/an $HOME"]
+    keys = ["TERM", "TMUX", "TERM_PROGRAM", "COLUMNS", "SHELL", "PWD"]
     env = dict(zip(keys, values, strict=True))
     names = ("first", "second", "last")
     if owner == "experiment":
@@ -226,14 +226,23 @@ def test_environments_of_two_launchers_are_separate(cluster, monkeypatch):
     assert {key for key in env if not key.startswith("SYMPH")} <= known
 
 
-def test_variables_are_not_visible(cluster, experiment):
+def test_variables_are_not_visible(cluster, tmp_path):
     """The values appear neither on the screen, nor in ps, nor in the messages of tmux."""
     secret = secrets.token_hex()  # ps shows the processes of other tests as well.
-    python(experiment, "worker", FOREVER, env={"TOKEN": secret})
+    (tmp_path / "secret").write_text(secret)
+    experiment = cluster.new_experiment("exp", secrets={"token": str(tmp_path / "secret")})
+    worker = python(experiment, "worker", FOREVER)
+    for variable in ("TOKEN", "SHELL", "TERM"):
+        worker.set_env_secret(variable, "token")
     cluster.launch(experiment)
-    until(cluster, "exp", lambda now: now.processes[0].ready)
+    status = until(cluster, "exp", lambda now: now.processes[0].ready)
     eventually(lambda: "up" in screen(0))
-    ps = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    env = psutil.Process(status.processes[0].pid).environ()
+    assert (env["TOKEN"], env["SHELL"], env["TERM"]) == (secret, secret, secret)
+    assert not any(name.startswith("SYMPHONY_SET_") for name in env)
+    ps = subprocess.run(
+        ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True
+    ).stdout
     assert secret not in ps + screen(0)
     assert tmux("show-options", "-sv", "message-limit") == "0\n"
 

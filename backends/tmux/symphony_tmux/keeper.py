@@ -47,6 +47,9 @@ RENAMED_PREFIX = "SYMPHONY_SET_"
 # standard error, but does not report a signal for which a trap is set. Other shells open the
 # terminal themselves, so their standard error can be discarded.
 #
+# After the process has exited, the keeper executes a second script without the variable
+# SYMPHONY_ROLE. If the supervisor was killed, a process with this variable counts as running.
+#
 # The gate delivers one line when logging has started, and another line when all output has been
 # read. The gate is closed when the supervisor exits. Without a supervisor, the keeper waits one
 # second, which is long enough for the kernel to move the output to the buffer that tmux reads. In
@@ -99,13 +102,17 @@ continue_job() {
     continue_job
 }
 continue_job
-echo "exited $$ $code" >&8
-printf '\033]5379;symphony;%s\033\\' $$
-if ! read -r _ <&9; then
-    command -p sleep 1
-    (command -p sleep 1; kill -CHLD $PPID) &
-fi
-exit "$code"
+unset SYMPHONY_ROLE
+exec /bin/sh -c '
+    set -m
+    echo "exited $$ $1" >&8
+    printf "\033]5379;symphony;%s\033\\\\" $$
+    if ! read -r _ <&9; then
+        command -p sleep 1
+        (command -p sleep 1; kill -CHLD $PPID) &
+    fi
+    exit "$1"
+' sh "$code" 2>/dev/null
 """
 
 

@@ -223,18 +223,27 @@ def remove(tmux: Tmux, session: str, run_id: str) -> Answer:
     return answer
 
 
-def process_of(keeper: int) -> int:
-    """Return the pid of a keeper's process, or of the keeper itself if the process is unknown.
+def process_of(keeper: int) -> int | None:
+    """Return the pid of a keeper's process, or None if the process has exited.
 
-    Also return ``keeper`` if it is the pid of another process. Only a keeper leads a session.
+    If ``keeper`` is the pid of another process, return it. Only a keeper leads a session.
     """
+    from symphony.host.processes.environment import read_environment
+
     try:
         if os.getsid(keeper) != keeper:
             return keeper
         with open(f"/proc/{keeper}/task/{keeper}/children") as file:  # noqa: PTH123
-            return int(file.read().split()[0])
+            pid = int(file.read().split()[0])
     except (OSError, IndexError):
-        return keeper
+        return None
+    environment = read_environment(pid)
+    if environment is None:
+        return None
+    # After the process has exited, the keeper can have other child processes. They do not have the
+    # variable, and do not overwrite their environment.
+    is_process = "SYMPHONY_ROLE" in environment.variables or not environment.is_intact
+    return pid if is_process else None
 
 
 def _umask() -> int:

@@ -309,6 +309,10 @@ def test_process_exits_without_a_supervisor(cluster, launch):
     process = first_process(cluster)
     assert (process.state, process.pid) == (State.RUNNING, pid)
     press("Enter")
+    reported = [process]
+    while reported[-1].state is State.RUNNING:
+        reported.append(first_process(cluster))
+    assert {process.pid for process in reported} <= {pid, None}, "the keeper was reported"
     eventually(lambda: windows(format="#{pane_dead} #{pane_dead_status}") == ["1 3"])
     wait_for_log(cluster, "x" * 20_000 + "\n")
 

@@ -6,12 +6,9 @@ format.
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 import re
 import stat
-import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,16 @@ from typing import Any
 from symphony.config import fields
 from symphony.config.merging import ConfigSource, SourcedValue
 from symphony.errors import SpecError
-from symphony.model.files import Locator, errors_with_position, from_json, from_yaml, read_text
+from symphony.model.documents import (
+    Locator,
+    decode,
+    errors_with_position,
+    from_json,
+    from_toml,
+    from_yaml,
+    read_bytes,
+)
+from symphony.model.limits import MAX_CONFIGURATION_BYTES
 
 _FORMATS = {".yml": "YAML", ".yaml": "YAML", ".json": "JSON", ".toml": "TOML"}
 # A line that begins a table or sets a key in TOML but not in YAML.
@@ -34,7 +40,7 @@ def read_file(path: Path, own_fields: Collection[str] = (), *, is_found_file: bo
     explicitly by its path. Raises `NotFound` if the file does not exist, and `SpecError` if its
     contents are invalid.
     """
-    text = read_text(path)
+    text = decode(path, read_bytes(path, MAX_CONFIGURATION_BYTES))
     parse = _PARSERS[detect_format(path, text)]
     data, position = parse(path, text)
     with errors_with_position(position):
@@ -76,40 +82,10 @@ def _parse_yaml(path: Path, text: str) -> tuple[Any, Locator]:
     return from_yaml(path, text, fields.is_text_field)
 
 
-def _parse_json(path: Path, text: str) -> tuple[Any, Locator]:
-    return from_json(path, text)
-
-
-def _parse_toml(path: Path, text: str) -> tuple[Any, Locator]:
-    try:
-        data = _toml_loads(path)(text)
-    except ValueError as exc:
-        message, _, position = str(exc).partition(" (at ")
-        match = re.match(r"line (\d+), column (\d+)", position)
-        suffix = f":{match[1]}:{match[2]}" if match else ""
-        raise SpecError(f"{path}{suffix}: not TOML: {message.rstrip('.')}") from exc
-    # TOML supports dates, but no field takes a date. Convert dates to strings.
-    data = json.loads(json.dumps(data, default=str))
-    # The TOML parser does not report positions.
-    return data, lambda _: str(path)
-
-
-def _toml_loads(path: Path) -> Callable[[str], dict[str, Any]]:
-    name = "tomllib" if sys.version_info >= (3, 11) else "tomli"
-    try:
-        loads: Callable[[str], dict[str, Any]] = importlib.import_module(name).loads
-    except ModuleNotFoundError as exc:
-        raise SpecError(
-            f"{path}: reading TOML on this version of Python needs the package {name!r}: "
-            f"pip install {name}; or use YAML"
-        ) from exc
-    return loads
-
-
 _PARSERS: dict[str, Callable[[Path, str], tuple[Any, Locator]]] = {
     "YAML": _parse_yaml,
-    "JSON": _parse_json,
-    "TOML": _parse_toml,
+    "JSON": from_json,
+    "TOML": from_toml,
 }
 
 

@@ -16,6 +16,7 @@ from symphony.errors import SpecError
 from symphony.model import validators
 from symphony.model.document_path import DocumentPath, is_component, is_shell_line, is_text
 from symphony.model.error_collector import ErrorCollector
+from symphony.model.limits import MAX_DIGITS
 from symphony.names import did_you_mean, join_names
 
 KEY = "parameters"
@@ -112,12 +113,15 @@ def text_of_value(value: object, subject: str) -> str:
 def value_of_text(text: str) -> Any:
     """Return the number or boolean that ``text`` represents, or ``text`` if it represents neither.
 
+    A number with too many characters remains text.
+
     >>> value_of_text("8"), value_of_text("0.5"), value_of_text("true"), value_of_text("4Gi")
     (8, 0.5, True, '4Gi')
     """
     import json
 
-    return json.loads(text) if _NUMBER_OR_BOOLEAN.fullmatch(text) else text
+    is_value = len(text) <= MAX_DIGITS and _NUMBER_OR_BOOLEAN.fullmatch(text)
+    return json.loads(text) if is_value else text
 
 
 class _Substitution:

@@ -13,6 +13,7 @@ import pytest
 from symphony import NotFound, SpecError, SymphonyConfig
 from symphony.config import file_formats, read_sources
 from symphony.config.locations import file_locations
+from symphony.model import documents
 from tests.unit.config_environment import ConfigEnvironment, environment
 
 __all__ = ["environment"]
@@ -256,6 +257,38 @@ def test_an_error_contains_its_position(
     assert message in error_message(environment)
 
 
+@needs_toml
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a." * 50_000 + "a = 1\n", "1:200: nested more than 100 levels deep"),
+        ('"a". ' * 101 + "a = 1\n", "1:499: nested more than 100 levels deep"),
+        ("x = 1\n[" + "a." * 101 + "a]\n", "2:201: nested more than 100 levels deep"),
+        ("x-a = " + "[" * 30_000, "1:107: nested more than 100 levels deep"),
+        ("x-a = 1" + "0" * 300, "1:7: a number with more than 300 digits"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_toml_has_limits(environment: ConfigEnvironment, text: str, message: str) -> None:
+    (environment.work / ".symphony.toml").write_text(text)
+    assert error_message(environment) == f".symphony.toml:{message}"
+
+
+@needs_toml
+def test_text_and_comments_in_toml_have_no_limits(environment: ConfigEnvironment) -> None:
+    text = "[" * 200 + "a." * 200 + "1" * 400
+    lines = [f'x-a = "{text}" # {text}', f"x-b = '{text}'", f'x-c = """{text}"\n{text}"""']
+    (environment.work / ".symphony.toml").write_text("\n".join(lines))
+    assert SymphonyConfig().get("x-b") == text
+
+
+def test_a_configuration_file_has_a_maximum_size(environment: ConfigEnvironment) -> None:
+    environment.write_project("#" * (1 << 20) + "\n")
+    assert error_message(environment) == (
+        ".symphony.yml: larger than 1 MiB, which is the maximum size"
+    )
+
+
 def test_an_error_contains_its_variable(
     environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +304,6 @@ def test_a_missing_parser_of_toml(
     def import_module(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(file_formats.importlib, "import_module", import_module)
+    monkeypatch.setattr(documents.importlib, "import_module", import_module)
     message = error_message(environment)
     assert re.search(r"this version of Python needs the package 'toml(i|lib)'", message)

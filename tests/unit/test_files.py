@@ -25,6 +25,15 @@ def error_message(tmp_path: Path, text: str | bytes, name: str = "e.yml") -> str
     return message.replace(f"{tmp_path}/", "")
 
 
+def _alias_bomb(collection: str) -> str:
+    """Return YAML in which each line contains the previous line nine times."""
+    lines = ["a: &a {x: 1}"]
+    for previous, name in zip("abcdefgh", "bcdefghi", strict=False):
+        aliases = ",".join([f"*{previous}"] * 9)
+        lines.append(f"{name}: &{name} {collection.format(aliases)}")
+    return "\n".join(lines)
+
+
 HEAD = "name: e\nprocesses:\n  p:\n    command: c\n"
 
 YAML: list[tuple[str, str]] = [
@@ -46,8 +55,19 @@ YAML: list[tuple[str, str]] = [
     (HEAD + "    env: {? [a] : b}\n", "e.yml:5:13: a key must be text, not a list"),
     (HEAD + "    env: {<<: {? [a] : b}}\n", "e.yml:5:18: a key must be text, not a list"),
     # too many levels
-    ("[" * 5000 + "]" * 5000, "e.yml: nested more than 100 levels deep"),
+    ("[" * 30_000, "e.yml:1:102: nested more than 100 levels deep"),
+    ("- " * 30_000, "e.yml:1:203: nested more than 100 levels deep"),
     ("name: " + "[" * 120 + "]" * 120, "e.yml:1:107: nested more than 100 levels deep"),
+    # few bytes that stand for many values
+    (_alias_bomb("[{}]"), "e.yml:7:14: more than 500000 values, if each alias is replaced by its"),
+    (_alias_bomb("{{<<: [{}]}}"), "more than 500000 values"),
+    ("%TAG !a! b\n" * 101 + "---\nname: e\n", "e.yml: more than 100 lines begin with %"),
+    # numbers, and values that do not match their tags
+    ("port_range: 1" + "0" * 5000 + "\n", "e.yml:1:13: a number with more than 300 digits"),
+    ("port_range: 1" + ":59" * 200 + "\n", "e.yml:1:13: a number with more than 300 digits"),
+    ("port_range: !!int x\n", "e.yml:1:13: not YAML: 'x' does not match its tag"),
+    ("port_range: !!bool x\n", "e.yml:1:13: not YAML: 'x' does not match its tag"),
+    ("port_range: !!binary aGk=\n", "e.yml:1:13: binary data is not supported; write text"),
     # documents that are not experiments
     ("", "e.yml: the file is empty; an experiment needs name: and processes:"),
     ("# nothing\n", "e.yml: the file is empty"),
@@ -92,11 +112,23 @@ def test_errors_in_yaml_have_a_line_and_a_column(tmp_path: Path, text: str, mess
         ('{"name": "e", "env": {"A": "\\ud800"}}', "variable 'A' is not valid Unicode"),
         ("[" * 100_000 + "]" * 100_000, "e.json: nested more than 100 levels deep"),
         ("[" * 900 + "]" * 900, "e.json: nested more than 100 levels deep"),
+        ("[" + "1" * 301 + "]", "e.json: a number with more than 300 digits"),
     ],
     ids=lambda text: ascii(text)[:60],
 )
 def test_errors_in_json_have_the_name_of_the_file(tmp_path: Path, text: str, message: str) -> None:
     assert message in error_message(tmp_path, text, "e.json")
+
+
+def test_the_largest_number_of_a_file_is_a_float_too(tmp_path: Path) -> None:
+    seconds = "1" * 300
+    assert load(tmp_path, HEAD + f"    termination_grace_period: {seconds}\n")
+
+
+def test_a_file_without_an_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "e.yml").symlink_to("/dev/zero")
+    with pytest.raises(SpecError, match="e.yml: larger than 8 MiB, which is the maximum size"):
+        Experiment.load_file(tmp_path / "e.yml")
 
 
 def test_the_path_of_an_error_leads_to_the_value(tmp_path: Path) -> None:

@@ -305,6 +305,12 @@ def test_a_process_takes_precedence_over_copies_of_the_same_name() -> None:
     assert experiment.get_process("last").settings.starts_after == {"w": "ready"}
 
 
+def test_a_number_with_too_many_digits_remains_text(tmp_path: Path) -> None:
+    text = "name: e\nparameters: {n: 1}\nprocesses:\n  p: {command: c, count: '${n}'}\n"
+    message = error_message(tmp_path, text, n="1" * 5000)
+    assert message.startswith("e.yml:4:19: processes.p.count: count must be a whole number, not '1")
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

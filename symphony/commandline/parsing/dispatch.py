@@ -31,6 +31,8 @@ BACKEND_VARIABLE = "SYMPHONY_BACKEND"
 # completion.
 COMPLETION_TIMEOUT_SECONDS = 5.0
 
+_HELP_OPTIONS = frozenset({"-h", "--help", "--version"})
+
 
 class CommandLine:
     """The base class of `SymphonyParser`. It has no commands of its own.
@@ -284,22 +286,29 @@ class CommandLine:
         for command in list(self._parser_factories):
             self._create_parser(command)
 
-    def _load_backend_options(self, words: Sequence[str]) -> None:
+    def _load_backend_options(self, words: Sequence[str], *, for_help: bool = False) -> None:
         """Add the backend's options to all parsers.
 
         The backend is the one that the command line ``words`` requests, or else the configured one.
-        A configuration error is stored and raised later, so that the help is still available. A
-        backend that cannot be loaded is reported when the cluster is created.
+        If ``for_help`` is true, only the command line and SYMPHONY_BACKEND determine the backend,
+        and no configuration file is read. A configuration error is stored and raised later, so that
+        ``config path`` is still available. A backend that cannot be loaded is reported when the
+        cluster is created.
         """
         from symphony.cluster.plugins import find_backend
-        from symphony.config import SymphonyConfig
+        from symphony.config.config import DEFAULT_BACKEND, SymphonyConfig
         from symphony.errors import PluginError, SymphonyError
 
+        options = _first_options(words)
         config = SymphonyConfig()
-        config.set_command_line(_first_options(words))
+        config.set_command_line(options)
         self._configuration_error = None
         try:
-            info = find_backend(config.backend)
+            if for_help:
+                variable = os.environ.get(BACKEND_VARIABLE)
+                info = find_backend(options.get("--backend") or variable or DEFAULT_BACKEND)
+            else:
+                info = find_backend(config.backend)
         except PluginError:
             return
         except SymphonyError as exc:
@@ -342,10 +351,16 @@ class CommandLine:
         if argv and argv[0] == COMPLETE_COMMAND:
             return self._complete(argv[1:])
         words, remainder = split_remainder(argv)
-        self._load_backend_options(words)
+        # A configuration file must not delay or prevent the help and the version.
+        for_help = not _HELP_OPTIONS.isdisjoint(words)
+        self._load_backend_options(words, for_help=for_help)
         self._create_parsers_for(words)
         try:
             args, unknown = self.master_parser.parse_known_args(expand_dry_run(words))
+            if for_help:
+                # The word was not an option of symphony but an argument.
+                self._load_backend_options(words)
+                args, unknown = self.master_parser.parse_known_args(expand_dry_run(words))
         except SystemExit as exc:  # The output of --help or --version has been printed.
             return int(exc.code or 0)
         args.remainder = remainder or []

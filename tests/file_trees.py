@@ -32,3 +32,10 @@ def create_tree(directory: Path, names: Iterable[str]) -> Path:
     (directory / "away").symlink_to("/etc")
     (directory / "dangling").symlink_to("../no/such")
     return directory
+
+
+def nested_directories(directory: Path, levels: int) -> Path:
+    """Create a directory with ``levels`` levels of directories below it. Return the lowest one."""
+    lowest = directory.joinpath(*["d"] * levels)
+    lowest.mkdir(parents=True)
+    return lowest

@@ -23,6 +23,7 @@ from typing import Any
 from symphony.cluster.matching import find_status
 from symphony.cluster.remote_path import RemotePath
 from symphony.errors import NotFound, SpecError
+from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
 from symphony.status import ExperimentStatus
 
 # The permission bits of a mode. A copy has the same permission bits as its source. Set-user-id and
@@ -104,7 +105,7 @@ def copy(source: CopyPath, target: CopyPath, *, dry_run: bool = False) -> None:
                     source.path,
                     staging,
                     symlinks=True,
-                    ignore=_list_sockets,
+                    ignore=_SocketFilter(source.path),
                     copy_function=_copy_file,
                 )
                 _move_directory(staging, final, target)
@@ -224,8 +225,21 @@ def _copy_file(source: str, target: str) -> None:
         raise SpecError(f"cannot copy {source!r}: {exc.strerror or exc}") from exc
 
 
-def _list_sockets(directory: str, names: Iterable[str]) -> list[str]:
-    return [name for name in names if stat.S_ISSOCK(Path(directory, name).lstat().st_mode)]
+class _SocketFilter:
+    """The function that `shutil.copytree` calls for each directory below ``top``.
+
+    It returns the names of the sockets, which are not copied. Raises SpecError if the directories
+    are nested so deeply that `shutil.copytree`, which is recursive, would exhaust the stack.
+    """
+
+    def __init__(self, top: str) -> None:
+        self._top = top
+        self._max_parts = len(Path(top).parts) + MAX_DIRECTORY_LEVELS
+
+    def __call__(self, directory: str, names: Iterable[str]) -> list[str]:
+        if len(Path(directory).parts) > self._max_parts:
+            raise SpecError(f"cannot copy {self._top!r}: {TOO_MANY_DIRECTORIES}")
+        return [name for name in names if stat.S_ISSOCK(Path(directory, name).lstat().st_mode)]
 
 
 def _make_directories_writable(top: Path) -> dict[Path, int]:

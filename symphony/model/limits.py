@@ -1,8 +1,8 @@
-"""The limits on the files and texts that symphony parses.
+"""The limits on the files that symphony parses, and on the directories that it copies.
 
-A file can come from another person, for example in a cloned repository. The limits prevent such a
-file from exhausting the memory or the stack, or from keeping a command busy. They are far above the
-needs of the largest experiments.
+The files can come from another person, for example in a cloned repository, and the directories from
+a container. The limits prevent them from exhausting the memory, the stack or the disk, or from
+keeping a command busy. They are far above the needs of the largest experiments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ MAX_DIRECTIVES = 100
 # The maximum number of digits of a number. Every integer within this limit can be converted to a
 # float and to text.
 MAX_DIGITS = 300
+# The maximum number of levels of nested directories.
+MAX_DIRECTORY_LEVELS = 200
 
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 TOO_MANY_VALUES = f"more than {MAX_VALUES} values, if each alias is replaced by its values"
 TOO_MANY_DIGITS = f"a number with more than {MAX_DIGITS} digits"
+TOO_MANY_DIRECTORIES = f"its directories are nested more than {MAX_DIRECTORY_LEVELS} levels deep"

@@ -19,6 +19,8 @@ from symphony.addons.docker import sync_context
 from symphony.addons.docker.context import DIRECTORY_NAME, MARKER, BuildContext, build_context
 from symphony.addons.docker.scan import scan_entry
 from symphony.model.images import ContextEntry
+from symphony.model.limits import MAX_DIRECTORY_LEVELS
+from tests.file_trees import nested_directories
 
 
 def collect(temp: Path, *, force: bool = False, **paths: Path) -> BuildContext:
@@ -107,6 +109,14 @@ def test_files_and_directories_are_collected_under_their_names(
     assert (done.files, done.linked, done.copied) == (4, 4, 0)
     assert done.directory.parent == temp / DIRECTORY_NAME
     assert (done.directory / "app/a").samefile(source / "a")
+
+
+def test_nested_directories_have_a_limit(tmp_path: Path, temp: Path) -> None:
+    deepest = nested_directories(tmp_path / "source", MAX_DIRECTORY_LEVELS)
+    collect(temp, deep=tmp_path / "source")
+    (deepest / "d").mkdir()
+    with pytest.raises(SpecError, match="directories are nested more than 200 levels deep"):
+        collect(temp, deep=tmp_path / "source")
 
 
 def test_context_without_entries_is_empty(temp: Path) -> None:
@@ -443,6 +453,8 @@ import sys
 from pathlib import Path
 from symphony.addons.docker.context import build_context
 from symphony.model.images import ContextEntry
+from symphony.model.limits import MAX_DIRECTORY_LEVELS
+from tests.file_trees import nested_directories
 entry = ContextEntry(name="app", path=sys.argv[1], force_update=False)
 try:
     with build_context([entry], Path(sys.argv[2])):

@@ -11,6 +11,7 @@ from pathlib import Path
 from symphony.addons.docker import ignore
 from symphony.errors import SpecError
 from symphony.model.images import ContextEntry
+from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
 from symphony.names import did_you_mean, join_names
 
 
@@ -95,6 +96,8 @@ class _Walk:
         ``pending`` contains the excluded directories above the current item. They are yielded only
         if they contain an included item.
         """
+        if path.count("/") > MAX_DIRECTORY_LEVELS:
+            raise SpecError(f"context entry {self._name!r}: {TOO_MANY_DIRECTORIES}")
         for child in children(source):
             below = f"{path}{child.name}"
             found = _lstat_source(child.path)

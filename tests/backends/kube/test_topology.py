@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
+import zlib
 
 import pytest
 
@@ -57,6 +59,13 @@ def experiment_with_services() -> Experiment:
     team.new_process("one")
     team.new_process("two").binds({"of-two": 7403}).connects("of-team")
     return exp
+
+
+@pytest.mark.parametrize("data", [b" " * (1 << 24), b"[" * 100_000])
+def test_annotation_that_is_not_a_roster_is_refused(data):
+    text = base64.b64encode(zlib.compress(data)).decode()
+    with pytest.raises(ValueError, match="not a roster"):
+        decode_roster(text)
 
 
 def test_services_are_in_declaration_order() -> None:

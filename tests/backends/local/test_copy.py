@@ -13,6 +13,7 @@ import pytest
 
 from symphony.errors import NotFound, SpecError
 from symphony.host import copy
+from symphony.model.limits import MAX_DIRECTORY_LEVELS
 from tests import file_trees
 
 from .conftest import python
@@ -185,6 +186,19 @@ def test_refused_copy_changes_nothing(cp, home, here, source, target, error, mes
         assert "\n" not in str(raised.value)
     assert (tree(here), tree(home)) == before
     assert not Path("/dev/null").is_file()
+
+
+def test_nested_directories_have_a_limit(tmp_path):
+    def paths(target):
+        source = str(tmp_path / "source")
+        return copy.CopyPath(text=source, path=source), copy.CopyPath(text=target, path=target)
+
+    deepest = file_trees.nested_directories(tmp_path / "source", MAX_DIRECTORY_LEVELS)
+    copy.copy(*paths(str(tmp_path / "first")))
+    (deepest / "d").mkdir()
+    with pytest.raises(SpecError, match="directories are nested more than 200 levels deep"):
+        copy.copy(*paths(str(tmp_path / "second")))
+    assert sorted(os.listdir(tmp_path)) == ["first", "source"]
 
 
 def test_dry_run_copies_nothing(cp, home, here):

@@ -1,7 +1,8 @@
 """Pack local files and directories into a tar stream, and unpack a tar stream into local files.
 
-A received stream is not trusted: device files, pipes, paths that pass through links, and names that
-lead outside the archive are refused. Files are unpacked into a staging directory and stay there
+A received stream is not trusted: device files, pipes, sparse files, paths that pass through links,
+names that lead outside the archive, and directories that are nested too deeply are refused. Files
+are unpacked into a staging directory and stay there
 until all of them have been verified.
 """
 
@@ -18,14 +19,28 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from symphony.errors import BackendError, NotFound, SpecError
+from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # The programs that can compute digests in a container, each with its hash algorithm.
 DIGEST_PROGRAMS = {"sha256sum": "sha256", "md5sum": "md5"}
 _CHUNK_BYTES = 1 << 18
 _BLOCK_BYTES = tarfile.BLOCKSIZE
+# The maximum size of a header that extends the next one, for example with a long name. The module
+# tarfile reads such a header into memory.
+_MAX_HEADER_BYTES = 1 << 20
+_EXTENSION_HEADERS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
 # The name under which the copied file or directory is stored in the archive.
 _ROOT = "it"
 
@@ -159,6 +174,8 @@ class OutgoingArchive:
                 continue
             yield self._tar_info(member, path, status), path
             if stat.S_ISDIR(status.st_mode):
+                if member.count("/") > MAX_DIRECTORY_LEVELS:
+                    raise SpecError(f"cannot copy {str(self._path)!r}: {TOO_MANY_DIRECTORIES}")
                 yield from self._members_of(member, path)
 
     def _tar_info(self, name: str, path: Path, status: os.stat_result) -> tarfile.TarInfo:
@@ -207,6 +224,26 @@ def _header(info: tarfile.TarInfo) -> bytes:
 # --- from a stream to local files ---
 
 
+class _LimitedHeader(tarfile.TarInfo):
+    """A header of a received archive. Headers with which a short stream becomes large are refused.
+
+    A sparse file can be any number of terabytes long. ``tar`` writes sparse files only if it is
+    called with ``--sparse``, which symphony does not use.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read a header. Raises `SpecError` if the header is refused."""
+        header = super().frombuf(buf, encoding, errors)
+        if header.type == tarfile.GNUTYPE_SPARSE:
+            raise _sparse_file(header.name)
+        if header.type in _EXTENSION_HEADERS and header.size > _MAX_HEADER_BYTES:
+            raise SpecError(
+                f"cannot copy {header.name!r}: its header has more than {_MAX_HEADER_BYTES} bytes"
+            )
+        return header
+
+
 class IncomingArchive:
     """A tar stream that is unpacked into a staging directory next to ``target``.
 
@@ -253,6 +290,7 @@ class IncomingArchive:
                 bufsize=_CHUNK_BYTES,
                 encoding="utf-8",
                 errors="surrogateescape",
+                tarinfo=_LimitedHeader,
             ) as tar:
                 for member in tar:
                     self._unpack_member(tar, member)
@@ -318,6 +356,8 @@ class IncomingArchive:
             path.symlink_to(member.linkname)
         elif member.islnk():
             self._unpack_hard_link(member, path)
+        elif member.issparse():
+            raise _sparse_file(member.name)
         elif member.isreg():
             content = tar.extractfile(member)
             if content is not None:
@@ -379,7 +419,15 @@ def _parts(name: str) -> list[str]:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts:
         raise _unsafe_name(name)
+    if len(parts) > MAX_DIRECTORY_LEVELS + 1:
+        raise SpecError(f"cannot copy {'/'.join(parts[:3])!r}: {TOO_MANY_DIRECTORIES}")
     return parts
+
+
+def _sparse_file(name: str) -> SpecError:
+    return SpecError(
+        f"cannot copy {name!r}: it is a sparse file, whose size in the archive is not its real size"
+    )
 
 
 def _unsafe_name(name: str) -> SpecError:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from symphony.model.limits import MAX_BYTES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
@@ -57,12 +59,15 @@ def encode_roster(roster: Roster) -> str:
 def decode_roster(text: str) -> Roster:
     """Decode a roster that `encode_roster` encoded.
 
-    Raises ValueError if the text is not a roster.
+    Raises ValueError if the text is not a roster or is too large. The text comes from an annotation
+    that other users of the namespace may be able to change.
     """
+    decompressor = zlib.decompressobj()
     try:
-        units: list[Mapping[str, Any]] = json.loads(
-            zlib.decompress(base64.b64decode(text, validate=True))
-        )
+        data = decompressor.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
+        if decompressor.unconsumed_tail:
+            raise ValueError(f"not a roster: larger than {MAX_BYTES} bytes")
+        units: list[Mapping[str, Any]] = json.loads(data)
         return tuple(Unit(**{**unit, "processes": tuple(unit["processes"])}) for unit in units)
-    except (zlib.error, TypeError, KeyError) as exc:
+    except (zlib.error, TypeError, KeyError, RecursionError) as exc:
         raise ValueError(f"not a roster: {exc}") from exc

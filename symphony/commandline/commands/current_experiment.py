@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 
 from symphony.commandline.exit_codes import UsageError
-from symphony.errors import with_filename
-from symphony.host.run.directory import state_root
+from symphony.errors import SpecError, with_filename
+from symphony.host.run.directory import check_state_directory, state_root
+from symphony.private_directories import create
 
 
 def require_current(backend: str) -> str:
@@ -35,7 +36,7 @@ def get_current(backend: str) -> str | None:
 def set_current(backend: str, experiment: str) -> None:
     """Make ``experiment`` the current experiment of ``backend``."""
     file = _file_of(backend)
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    create(file.parent)
     # Replace the file atomically, because another process can read it at any time.
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     with with_filename(file):
@@ -49,9 +50,16 @@ def set_current(backend: str, experiment: str) -> None:
 
 def clear_current(backend: str, experiment: str) -> None:
     """If ``experiment`` is the current experiment of ``backend``, unset it."""
-    if get_current(backend) == experiment:
+    try:
+        current = get_current(backend)
+    except SpecError:
+        # Another user can change the state directory, so no experiment could be set.
+        return
+    if current == experiment:
         _file_of(backend).unlink(missing_ok=True)
 
 
 def _file_of(backend: str) -> Path:
-    return state_root("current") / backend
+    directory = state_root("current")
+    check_state_directory(directory)
+    return directory / backend

@@ -14,6 +14,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from symphony.errors import SpecError
+from symphony.private_directories import check, create
+
 MAX_AGE_SECONDS = 60.0
 
 
@@ -21,9 +24,13 @@ def cached_names(key: Sequence[object], fetch: Callable[[], Iterable[str]]) -> l
     """Return the names that are cached for ``key``.
 
     If no names are cached, call ``fetch``, and cache and return its result. Keys with the same JSON
-    representation share an entry. Errors raised by ``fetch`` propagate to the caller.
+    representation share an entry. Errors raised by ``fetch`` propagate to the caller. If another
+    user can change the cache directory, nothing is cached.
     """
     import hashlib
+
+    if not _is_private(_cache_directory()):
+        return list(fetch())
 
     digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()
     file = _cache_directory() / f"{digest[:32]}.json"
@@ -37,8 +44,18 @@ def cached_names(key: Sequence[object], fetch: Callable[[], Iterable[str]]) -> l
 
 def clear_cached_names() -> None:
     """Delete all cached names. Call this function after a launch or a deletion."""
-    for file in _cache_files():
-        _remove_file(file)
+    # Another user could replace the directory with a link to a directory of this user.
+    if _is_private(_cache_directory()):
+        for file in _cache_files():
+            _remove_file(file)
+
+
+def _is_private(directory: Path) -> bool:
+    try:
+        check(directory, "cache directory", "")
+    except SpecError:
+        return False
+    return True
 
 
 def _cache_directory() -> Path:
@@ -76,7 +93,7 @@ def _write_names(file: Path, names: Sequence[str]) -> None:
     If the directory is not writable, nothing is cached.
     """
     with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        create(file.parent)
         for other in _cache_files():
             if not _is_recent(other):
                 _remove_file(other)

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from symphony import private_directories
 from symphony.errors import BackendError, NotFound, SymphonyError
 from symphony.host.processes.identity import (
     ProcessId,
@@ -64,6 +65,16 @@ def state_root(backend: str) -> Path:
         return Path(configured).absolute() / backend
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base).absolute() / "symphony" / backend
+
+
+def check_state_directory(directory: Path) -> None:
+    """Raise SpecError if another user can change or replace a directory with symphony's state."""
+    private_directories.check(
+        directory,
+        "state directory",
+        f"use a directory of your own, for example with {STATE_VARIABLE}, or with sudo -H if you "
+        "use sudo",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,18 +461,28 @@ def find(root: Path, name: str) -> RunDirectory | None:
     """Return the run directory of an experiment, or None if there is none.
 
     Also return None if ``name`` is not a valid experiment name, for example because it is a path.
+    Raises SpecError if another user can change ``root``.
     """
+    check_state_directory(root)
+    return _find(root, name)
+
+
+def _find(root: Path, name: str) -> RunDirectory | None:
     run = RunDirectory(root / name)
     return run if is_name(name) and run.is_run_directory() else None
 
 
 def find_all(root: Path) -> list[RunDirectory]:
-    """Return every run directory, sorted by name. Skip directories that symphony did not create."""
+    """Return every run directory, sorted by name. Skip directories that symphony did not create.
+
+    Raises SpecError if another user can change ``root``.
+    """
+    check_state_directory(root)
     try:
         names = sorted(os.listdir(root))
     except FileNotFoundError:
         return []
-    candidates = (find(root, name) for name in names)
+    candidates = (_find(root, name) for name in names)
     return [run for run in candidates if run is not None]
 
 
@@ -525,9 +546,11 @@ def launch_lock(root: Path) -> Iterator[None]:
     """Hold the lock that a launch needs to free a name or to create a run directory.
 
     Hold this lock between a check and the action that depends on the check, so that no other launch
-    can free a name or create a run directory in the meantime.
+    can free a name or create a run directory in the meantime. Raises SpecError if another user can
+    change ``root``.
     """
-    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_directories.create(root)
+    check_state_directory(root)
     descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

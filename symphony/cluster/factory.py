@@ -28,6 +28,7 @@ def create_cluster(base: type[Any], name: str | None, options: Mapping[str, Any]
     if configuration.is_empty():
         cluster = plugins.open_backend(backend, base).with_options(backend, options)
     else:
+        configuration.warn_of_untrusted_files()
         cluster = _create_configured(base, configuration, backend, options)
     cluster.configuration = configuration
     return cluster

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from symphony.config.fields import KeyPath
-    from symphony.config.merging import ConfigSource, SourcedValue
+    from symphony.config.merging import ConfigSource, SourcedValue, UntrustedFile
 
 Handler = Callable[[Any], object]
 
@@ -34,7 +34,8 @@ class SymphonyConfig:
     3. environment variables
     4. the selected profile
     5. the project's file: ``.symphony.yml`` in the working directory, or in the nearest parent
-       directory that contains one
+       directory that contains one; settings that need trust are ignored until the user runs
+       ``symphony config trust``
     6. the file that the environment variable ``SYMPHONY_CONFIG`` names
     7. the user's own file: ``~/.config/symphony/config.yml``
 
@@ -50,6 +51,8 @@ class SymphonyConfig:
 
     _program_sources: list[ConfigSource]
     _command_line: dict[str, str]
+    # True if the command line reports the files that are not trusted.
+    _is_command_line: bool
     _handlers: dict[str, list[Handler]]
     # The sources outside the program, preceded by the cache key for which they were read.
     _cached_sources: tuple[object, list[ConfigSource]] | None
@@ -187,6 +190,26 @@ class SymphonyConfig:
             names.update(dict.fromkeys(source.profiles))
         return list(names)
 
+    def untrusted_files(self) -> list[UntrustedFile]:
+        """Return the configuration files that are ignored, completely or in part.
+
+        ``str()`` of an item is a message for the user.
+        """
+        files = [source.untrusted for source in self._external_sources()]
+        return [file for file in files if file is not None]
+
+    def warn_of_untrusted_files(self) -> None:
+        """Issue a warning for each file that is ignored.
+
+        The command line reports these files itself, so it causes no warnings.
+        """
+        if self._is_command_line:
+            return
+        import warnings
+
+        for file in self.untrusted_files():
+            warnings.warn(str(file), UserWarning, stacklevel=4)
+
     def is_empty(self) -> bool:
         """Return whether nothing except ``--backend`` is configured. This check is fast."""
         if self._program_sources or PROFILE_OPTION in self._command_line:
@@ -260,6 +283,7 @@ class SymphonyConfig:
         """
         self._program_sources = []
         self._command_line = {}
+        self._is_command_line = False
         self._handlers = {}
         self._cached_sources = None
         self._merged = None
@@ -267,6 +291,7 @@ class SymphonyConfig:
     def set_command_line(self, options: Mapping[str, str]) -> None:
         """Set the options given on the command line, such as ``{"--profile": "gke"}``."""
         self._command_line = dict(options)
+        self._is_command_line = True
         self._merged = None
 
     # --- implementation ---

@@ -6,9 +6,7 @@ format.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,12 +38,20 @@ def read_file(path: Path, own_fields: Collection[str] = (), *, is_found_file: bo
     explicitly by its path. Raises `NotFound` if the file does not exist, and `SpecError` if its
     contents are invalid.
     """
-    text = decode(path, read_bytes(path, MAX_CONFIGURATION_BYTES))
+    data = read_bytes(path, MAX_CONFIGURATION_BYTES)
+    return parse_file(path, data, own_fields, is_found_file=is_found_file)
+
+
+def parse_file(
+    path: Path, data: bytes, own_fields: Collection[str] = (), *, is_found_file: bool
+) -> ConfigSource:
+    """Parse ``data``, the contents of a configuration file; see `read_file`."""
+    text = decode(path, data)
     parse = _PARSERS[detect_format(path, text)]
-    data, position = parse(path, text)
+    document, position = parse(path, text)
     with errors_with_position(position):
         base = path.absolute().parent
-        content = fields.read_content({} if data is None else data, base, own_fields)
+        content = fields.read_content({} if document is None else document, base, own_fields)
     profiles = {
         name: _with_positions(values, position, (fields.PROFILES, name))
         for name, values in content.profiles.items()
@@ -97,23 +103,3 @@ def only_file(paths: Sequence[Path]) -> Path:
             f"{paths[0].parent}: {names} are configurations of the same directory; keep one of them"
         )
     return paths[0]
-
-
-def refuse_untrusted(path: Path) -> None:
-    """Raise `SpecError` if another user may have created the file to attack this user.
-
-    A file is untrusted if its owner is neither this user nor root, and its directory is writable by
-    every user. Such a file must not be read, because a configuration can contain commands.
-    """
-    try:
-        owner = path.stat().st_uid
-        directory_mode = path.parent.stat().st_mode
-    except OSError:
-        # The error is reported when the file is read.
-        return
-    is_owned_by_another = owner not in (0, os.getuid())
-    if is_owned_by_another and directory_mode & stat.S_IWOTH:
-        raise SpecError(
-            f"{path}: belongs to another user, in a directory that every user may write to, and is "
-            f"not read; if you trust it, set SYMPHONY_CONFIG={path}"
-        )

@@ -6,6 +6,8 @@ little work.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -61,14 +63,29 @@ def project_files(directory: Path, home: Path) -> list[Path]:
     """Return the configuration files of the project that contains ``directory``.
 
     The search starts at ``directory`` and goes up to ``home`` or the root. It ends at the first
-    directory that contains a configuration file. A directory may contain only one such file;
-    `read_sources` raises `SpecError` if there are several.
+    directory that contains a configuration file, and passes over files that `is_passed_over`
+    describes. A directory may contain only one configuration file; `read_sources` raises
+    `SpecError` if there are several.
     """
     for candidate in (directory, *directory.parents):
-        found = _existing(candidate, PROJECT_FILE_NAMES)
+        found = [
+            path for path in _existing(candidate, PROJECT_FILE_NAMES) if not is_passed_over(path)
+        ]
         if found or candidate == home:
             return found
     return []
+
+
+def is_passed_over(path: Path) -> bool:
+    """Return whether a project file belongs to another user, in a directory that every user may
+    write to, such as /tmp.
+
+    Any user can create such a file, and it must not affect everyone who works below the directory.
+    """
+    own_users = (0, os.geteuid())
+    if path.lstat().st_uid in own_users and path.stat().st_uid in own_users:
+        return False
+    return bool(path.parent.stat().st_mode & stat.S_IWOTH)
 
 
 def user_directory(environ: Mapping[str, str]) -> Path:
@@ -119,8 +136,9 @@ def _existing(directory: Path, names: Sequence[str]) -> list[Path]:
 
 
 def _is_file(path: Path) -> bool:
+    """Return whether a file exists and is an ordinary file. Reading a pipe might never end."""
     try:
-        return path.exists() and not path.is_dir()
+        return stat.S_ISREG(path.stat().st_mode)
     except OSError:
-        # The user is not permitted to read the directory.
+        # There is no such file, or the user is not permitted to read the directory.
         return False

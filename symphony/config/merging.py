@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from symphony.config.fields import GROUPS, PROFILES, KeyPath
@@ -11,6 +12,8 @@ from symphony.errors import SpecError
 from symphony.names import did_you_mean, join_names
 
 PROFILE_KEY: KeyPath = ("profile",)
+TRUST_COMMAND = "symphony config trust"
+_MAX_NAMES_IN_MESSAGE = 10
 
 
 class SourcedValue(NamedTuple):
@@ -21,19 +24,45 @@ class SourcedValue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UntrustedFile:
+    """A configuration file that is ignored, completely or in part.
+
+    ``owner`` is the user to whom the file belongs, or None if it belongs to this user or to root.
+    ``settings`` are the settings that are ignored, and ``profiles`` the names of the profiles that
+    are ignored; both are empty if the whole file is ignored. ``fix`` is what the user can do.
+    """
+
+    path: Path
+    owner: str | None = None
+    settings: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    fix: str = f"read the file, and run '{TRUST_COMMAND}' if you trust it"
+
+    def __str__(self) -> str:
+        if self.owner is not None:
+            return f"{self.path}: ignored, because the file belongs to {self.owner}; {self.fix}"
+        ignored = [*self.settings, *(f"profiles.{name}" for name in self.profiles)]
+        return (
+            f"{self.path}: ignored {join_names(ignored, limit=_MAX_NAMES_IN_MESSAGE)}, because the "
+            f"file is not trusted; {self.fix}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSource:
     """One source of configuration: its values, and the values of its profiles.
 
     ``is_found_file`` is true for a file that symphony found, by searching or through
     SYMPHONY_CONFIG, and false for all other sources. ``position`` returns the position of a key,
     such as ``("profiles", "gke", "options", "kube")``, as text. ``position`` is None if the source
-    is not a file.
+    is not a file. ``untrusted`` is set if the source is a file that is ignored, at least in part.
     """
 
     values: Mapping[KeyPath, SourcedValue]
     profiles: Mapping[str, Mapping[KeyPath, SourcedValue]] = field(default_factory=dict)
     is_found_file: bool = False
     position: Callable[[KeyPath], str] | None = None
+    untrusted: UntrustedFile | None = None
 
     def parent_of(self, key: KeyPath, value: SourcedValue) -> KeyPath | None:
         """Return the parent key under which this source sets ``value`` for ``key``.
@@ -90,6 +119,12 @@ def _profile_values(
     """Return the values that each source sets for the selected profile."""
     name = selected.value
     values = [source.profiles[name] for source in sources if name in source.profiles]
+    for source in sources:
+        if source.untrusted is not None and name in source.untrusted.profiles:
+            # Without these values, a command would act on another cluster than the user requested.
+            raise SpecError(
+                f"{selected.source}: profile {name!r} cannot be used: {source.untrusted}"
+            )
     if not values:
         known = dict.fromkeys(profile for source in sources for profile in source.profiles)
         hint = did_you_mean(name, known) or f"; the profiles are {join_names(known)}"

@@ -75,40 +75,44 @@ def read_sources(
 ) -> list[ConfigSource]:
     """Return a source for the environment variables and one for each file, highest priority first.
 
-    A file that is found in two ways is read only once. Raises `SpecError` if a variable or a file
-    is invalid, if a project file is untrusted, or if a directory contains several configuration
-    files. Raises `NotFound` if ``named_file`` does not exist.
+    A file that is found in two ways is read only once. A file that is not trusted is ignored, at
+    least in part; see `symphony.config.trust`. Raises `SpecError` if a variable or a file is
+    invalid, or if a directory contains several configuration files. Raises `NotFound` if
+    ``named_file`` does not exist.
     """
     sources = []
     environment = from_environment(environ)
     if environment.values:
         sources.append(environment)
     if project_files or named_file or user_files:
-        sources += _read_files(project_files, named_file, user_files)
+        sources += _read_files(environ, project_files, named_file, user_files)
     return sources
 
 
 def _read_files(
-    project_files: Sequence[Path], named_file: str | None, user_files: Sequence[Path]
+    environ: Mapping[str, str],
+    project_files: Sequence[Path],
+    named_file: str | None,
+    user_files: Sequence[Path],
 ) -> list[ConfigSource]:
-    # ``file_formats`` imports the YAML and JSON parsers, so it is imported only if there are files.
-    from symphony.config import file_formats
+    # These modules import the YAML and JSON parsers, so they are imported only if there are files.
+    from symphony.config import file_formats, trust
 
-    paths = []
-    if project_files:
-        paths.append(file_formats.only_file(project_files))
-    if named_file:
-        paths.append(_named_path(named_file))
-    if user_files:
-        paths.append(file_formats.only_file(user_files))
+    named = _named_path(named_file) if named_file else None
     sources: dict[Path, ConfigSource] = {}
-    for path in paths:
-        resolved = path.resolve()
-        if resolved in sources:
-            continue
-        if path in project_files:
-            file_formats.refuse_untrusted(path)
-        sources[resolved] = file_formats.read_file(path, is_found_file=True)
+    if project_files:
+        project = file_formats.only_file(project_files)
+        if named is not None and project.resolve() == named.resolve():
+            # By naming the file, the user trusts it.
+            sources[project.resolve()] = file_formats.read_file(project, is_found_file=True)
+        else:
+            sources[project.resolve()] = trust.read_project_file(project, environ)
+    if named is not None and named.resolve() not in sources:
+        sources[named.resolve()] = file_formats.read_file(named, is_found_file=True)
+    if user_files:
+        user = file_formats.only_file(user_files)
+        if user.resolve() not in sources:
+            sources[user.resolve()] = trust.read_user_file(user)
     return list(sources.values())
 
 

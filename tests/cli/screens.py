@@ -77,6 +77,7 @@ def _process(line: str, **keys: object) -> dict[str, object]:
 def stage(program: Program) -> None:
     """Launch the experiments, and wait until their states are those of the golden files."""
     (program.directory / ".symphony.yml").write_text(_CONFIGURATION)
+    program.ok("config", "trust")
     (program.directory / "portable.yml").write_text(_PORTABLE)
     # The names are so long that the column with process IDs, whose width varies, is never shown
     # next to a column that is cut.

@@ -82,6 +82,47 @@ def test_path_lists_the_existing_files(program: Program) -> None:
     ]
 
 
+def test_settings_that_need_trust_take_effect_when_the_file_is_trusted(program: Program) -> None:
+    program.ok("launch", program.file("rl", {"a": "true"}), SYMPHONY_STATE_DIR="other")
+    file = write(program, "username: sarah\noptions:\n  local: {state_dir: other/local}\n")
+    note = (
+        f"{file}: ignored options.local.state_dir, because the file is not trusted; "
+        "read the file, and run 'symphony config trust' if you trust it\n"
+    )
+
+    def experiments() -> tuple[list[str], str]:
+        done = program("ls", "--json")
+        names = [item["name"] for item in json.loads(done.stdout)]
+        # Completion ignores the same settings, and prints no notes.
+        assert program.ok("__complete", "ps", "").split() == names
+        return names, done.stderr
+
+    assert experiments() == ([], note)
+    done = program("config", "show")
+    fields = [line.split()[0] for line in done.stdout.splitlines()]
+    assert (fields, done.stderr) == (["FIELD", "backend", "username"], note)
+    assert [item["trusted"] for item in program.json("config", "path")] == [False, True]
+
+    lines = program.ok("config", "trust", "--dry-run").splitlines()
+    assert lines[0] == f"would trust {file}"
+    assert experiments() == ([], note)
+    lines = program.ok("config", "trust").splitlines()
+    assert lines[0] == f"trusted {file}"
+    assert lines[2].split() == ["options.local.state_dir", "other/local"]
+    assert experiments() == (["rl"], "")
+    assert [item["trusted"] for item in program.json("config", "path")] == [True, True]
+
+    assert program.ok("config", "untrust") == f"no longer trusted: {file}\n"
+    assert experiments() == ([], note)
+    assert program.ok("__complete", "ps", "", SYMPHONY_CONFIG=str(file)) == "rl\n"
+
+
+def test_file_for_a_view_that_takes_none(program: Program) -> None:
+    assert refuse(program, "config", "path", "x").startswith("config path takes no file")
+    assert refuse(program, "config", "trust").startswith("there is no .symphony.yml in this direct")
+    assert "symphony config trust" in program.ok("config", "trust", "--help")
+
+
 def test_schema_prints_the_path_of_the_schema(program: Program) -> None:
     path = Path(program.ok("config", "schema").strip())
     assert json.loads(path.read_text(encoding="utf-8"))["title"] == "symphony experiment"
@@ -166,6 +207,7 @@ def test_error_in_the_options_of_a_backend_is_reported_with_its_position(
     program: Program, text: str, position: str
 ) -> None:
     write(program, text)
+    program.ok("config", "trust")
     assert refuse(program, "ls", "-b", "kube").startswith(f".symphony.yml:{position}")
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from symphony.config import SymphonyConfig
+from symphony.config import SymphonyConfig, trust
 from symphony.config.locations import FILE_VARIABLE, VARIABLES
+from symphony.errors import SymphonyError
 
 
 @dataclass
@@ -24,8 +27,12 @@ class ConfigEnvironment:
     def project_file(self) -> Path:
         return self.work / ".symphony.yml"
 
-    def write_project(self, text: str) -> None:
+    def write_project(self, text: str, *, trusted: bool = True) -> None:
+        """Write the project file, and trust it if it is valid."""
         self.project_file.write_text(text)
+        if trusted:
+            with contextlib.suppress(SymphonyError):
+                trust.trust(self.project_file, os.environ)
 
     def write_user(self, text: str) -> None:
         directory = self.home / ".config" / "symphony"

@@ -122,24 +122,6 @@ def test_relative_paths_are_relative_to_the_file(
     assert config.experiment_folder == deep / "here"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a file")
-def test_a_file_of_another_user_in_a_public_directory_is_refused(
-    environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environment.write_project("username: another-user\n")
-    os.chown(environment.project_file, 12345, 12345)
-    assert SymphonyConfig().username == "another-user"
-    environment.work.chmod(0o1777)
-    SymphonyConfig().reset()
-    assert error_message(environment).startswith(
-        ".symphony.yml: belongs to another user, in a directory that every user may write to"
-    )
-    SymphonyConfig().reset()
-    monkeypatch.setenv("SYMPHONY_CONFIG", str(environment.project_file))
-    monkeypatch.chdir(environment.home)
-    assert SymphonyConfig().username == "another-user"
-
-
 def test_file_locations(environment: ConfigEnvironment) -> None:
     user_file = environment.home / ".config" / "symphony" / "config.yml"
     assert file_locations(os.environ) == [

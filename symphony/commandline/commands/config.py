@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from symphony.commandline.commands.base_commands import BaseCommands
-from symphony.commandline.exit_codes import OK
+from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note
+from symphony.errors import NotFound, SymphonyError
 
 
 class ConfigCommands(BaseCommands):
@@ -19,11 +21,17 @@ class ConfigCommands(BaseCommands):
             "what",
             metavar="WHAT",
             nargs="?",
-            choices=tuple(_CONFIG_VIEWS),
+            choices=(*_CONFIG_VIEWS, *_TRUST_CHANGES),
             default="show",
-            help="show (the default), path or schema",
+            help="show (the default), path, schema, trust or untrust",
         )
-        self._add_hidden_dry_run(parser)
+        parser.add_argument(
+            "file",
+            metavar="FILE",
+            nargs="?",
+            help="the file to trust or no longer trust (default: the project's file)",
+        )
+        self._add_client_dry_run(parser)
         self._add_json(parser)
 
     def action_config(self, args: argparse.Namespace) -> int | None:
@@ -38,12 +46,25 @@ class ConfigCommands(BaseCommands):
         config schema prints the path of the JSON Schema for experiment files, with which editors
         can complete and check these files.
 
+        A project file from another person could run commands. Its context, kubeconfig and options,
+        and the settings that depend on them, are therefore ignored until you trust the file. A file
+        that belongs to another user is ignored completely. config trust trusts the file until it
+        changes, and prints the settings that need trust. config untrust withdraws the trust. In CI,
+        set SYMPHONY_CONFIG to the path of the file instead.
+
         For example:
           symphony config show
           symphony config show --profile gke --json
           symphony config path
+          symphony config trust
+          symphony config trust ~/project/.symphony.yml
+          symphony config untrust
           symphony config schema
         """
+        if args.what in _TRUST_CHANGES:
+            return _TRUST_CHANGES[args.what](args)
+        if args.file is not None:
+            raise UsageError(f"config {args.what} takes no file; see {self.prog} config --help")
         return _CONFIG_VIEWS[args.what](args.json)
 
     def _add_backends(self) -> None:
@@ -99,7 +120,10 @@ def _show_settings(as_json: bool) -> int:
     from symphony.commandline.output.tables import Column
     from symphony.config import SymphonyConfig
 
-    settings = SymphonyConfig().settings()
+    config = SymphonyConfig()
+    settings = config.settings()
+    for file in config.untrusted_files():
+        print_note(str(file))
     if as_json:
         show_json(
             [
@@ -138,9 +162,12 @@ def _show_paths(as_json: bool) -> int:
 
     files = file_locations(os.environ)
     if as_json:
-        show_json(
-            [{"kind": kind, "path": str(path), "exists": exists} for kind, path, exists in files]
-        )
+        untrusted = _untrusted_paths()
+        rows: list[dict[str, Any]] = []
+        for kind, path, exists in files:
+            trusted = None if untrusted is None else path not in untrusted
+            rows.append({"kind": kind, "path": str(path), "exists": exists, "trusted": trusted})
+        show_json(rows)
         return OK
     existing = [path for _, path, exists in files if exists]
     for path in existing:
@@ -149,6 +176,18 @@ def _show_paths(as_json: bool) -> int:
         candidates = " or ".join(str(path) for _, path, _ in files)
         print_note(f"there is no configuration file; create {candidates}")
     return OK
+
+
+def _untrusted_paths() -> set[Path] | None:
+    """Return the paths of the files that are ignored, at least in part. Return None if a file is
+    invalid.
+    """
+    from symphony.config import SymphonyConfig
+
+    try:
+        return {file.path for file in SymphonyConfig().untrusted_files()}
+    except SymphonyError:
+        return None
 
 
 def _show_schema(as_json: bool) -> int:
@@ -164,4 +203,68 @@ def _show_schema(as_json: bool) -> int:
     return OK
 
 
+def _trust(args: argparse.Namespace) -> int:
+    """Trust a project file, and print the settings for which this makes a difference."""
+    import os
+
+    from symphony.commandline.output.printing import show_json, show_table
+    from symphony.commandline.output.tables import Column
+    from symphony.config import trust
+
+    path = _project_file(args.file)
+    source = trust.trust(path, os.environ, dry_run=args.dry_run)
+    settings = trust.settings_that_need_trust(source)
+    if args.json:
+        rows = [{"field": field, "value": value} for field, (value, _) in settings.items()]
+        show_json({"path": str(path), "settings": rows})
+        return OK
+    print(f"would trust {path}" if args.dry_run else f"trusted {path}")
+    if settings:
+        columns = (Column("FIELD"), Column("VALUE", flexible=True, least=24))
+        show_table(
+            columns, [[field, _format_value(value)] for field, (value, _) in settings.items()]
+        )
+    return OK
+
+
+def _untrust(args: argparse.Namespace) -> int:
+    """Stop trusting a project file."""
+    import os
+
+    from symphony.commandline.output.printing import show_json
+    from symphony.config import trust
+
+    path = _project_file(args.file)
+    was_trusted = trust.withdraw(path, os.environ, dry_run=args.dry_run)
+    if args.json:
+        show_json({"path": str(path), "was_trusted": was_trusted})
+    elif was_trusted:
+        print(f"would no longer trust {path}" if args.dry_run else f"no longer trusted: {path}")
+    else:
+        print_note(f"{path} was not trusted")
+    return OK
+
+
+def _project_file(given: str | None) -> Path:
+    """Return the file that the user named, or the project's file. Raises `NotFound` if there is no
+    project file.
+    """
+    import os
+
+    from symphony.config import file_formats, locations
+
+    if given is not None:
+        return Path(given).absolute()
+    directory = locations.working_directory()
+    home = locations.home_directory(os.environ)
+    found = [] if directory is None else locations.project_files(directory, home)
+    if not found:
+        raise NotFound(
+            f"there is no {locations.PROJECT_FILE_NAMES[0]} in this directory or its parents; "
+            "name a file"
+        )
+    return file_formats.only_file(found)
+
+
 _CONFIG_VIEWS = {"show": _show_settings, "path": _show_paths, "schema": _show_schema}
+_TRUST_CHANGES = {"trust": _trust, "untrust": _untrust}

@@ -369,6 +369,8 @@ class CommandLine:
         verb = getattr(args, "verb", None)
         if self._configuration_error is not None and verb != "config":
             raise self._configuration_error
+        if verb != "config":
+            self._report_untrusted_files()
         parser = self.master_parser if verb is None else self.subparsers.choices[verb]
         if unknown:
             parser.option_hints = _hints_for_backend_options()
@@ -379,6 +381,13 @@ class CommandLine:
             self.master_parser.print_help()
             return exit_codes.OK
         return args.action(args) or exit_codes.OK
+
+    def _report_untrusted_files(self) -> None:
+        """Print a note for each configuration file that is ignored, at least in part."""
+        from symphony.config import SymphonyConfig
+
+        for file in SymphonyConfig().untrusted_files():
+            print(file, file=sys.stderr)
 
     def _complete(self, words: Sequence[str]) -> int:
         """Print completions for a shell. Errors in the command line are not reported."""

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
-from symphony.cluster.matching import Until, experiment_exists, find_status, fuzzy_match
+from symphony.cluster.matching import (
+    Until,
+    experiment_exists,
+    find_names,
+    find_status,
+    fuzzy_match,
+)
 from symphony.errors import NotFound, SpecError, Unsupported
 from symphony.names import did_you_mean
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
@@ -484,6 +490,32 @@ class Cluster(abc.ABC):
         unchanged.
         """
 
+    def iter_log_text(
+        self,
+        experiment: str,
+        process: str,
+        process_group: str | None = None,
+        *,
+        since: float | str | None = None,
+        tail: int | None = None,
+    ) -> Iterator[str]:
+        """Yield the log of a process in pieces, which together are the result of `get_log`.
+
+        The pieces have a limited size on backends that can read a log in parts. ``since`` and
+        ``tail`` have the same meaning as in `iter_logs`.
+        """
+        name = self.describe_process(experiment, process, process_group).name
+        return self._iter_log_text(experiment, name, since=since, tail=tail)
+
+    def _iter_log_text(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> Iterator[str]:
+        """Yield the result of `_read_log` in pieces.
+
+        A backend that can read a log in parts overrides this method.
+        """
+        yield self._read_log(experiment, process, since=since, tail=tail)
+
     def _read_previous_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
@@ -513,15 +545,13 @@ class Cluster(abc.ABC):
         """
         from symphony.cluster.save_logs import save_following, save_once
 
-        names = [self.find_process(experiment, name).name for name in processes or ()]
-        if not names:
-            names = [process.name for process in self.describe_experiment(experiment)]
+        names = find_names(self.describe_experiment(experiment), processes)
         if follow:
             lines = self.iter_logs(experiment, names, follow=True, since=since, tail=tail)
             return save_following(folder, names, lines)
 
-        def read(name: str) -> str:
-            return self._read_log(experiment, name, since=since, tail=tail)
+        def read(name: str) -> Iterator[str]:
+            return self._iter_log_text(experiment, name, since=since, tail=tail)
 
         return save_once(folder, names, read)
 

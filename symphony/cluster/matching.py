@@ -59,6 +59,25 @@ def find_status(
     return found
 
 
+def find_names(status: ExperimentStatus, processes: Sequence[str] | None) -> list[str]:
+    """Return the names of ``processes``, each of which is given as ``name`` or ``group/name``.
+
+    If ``processes`` is empty or None, return the names of all processes. Raises `NotFound` if a
+    process does not exist, or if it is not in the given group.
+    """
+    if not processes:
+        return [item.name for item in status]
+    by_given = {given: item.name for item in status for given in (item.name, item.path)}
+    names: list[str] = []
+    for given in dict.fromkeys(processes):
+        name = by_given.get(given)
+        if name is None:
+            group, _, own_name = given.rpartition("/")
+            name = find_status(status, own_name, group or None).name
+        names.append(name)
+    return list(dict.fromkeys(names))
+
+
 _CONDITION_MET: dict[str, Callable[[ProcessStatus], bool]] = {
     "started": lambda process: process.started is not None,
     "ready": lambda process: process.ready or process.not_ready_in_time,

@@ -17,12 +17,12 @@ MAX_OPEN_LOG_FILES = 128
 
 
 def save_once(
-    directory: str | os.PathLike[str], names: Sequence[str], read: Callable[[str], str]
+    directory: str | os.PathLike[str], names: Sequence[str], read: Callable[[str], Iterable[str]]
 ) -> dict[str, Path]:
     """Write the log of each process to a file, and return a mapping from process names to paths.
 
-    ``read`` returns the log of the process with the given name. An existing file is replaced once
-    the new file is complete.
+    ``read`` returns the log of the process with the given name, in pieces. An existing file is
+    replaced once the new file is complete.
     """
     files = _log_files(directory, names)
 
@@ -60,13 +60,13 @@ def _log_files(directory: str | os.PathLike[str], names: Sequence[str]) -> dict[
     return {name: parent / f"{name}.log" for name in names}
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write ``text`` to a temporary file and rename it to ``path``."""
+def _replace(path: Path, pieces: Iterable[str]) -> None:
+    """Write the pieces of a text to a temporary file and rename it to ``path``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with with_filename(path):
             with temporary.open("w", encoding="utf-8", newline="") as file:
-                file.write(text)
+                file.writelines(pieces)
             temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

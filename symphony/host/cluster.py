@@ -14,6 +14,7 @@ from symphony.cluster.matching import (
     Until,
     experiment_exists,
     experiment_not_found,
+    find_names,
     still_awaited,
     wait_timeout,
 )
@@ -38,7 +39,7 @@ from symphony.status import ExperimentStatus, LogLine
 if TYPE_CHECKING:
     import socket
 
-    from symphony.host.logs import LogTail
+    from symphony.host.logs import IgnoredLine
     from symphony.host.render import HostManifest
     from symphony.host.resources.leases import PortLeases
     from symphony.host.resources.ports import FinishingPorts
@@ -435,14 +436,28 @@ class HostCluster(Cluster):
 
     # --- logs ---
 
+    # A backend sets this pattern if the last line of its log files can be text that is not output.
+    _ignored_last_line: ClassVar[IgnoredLine | None] = None
+
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
-        from symphony.host.logs import read
+        return "".join(self._iter_log_text(experiment, process, since=since, tail=tail))
+
+    def _iter_log_text(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> Iterator[str]:
+        from symphony.host.logs import iter_text
 
         run = self._find(experiment)
         with run.report_damage(run.logs):
-            return read(run, process, since=_since_time(since), tail=tail)
+            yield from iter_text(
+                run,
+                process,
+                since=_since_time(since),
+                tail=tail,
+                ignored=self._ignored_last_line,
+            )
 
     def iter_logs(
         self,
@@ -455,10 +470,7 @@ class HostCluster(Cluster):
     ) -> Iterator[LogLine]:
         """Yield the log lines of processes in chronological order; see `Cluster.iter_logs`."""
         run = self._find(experiment)
-        if processes:
-            names = [self.find_process(experiment, name).name for name in processes]
-        else:
-            names = [process.name for process in self._describe(run)]
+        names = find_names(self._describe(run), processes)
         return self._iter_logs(run, names, follow, _since_time(since), tail)
 
     def _iter_logs(
@@ -472,7 +484,9 @@ class HostCluster(Cluster):
         from symphony.host import logs
 
         with run.report_damage(run.logs):
-            lines, tails = self._read_written(run, names, since, tail)
+            lines, tails = logs.read_merged(
+                run, names, since=since, tail=tail, ignored=self._ignored_last_line
+            )
             yield from lines
             if follow:
                 yield from logs.follow(run, tails, StatusReader(run).end_check(names))
@@ -480,17 +494,6 @@ class HostCluster(Cluster):
             for name, log in tails.items():
                 for text in log.read_incomplete_line():
                     yield LogLine(process=name, text=text)
-
-    def _read_written(
-        self, run: RunDirectory, names: Sequence[str], since: float | None, tail: int | None
-    ) -> tuple[list[LogLine], dict[str, LogTail]]:
-        """Return the lines that are already in the logs, and readers for later lines.
-
-        A backend can override this method to filter the lines.
-        """
-        from symphony.host.logs import read_merged
-
-        return read_merged(run, names, since=since, tail=tail)
 
     # --- using ---
 

@@ -5,18 +5,28 @@ the supervisor records the time and the length of the log at most once a second;
 `symphony.host.supervisor.log_times`. All output up to a recorded length was written before the
 recorded time. ``since`` and the order of lines from different processes are therefore accurate to
 about one second.
+
+When a log exceeds its limit, the supervisor removes the oldest output, but the remaining output
+keeps its offsets; see `symphony.host.supervisor.log_limit`. All offsets in this module are
+therefore valid before and after a removal. A file can also be truncated, for example by the user.
+It is then read from its beginning.
+
+No function reads a whole log into memory, except functions that return the log as one string.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import heapq
 import os
+import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.host.run.directory import RunDirectory
+from symphony.host.run.directory import LOG_START_SUFFIX, RunDirectory
 from symphony.status import LogLine
 
 if TYPE_CHECKING:
@@ -24,33 +34,55 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.02
 STATUS_CHECK_SECONDS = 0.5
+# The part of a line that is kept in memory until the rest of the line has been written. A longer
+# line is returned as several lines.
+MAX_LINE_BYTES = 1 << 24
 _BLOCK_BYTES = 1 << 18
+_TIMES_BLOCK_BYTES = 1 << 13
 
 # The key under which `follow` watches the event log. It cannot clash with a process name, because a
 # process name is never empty.
 _EVENTS_KEY = ""
 
 TimedLength = tuple[float, int]
+# A pattern for an incomplete last line that is not output of the process. Such a line does not
+# count as one of the last lines of a log.
+IgnoredLine = re.Pattern[bytes]
 
 
-def log_times(run: RunDirectory, process: str) -> list[TimedLength]:
-    """Return the ``(time, length)`` pairs recorded for a process's log, in chronological order.
+def log_times(run: RunDirectory, process: str) -> Iterator[TimedLength]:
+    """Yield the ``(time, length)`` pairs recorded for a process's log, in the recorded order.
 
-    Times are in seconds since the epoch, and lengths are in bytes. Lines that are not valid are
-    skipped. The last line can be incomplete while the supervisor writes it.
+    Times are in seconds since the epoch, and lengths are in bytes. The file is read in blocks. If
+    the supervisor replaces it in the meantime, the pairs that were already yielded are skipped.
     """
-    try:
-        content = run.log_times(process).read_bytes()
-    except FileNotFoundError:
-        return []
-    pairs = (_parse_timed_length(line) for line in content.splitlines())
-    return [pair for pair in pairs if pair is not None]
+    path = run.log_times(process)
+    inode, position, last_length = 0, 0, -1
+    while True:
+        try:
+            with path.open("rb") as file:
+                if os.fstat(file.fileno()).st_ino != inode:
+                    inode, position = os.fstat(file.fileno()).st_ino, 0
+                file.seek(position)
+                block = file.read(_TIMES_BLOCK_BYTES)
+        except FileNotFoundError:
+            return
+        # The last line can be incomplete while the supervisor writes it.
+        complete, newline, _ = block.rpartition(b"\n")
+        if not newline:
+            return
+        position += len(complete) + 1
+        for line in complete.split(b"\n"):
+            pair = _parse_timed_length(line)
+            if pair is not None and pair[1] > last_length:
+                last_length = pair[1]
+                yield pair
 
 
 def _parse_timed_length(line: bytes) -> TimedLength | None:
     """Return the time and the length in a line, or None if the line is not valid.
 
-    If the disk was full, a line in the middle can be incomplete.
+    If the disk was full, a line in the middle of the file can be incomplete.
     """
     try:
         at, length = line.split()
@@ -59,19 +91,40 @@ def _parse_timed_length(line: bytes) -> TimedLength | None:
         return None
 
 
-def start_offset(run: RunDirectory, process: str, since: float | None, tail: int | None) -> int:
+def first_kept_offset(log: Path) -> int:
+    """Return the byte offset at which the output that is still in a log starts.
+
+    The offset is 0 unless the log has exceeded its limit. It is always the start of a line, unless
+    the log contains a line that is longer than the limit.
+    """
+    try:
+        offset = int(log.with_suffix(LOG_START_SUFFIX).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return 0
+    # A truncated log is shorter. Then the recorded offset is no longer valid.
+    return offset if 0 <= offset <= _file_size(log) else 0
+
+
+def start_offset(
+    run: RunDirectory,
+    process: str,
+    since: float | None,
+    tail: int | None,
+    ignored: IgnoredLine | None = None,
+) -> int:
     """Return the byte offset at which to start reading a process's log.
 
-    ``since`` is in seconds since the epoch, and ``tail`` is a number of lines. If both are given,
-    return the larger of the two offsets.
+    ``since`` is in seconds since the epoch, and ``tail`` is a number of lines; see `tail_start`. If
+    both are given, return the larger of the two offsets.
     """
     log = run.log(process)
-    offset = 0
+    offset = first_kept_offset(log)
     if since is not None:
-        lengths = [length for at, length in log_times(run, process) if at <= since]
-        offset = line_start(log, max(lengths, default=0))
+        lengths = (length for at, length in log_times(run, process) if at <= since)
+        recorded = min(max(lengths, default=0), _file_size(log))
+        offset = max(offset, line_start(log, recorded))
     if tail is not None:
-        offset = max(offset, tail_start(log, tail))
+        offset = max(offset, tail_start(log, tail, ignored))
     return offset
 
 
@@ -80,28 +133,30 @@ def line_start(path: Path, offset: int) -> int:
 
     This function is needed because a recorded length can fall in the middle of a line.
     """
+    first = first_kept_offset(path)
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return offset
     with file:
-        while offset > 0:
-            size = min(_BLOCK_BYTES, offset)
+        while offset > first:
+            size = min(_BLOCK_BYTES, offset - first)
             file.seek(offset - size)
             block = file.read(size)
             if b"\n" in block:
                 return offset - size + block.rindex(b"\n") + 1
             offset -= size
-    return 0
+    return first
 
 
-def tail_start(path: Path, lines: int) -> int:
+def tail_start(path: Path, lines: int, ignored: IgnoredLine | None = None) -> int:
     """Return the byte offset at which the last ``lines`` lines of a file start.
 
-    An incomplete last line counts as a line.
+    An incomplete last line counts as a line, unless it matches ``ignored``.
     """
     if lines <= 0:
-        return path.stat().st_size if path.exists() else 0
+        return _file_size(path)
+    first = first_kept_offset(path)
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -109,20 +164,29 @@ def tail_start(path: Path, lines: int) -> int:
     with file:
         end = position = file.seek(0, os.SEEK_END)
         wanted = lines
-        while position > 0:
-            size = min(_BLOCK_BYTES, position)
+        while position > first:
+            size = min(_BLOCK_BYTES, position - first)
             position -= size
             file.seek(position)
             block = file.read(size)
             is_last_block = position + size == end
-            if is_last_block and block.endswith(b"\n"):
-                # This newline terminates the last line and does not separate two lines.
+            if is_last_block and not _ends_with_a_line(block, ignored):
+                # The last newline terminates the last line and does not separate two lines.
                 wanted += 1
             newlines = block.count(b"\n")
             if newlines >= wanted:
                 return position + _nth_last_newline(block, wanted) + 1
             wanted -= newlines
-    return 0
+    return first
+
+
+def _ends_with_a_line(block: bytes, ignored: IgnoredLine | None) -> bool:
+    """Return whether the incomplete last line of a file counts as a line.
+
+    ``block`` is the end of the file.
+    """
+    last_line = block.rpartition(b"\n")[2]
+    return bool(last_line) and not (ignored is not None and ignored.fullmatch(last_line))
 
 
 def _nth_last_newline(block: bytes, count: int) -> int:
@@ -132,51 +196,104 @@ def _nth_last_newline(block: bytes, count: int) -> int:
     return index
 
 
+def iter_text(
+    run: RunDirectory,
+    process: str,
+    *,
+    since: float | None = None,
+    tail: int | None = None,
+    ignored: IgnoredLine | None = None,
+) -> Iterator[str]:
+    """Yield a process's output so far as pieces of text.
+
+    Bytes that are not valid UTF-8 are replaced with U+FFFD. ``since``, ``tail`` and ``ignored``
+    have the same meaning as in `start_offset`. If the process has no log yet, yield nothing.
+    """
+    log = run.log(process)
+    # A process that writes faster than the caller reads must not keep the caller reading forever.
+    end = _file_size(log)
+    reader = LogTail(log, start_offset(run, process, since, tail, ignored))
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    for block in reader.read_blocks(end):
+        yield decoder.decode(block)
+    yield decoder.decode(b"", final=True)
+
+
 def read(
     run: RunDirectory, process: str, *, since: float | None = None, tail: int | None = None
 ) -> str:
-    """Return a process's output as a string. Bytes that are not valid UTF-8 are replaced with
-    U+FFFD.
-
-    ``since`` and ``tail`` have the same meaning as in `start_offset`. If the process has no log
-    yet, return an empty string.
-    """
-    try:
-        file = run.log(process).open("rb")
-    except FileNotFoundError:
-        return ""
-    with file:
-        file.seek(start_offset(run, process, since, tail))
-        return file.read().decode(errors="replace")
+    """Return a process's output so far as a string; see `iter_text`."""
+    return "".join(iter_text(run, process, since=since, tail=tail))
 
 
 class LogTail:
-    """An incremental reader for the lines of one log, starting at a byte offset."""
+    """An incremental reader for one log, starting at a byte offset.
+
+    If output was removed before it was read, because the log exceeded its limit, reading continues
+    with the first line that was kept. If the file was truncated, reading continues at its
+    beginning.
+    """
 
     def __init__(self, path: Path, start: int = 0) -> None:
         self.path = path
         self.offset = start
         self._incomplete_line = b""
+        self._incomplete_line_end = start
 
-    def read_new(self, end: int | None = None) -> list[str]:
-        """Return the complete lines that were added since the previous call. If ``end`` is given,
-        read only up to this byte offset.
+    def read_blocks(self, end: int | None = None) -> Iterator[bytes]:
+        """Yield the bytes that were added since the previous call, in blocks of limited size.
+
+        If ``end`` is given, read only up to this byte offset. `offset` is the offset after the
+        block that was yielded last.
         """
         try:
-            file = self.path.open("rb")
+            file = self.path.open("rb", buffering=0)
         except FileNotFoundError:
-            return []
+            return
         with file:
-            file.seek(self.offset)
-            data = file.read(-1 if end is None else max(0, end - self.offset))
-        self.offset += len(data)
-        complete, newline, rest = data.rpartition(b"\n")
-        if not newline:
-            self._incomplete_line += data
-            return []
-        text = (self._incomplete_line + complete).decode(errors="replace")
-        self._incomplete_line = rest
-        return text.split("\n")
+            if os.fstat(file.fileno()).st_size < self.offset:
+                self.offset = 0
+            while end is None or self.offset < end:
+                size = _BLOCK_BYTES if end is None else min(_BLOCK_BYTES, end - self.offset)
+                file.seek(self.offset)
+                block = file.read(size)
+                # The supervisor may have removed output while the block was read, so this check
+                # must come after the read.
+                first = first_kept_offset(self.path)
+                if first > self.offset:
+                    block = block[first - self.offset :]
+                    self.offset = first
+                    if not block:
+                        continue
+                if not block:
+                    return
+                self.offset += len(block)
+                yield block
+
+    def read_new(self, end: int | None = None) -> Iterator[str]:
+        """Yield the complete lines that were added since the previous call. If ``end`` is given,
+        read only up to this byte offset.
+
+        A line that is longer than `MAX_LINE_BYTES` is yielded as several lines.
+        """
+        for block in self.read_blocks(end):
+            block_start = self.offset - len(block)
+            if block_start < self._incomplete_line_end:
+                # The file was truncated, so the incomplete line will not be completed.
+                yield from self.read_incomplete_line()
+            elif block_start > self._incomplete_line_end:
+                # The rest of the incomplete line was removed before it was read.
+                self._incomplete_line = b""
+            self._incomplete_line_end = self.offset
+            complete, newline, rest = block.rpartition(b"\n")
+            if newline:
+                text = (self._incomplete_line + complete).decode(errors="replace")
+                self._incomplete_line = rest
+                yield from text.split("\n")
+            else:
+                self._incomplete_line += rest
+                if len(self._incomplete_line) >= MAX_LINE_BYTES:
+                    yield from self.read_incomplete_line()
 
     def read_incomplete_line(self) -> list[str]:
         """Return a list that contains the incomplete last line, or an empty list if there is none.
@@ -193,24 +310,49 @@ def read_merged(
     *,
     since: float | None = None,
     tail: int | None = None,
-) -> tuple[list[LogLine], dict[str, LogTail]]:
-    """Return the lines of several logs in chronological order, and readers for later lines.
+    ignored: IgnoredLine | None = None,
+) -> tuple[Iterator[LogLine], dict[str, LogTail]]:
+    """Return the lines that are already in several logs, in chronological order, and readers for
+    later lines.
 
-    The readers are returned as a mapping from process names to `LogTail` objects.
+    The readers are returned as a mapping from process names to `LogTail` objects. The caller may
+    use them when all lines have been consumed. ``since``, ``tail`` and ``ignored`` have the same
+    meaning as in `start_offset`.
     """
     tails = {
-        name: LogTail(run.log(name), start_offset(run, name, since, tail)) for name in processes
+        name: LogTail(run.log(name), start_offset(run, name, since, tail, ignored))
+        for name in processes
     }
-    pieces: list[tuple[float, int, list[LogLine]]] = []
-    for index, (name, log) in enumerate(tails.items()):
-        # The clock can be set back, but the lines of one log must stay in order.
-        latest = 0.0
-        for at, length in [*log_times(run, name), (time.time(), _file_size(log.path))]:
-            latest = max(latest, at)
-            texts = log.read_new(length) if length > log.offset else []
-            pieces.append((latest, index, [LogLine(process=name, text=text) for text in texts]))
-    pieces.sort(key=lambda piece: piece[:2])
-    return [line for _, _, lines in pieces for line in lines], tails
+    return _merge(run, tails), tails
+
+
+def _merge(run: RunDirectory, tails: Mapping[str, LogTail]) -> Iterator[LogLine]:
+    now = time.time()
+    names = list(tails)
+    timed_lengths = [
+        _timed_lengths(run, name, index, _file_size(tails[name].path), now)
+        for index, name in enumerate(names)
+    ]
+    for _, index, length in heapq.merge(*timed_lengths):
+        name = names[index]
+        if length > tails[name].offset:
+            yield from _log_lines(name, tails[name].read_new(length))
+
+
+def _timed_lengths(
+    run: RunDirectory, process: str, index: int, end: int, now: float
+) -> Iterator[tuple[float, int, int]]:
+    """Yield ``(time, index, length)`` for each recorded length of a log, up to the length ``end``
+    that the log has ``now``.
+    """
+    # The clock can be set back, but the lines of one log must stay in order.
+    latest = 0.0
+    for at, length in log_times(run, process):
+        latest = max(latest, at)
+        yield latest, index, min(length, end)
+        if length >= end:
+            return
+    yield max(latest, now), index, end
 
 
 def follow(
@@ -247,7 +389,7 @@ def follow(
         yield from _log_lines(name, log.read_incomplete_line())
 
 
-def _log_lines(process: str, texts: list[str]) -> Iterator[LogLine]:
+def _log_lines(process: str, texts: Iterable[str]) -> Iterator[LogLine]:
     return (LogLine(process=process, text=text) for text in texts)
 
 

@@ -14,7 +14,12 @@ from typing import Any
 from symphony.cluster import Manifest
 from symphony.errors import SpecError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
-from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
+from symphony.host.processes.spec import (
+    DEFAULT_GRACE_SECONDS,
+    DEFAULT_LOG_LIMIT_BYTES,
+    ProcessSpec,
+)
+from symphony.model.quantities import parse_quantity
 from symphony.model.settings import Settings
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.resolve import Plan, PlannedProcess
@@ -39,6 +44,7 @@ HONOURED = frozenset(
         "termination_grace_period",
         "ready",
         "starts_after",
+        "log_limit",
     }
 )
 
@@ -109,6 +115,7 @@ def _preview(spec: ProcessSpec) -> dict[str, Any]:
     have their default values.
     """
     ready = {**spec.ready, "timeout": spec.ready_timeout} if spec.ready else None
+    has_default_log_limit = spec.log_limit == DEFAULT_LOG_LIMIT_BYTES
     has_default_grace = spec.grace == DEFAULT_GRACE_SECONDS
     optional = {
         "env_secrets": spec.env_secrets,
@@ -117,6 +124,7 @@ def _preview(spec: ProcessSpec) -> dict[str, Any]:
         "restart_policy": None if spec.restart == "Never" else spec.restart,
         "termination_grace_period": None if has_default_grace else spec.grace,
         "gpus": spec.gpus,
+        "log_limit": None if has_default_log_limit else spec.log_limit,
     }
     return {
         "command": shlex.join(spec.argv),
@@ -177,6 +185,7 @@ def _process_spec(
         releases=tuple(endpoint.port for endpoint in endpoints),
         connects=tuple(process.settings.connects),
         gpus=int(process.settings.resource_limit.get("gpu", 0)),
+        log_limit=_log_limit_bytes(process.settings),
         preamble=process.preamble_cmds,
     )
 
@@ -197,6 +206,12 @@ def _grace_seconds(pod: Settings) -> float:
     if pod.termination_grace_period is None:
         return DEFAULT_GRACE_SECONDS
     return float(pod.termination_grace_period)
+
+
+def _log_limit_bytes(settings: Settings) -> int:
+    if settings.log_limit is None:
+        return DEFAULT_LOG_LIMIT_BYTES
+    return int(parse_quantity(settings.log_limit, "log_limit"))
 
 
 def _argv(process: PlannedProcess, shell: str) -> list[str]:

@@ -22,7 +22,7 @@ from symphony.model.settings import (
     VOLUME_KINDS,
     Settings,
 )
-from symphony.model.value_types import ENV, SERVICE_NAMES, parse_fields
+from symphony.model.value_types import ENV, LOG_SIZE, SERVICE_NAMES, parse_fields
 from symphony.names import check_name
 
 if TYPE_CHECKING:
@@ -258,6 +258,15 @@ class Component:
         self._settings.starts_after[name] = validators.one_of(
             condition, CONDITIONS, "the condition of starts_after"
         )
+        return self
+
+    def log_limit(self, size: int | str) -> Self:
+        """Set the maximum size of the process's log. The oldest lines are removed.
+
+        ``size`` is a number of bytes, or a string such as ``"100Mi"``. The default is ``"1Gi"``,
+        and the minimum is ``"64Ki"``.
+        """
+        self._settings.log_limit = LOG_SIZE.parse(size, "log_limit")
         return self
 
     # --- volumes ---

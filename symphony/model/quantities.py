@@ -16,6 +16,8 @@ from fractions import Fraction
 from symphony.errors import SpecError
 
 MEBIBYTE_BYTES = 2**20
+# A smaller log would often not contain the lines that explain an error.
+MIN_LOG_LIMIT_BYTES = 2**16
 MILLICORES_PER_CORE = 1000
 # The maximum value of a plain number. No machine has a larger amount of anything, so a larger
 # number is a mistake.
@@ -75,6 +77,17 @@ def quantity_text(value: object, subject: str) -> str:
     match = None if text is None else QUANTITY_PATTERN.fullmatch(text)
     if text is None or match is None or len(match[1]) > MAX_NUMBER_LENGTH:
         raise _not_a_quantity(value, subject)
+    return text
+
+
+def log_size_text(value: object, subject: str) -> str:
+    """Return the maximum size of a log as a string; see `quantity_text`.
+
+    Raises `SpecError` if ``value`` is not a quantity, or is less than `MIN_LOG_LIMIT_BYTES`.
+    """
+    text = quantity_text(value, subject)
+    if parse_quantity(text, subject) < MIN_LOG_LIMIT_BYTES:
+        raise SpecError(f"{subject} must be at least 64Ki (64 * 1024 bytes), not {value!r}")
     return text
 
 

@@ -20,6 +20,7 @@ from symphony.model.value_types import (
     FILES,
     FLAG,
     HTTP_TEST,
+    LOG_SIZE,
     NAME,
     NONEMPTY_TEXT,
     PROGRAM,
@@ -530,6 +531,15 @@ class Settings:
         _CONDITIONS_SCHEMA,
         method="starts_after",
         form=FileForm.CONDITIONS,
+    )
+    log_limit: str | None = _setting(
+        CONTAINER,
+        "The maximum size of the process's log, in bytes or with a unit such as '100Mi'. The "
+        "oldest lines are removed when the log is larger; the default is 1Gi, and the minimum is "
+        "64Ki.",
+        LOG_SIZE.schema,
+        method="log_limit",
+        unset=_none,
     )
     job: dict[str, Any] | None = _setting(
         POD,

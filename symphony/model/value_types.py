@@ -15,7 +15,7 @@ from typing import Any
 from symphony import names
 from symphony.errors import SpecError, error_path
 from symphony.model import validators
-from symphony.model.quantities import QUANTITY_PATTERN, quantity_text
+from symphony.model.quantities import QUANTITY_PATTERN, log_size_text, quantity_text
 
 Schema = dict[str, Any]
 
@@ -300,6 +300,7 @@ SHELL_LINES = ValueType(definition("lines"), validators.shell_lines)
 ABSOLUTE_PATH = ValueType(definition("absolute"), validators.absolute_path)
 WHOLE_NUMBER = ValueType(definition("count"), validators.whole_number)
 QUANTITY = ValueType(definition("quantity"), quantity_text)
+LOG_SIZE = ValueType(definition("quantity"), log_size_text)
 ENV = ValueType(definition("env"), _env)
 FILES = ValueType(definition("files"), validators.files)
 SERVICES = ValueType(definition("services"), validators.services)

@@ -11,6 +11,7 @@ from symphony import Cluster, Experiment, ExperimentStatus, NotFound, ProcessSta
 from symphony.cluster.matching import (
     experiment_exists,
     experiment_not_found,
+    find_names,
     find_status,
     fuzzy_match,
 )
@@ -56,6 +57,14 @@ def test_unknown_process(process: str, group: str | None, message: str) -> None:
     with pytest.raises(NotFound) as error:
         find_status(STATUS, process, group)
     assert message in str(error.value)
+
+
+def test_find_names() -> None:
+    assert find_names(STATUS, None) == find_names(STATUS, []) == ["lone", "member"]
+    assert find_names(STATUS, ["g/member", "lone", "member"]) == ["member", "lone"]
+    for wrong in ("h/member", "membre"):
+        with pytest.raises(NotFound):
+            find_names(STATUS, ["lone", wrong])
 
 
 def test_errors_about_an_experiment() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_read_with_a_tail(run: RunDirectory) -> None:
 )
 def test_read_since_a_time(run: RunDirectory, since: float, tail: int | None, text: str) -> None:
     write(run, "p", b"one\ntwo\nthree\n", "10.0 4\n11.0 8\n12.0 14\n")
-    assert logs.log_times(run, "p") == [(10.0, 4), (11.0, 8), (12.0, 14)]
+    assert list(logs.log_times(run, "p")) == [(10.0, 4), (11.0, 8), (12.0, 14)]
     assert logs.read(run, "p", since=since, tail=tail) == text
 
 
@@ -96,12 +97,12 @@ def test_read_since_a_time_starts_at_a_whole_line(run: RunDirectory) -> None:
 
 def test_incomplete_time_is_ignored(run: RunDirectory) -> None:
     write(run, "p", b"one\ntwo\n", "10.0 4\n11.012.0 8\n13.0")
-    assert logs.log_times(run, "p") == [(10.0, 4)]
+    assert list(logs.log_times(run, "p")) == [(10.0, 4)]
 
 
 def test_log_without_times_is_read_completely(run: RunDirectory) -> None:
     write(run, "p", b"one\n")
-    assert logs.log_times(run, "p") == []
+    assert list(logs.log_times(run, "p")) == []
     assert logs.read(run, "p", since=99) == "one\n"
 
 
@@ -121,7 +122,7 @@ def test_growing_log_is_read_in_whole_lines(file: Path, data: bytes, cuts: list[
     *complete, incomplete = data.decode().split("\n")
     assert lines == complete
     assert tail.read_incomplete_line() == ([incomplete] if incomplete else [])
-    assert tail.read_new() == tail.read_incomplete_line() == []
+    assert list(tail.read_new()) == tail.read_incomplete_line() == []
     assert tail.offset == len(data)
 
 
@@ -141,18 +142,58 @@ def test_log_is_read_up_to_an_offset(file: Path, data: bytes, ends: list[int]) -
 def test_character_split_between_reads_is_decoded(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tail = logs.LogTail(log)
-    assert tail.read_new() == []
+    assert list(tail.read_new()) == []
     for byte in "é日🎻\n".encode():
         with log.open("ab") as file:
             file.write(bytes([byte]))
-        lines = tail.read_new()
+        lines = list(tail.read_new())
     assert lines == ["é日🎻"]
+
+
+def test_truncated_log_is_read_from_its_beginning(tmp_path: Path) -> None:
+    log = tmp_path / "p.log"
+    log.write_bytes(b"one\ntwo\nunfini")
+    tail = logs.LogTail(log)
+    assert list(tail.read_new()) == ["one", "two"]
+    log.write_bytes(b"")
+    assert list(tail.read_new()) == []
+    with log.open("ab") as file:
+        file.write(b"three\nfour, which makes the log longer than before\n")
+    assert list(tail.read_new()) == [
+        "unfini",
+        "three",
+        "four, which makes the log longer than before",
+    ]
+
+
+def test_truncated_log_is_read_since_a_time(run: RunDirectory) -> None:
+    write(run, "p", b"one\n", "10.0 400\n11.0 800\n")
+    assert logs.read(run, "p", since=10.5) == ""
+    assert texts(logs.read_merged(run, ["p"])[0]) == ["p:one"]
+
+
+def test_memory_for_a_line_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_BLOCK_BYTES", 4)
+    monkeypatch.setattr(logs, "MAX_LINE_BYTES", 8)
+    log = tmp_path / "p.log"
+    log.write_bytes(b"123456789012\nab\n")
+    assert list(logs.LogTail(log).read_new()) == ["12345678", "9012", "ab"]
+
+
+def test_incomplete_last_line_can_be_ignored(tmp_path: Path) -> None:
+    log = tmp_path / "p.log"
+    log.write_bytes(b"one\ntwo\nMARK")
+    mark = re.compile(rb"MARK")
+    assert logs.tail_start(log, 1, mark) == len(b"one\n")
+    assert logs.tail_start(log, 1) == len(b"one\ntwo\n")
+    log.write_bytes(b"one\ntwo\nx MARK")
+    assert logs.tail_start(log, 1, mark) == len(b"one\ntwo\n")
 
 
 # --- several processes ---
 
 
-def texts(lines: list[LogLine]) -> list[str]:
+def texts(lines: Iterable[LogLine]) -> list[str]:
     return [f"{line.process}:{line.text}" for line in lines]
 
 
@@ -213,8 +254,9 @@ def test_following_ends_after_the_last_output(run: RunDirectory) -> None:
         return output is None
 
     lines, tails = logs.read_merged(run, ["p"])
+    written = list(lines)
     followed = list(logs.follow(run, tails, have_ended, check_every=0.01))
-    assert [line.text for line in lines + followed] == ["before", "one", "two", "last words"]
+    assert [line.text for line in written + followed] == ["before", "one", "two", "last words"]
 
 
 @pytest.mark.parametrize("has_inotify", [True, False])
@@ -244,7 +286,8 @@ def test_following_leaves_no_descriptor_open(run: RunDirectory) -> None:
     write(run, "p", b"line\n")
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        _, tails = logs.read_merged(run, ["p"])
+        lines, tails = logs.read_merged(run, ["p"])
+        assert texts(lines) == ["p:line"]
         assert list(logs.follow(run, tails, lambda: True)) == []
     # Another test may close a descriptor of its own in the meantime.
     assert set(os.listdir("/proc/self/fd")) <= before

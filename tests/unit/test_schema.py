@@ -135,6 +135,7 @@ FULL: dict[str, Any] = {
             "image_pull_policy": "Always",
             "restart_policy": "OnFailure",
             "termination_grace_period": 0,
+            "log_limit": "100Mi",
             "ready": {"http": ["db", "/"], "timeout": 0.5},
             "job": True,
             "volumes": [
@@ -303,6 +304,7 @@ WRONG: list[Any] = [
     of_process(termination_grace_period=-1),
     of_process(termination_grace_period=1.5),
     of_process(termination_grace_period="30"),
+    of_process(log_limit="much"),
     of_process(ready={}),
     of_process(ready={"timeout": 1}),
     of_process(ready={"tcp": "a", "log": "b"}),

@@ -69,6 +69,7 @@ VALUES: list[tuple[str, list[Call], Any]] = [
         "OnFailure",
     ),
     ("termination_grace_period", [lambda c: c.termination_grace_period(0)], 0),
+    ("log_limit", [lambda c: c.log_limit("1Gi"), lambda c: c.log_limit(2**16)], "65536"),
     ("job", [lambda c: c.job()], {}),
     (
         "job",
@@ -227,6 +228,8 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.image_pull_policy("always"), "one of Always, IfNotPresent, Never, not 'always'"),
     (lambda c: c.restart_policy("no"), "one of Always, OnFailure, Never, not 'no'"),
     (lambda c: c.termination_grace_period(-1), "termination_grace_period must be at least 0"),
+    (lambda c: c.log_limit("10"), "log_limit must be at least 64Ki (64 * 1024 bytes), not '10'"),
+    (lambda c: c.log_limit("much"), "log_limit must be an amount such as 2, '500m' or '4Gi'"),
     (lambda c: c.job(ttl=1.5), "ttl must be a whole number"),
     (lambda c: c.ready(), "ready takes exactly one of tcp, http, command, log, not 0"),
     (lambda c: c.ready(tcp="a", log="b"), "log, not 2"),

@@ -19,11 +19,10 @@ from symphony_tmux.client import (
     check_open_files,
     find_tmux,
 )
-from symphony_tmux.keeper import clean, is_mark, last_lines
+from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces, is_mark
 
 if TYPE_CHECKING:
     from symphony.cluster import OnChange
-    from symphony.host.logs import LogTail
     from symphony.host.render import HostManifest
     from symphony.model import Experiment
     from symphony.status import ExperimentStatus
@@ -134,16 +133,15 @@ class TmuxCluster(HostCluster):
         reason = f" ({found.reason})" if found.reason else ""
         raise NotFound(f"process {found.path!r} has no window: it is {found.state}{reason}")
 
-    # The log file contains the output of a window, so `keeper.clean` converts it to the output of
-    # the process. The keeper's mark can be on a line of its own, so one more line than requested is
-    # read.
+    # The log file contains the output of a window, which is converted to the output of the process.
+    # The keeper's mark can be on a line of its own, which does not count as a line of output.
+    _ignored_last_line = MARK_LINE
 
-    def _read_log(
+    def _iter_log_text(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
-    ) -> str:
-        more = None if tail is None else tail + 1
-        text = clean(super()._read_log(experiment, process, since=since, tail=more))
-        return text if tail is None else last_lines(text, tail)
+    ) -> Iterator[str]:
+        text = super()._iter_log_text(experiment, process, since=since, tail=tail)
+        return clean_pieces(text)
 
     def iter_logs(
         self,
@@ -161,42 +159,6 @@ class TmuxCluster(HostCluster):
             for line in lines
             if not is_mark(line.text)
         )
-
-    def _read_written(
-        self, run: RunDirectory, names: Sequence[str], since: float | None, tail: int | None
-    ) -> tuple[list[LogLine], dict[str, LogTail]]:
-        if not tail:
-            return super()._read_written(run, names, since, tail)
-        lines, tails = super()._read_written(run, names, since, tail + 1)
-        return _last(lines, {name: tail - _unfinished(log) for name, log in tails.items()}), tails
-
-
-def _last(lines: Sequence[LogLine], wanted: dict[str, int]) -> list[LogLine]:
-    """Return the last log lines of each process.
-
-    ``wanted`` maps each process to the number of lines to return.
-    """
-    last: list[LogLine] = []
-    for line in reversed(lines):
-        if wanted[line.process] > 0:
-            wanted[line.process] -= 1
-            last.append(line)
-    return last[::-1]
-
-
-def _unfinished(log: LogTail) -> bool:
-    """Return whether the part of the log that was read ends with an incomplete line.
-
-    Such a line counts as one of the last lines. A mark alone does not count as a line.
-    """
-    from symphony.host.logs import line_start
-
-    start = line_start(log.path, log.offset)
-    if start == log.offset:
-        return False
-    with log.path.open("rb") as file:
-        file.seek(start)
-        return not is_mark(file.read(log.offset - start).decode(errors="replace"))
 
 
 def _socket(run: RunDirectory) -> str | None:

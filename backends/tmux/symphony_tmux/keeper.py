@@ -13,12 +13,17 @@ arrived in the log, because all output before the mark has arrived by then.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 # The mark is an operating system command (OSC) with an unassigned number. Terminals ignore the
 # mark, and tmux passes it on to the log.
 _MARK = "\x1b]5379;symphony;{}\x1b\\"
 _MARKS = re.compile(r"(?:\x1b\]5379;symphony;\d+\x1b\\)+")
+# The same pattern for the last line of a log file.
+MARK_LINE = re.compile(_MARKS.pattern.encode())
+# A mark is shorter than this number of characters.
+_LONGEST_MARK = 64
 
 STARTED, EXITED = "started", "exited"
 
@@ -154,20 +159,30 @@ def clean(text: str) -> str:
     return _MARKS.sub("", text).replace("\r\n", "\n")
 
 
+def clean_pieces(pieces: Iterable[str]) -> Iterator[str]:
+    r"""Yield a process's output from its window's output; see `clean`.
+
+    The end of each piece is kept back until the next piece arrives, because it can be the beginning
+    of a mark or of ``\r\n``.
+
+    >>> list(clean_pieces(["one\r", "\ntwo", mark(12)]))
+    ['', 'one\n', 'two']
+    """
+    rest = ""
+    for piece in pieces:
+        text = rest + piece
+        end = len(text) - text.endswith(("\r", "\x1b"))
+        begin_of_mark = text.find("\x1b]", max(0, end - _LONGEST_MARK))
+        if begin_of_mark >= 0:
+            end = begin_of_mark
+        yield clean(text[:end])
+        rest = text[end:]
+    yield clean(rest)
+
+
 def is_mark(line: str) -> bool:
     """Return whether ``line`` consists only of keepers' marks.
 
     Such a line does not count as a line of output.
     """
     return _MARKS.fullmatch(line) is not None
-
-
-def last_lines(text: str, count: int) -> str:
-    r"""Return the last ``count`` lines of ``text``.
-
-    Only a newline ends a line, as in all functions that read logs.
-
-    >>> last_lines("one\ntwo\nthree", 2)
-    'two\nthree'
-    """
-    return "".join(re.findall(r".*\n|.+", text)[-count:]) if count > 0 else ""

@@ -100,10 +100,14 @@ class LogsCommands(BaseCommands):
         """Show one process's output unchanged, without adding a missing newline at its end."""
         from symphony.commandline.output.printing import show_text
 
-        text = self.cluster.get_log(experiment, process, since=args.since, tail=args.tail)
-        if not text and is_terminal(sys.stderr):
+        is_empty = True
+        for text in self.cluster.iter_log_text(
+            experiment, process, since=args.since, tail=args.tail
+        ):
+            is_empty = is_empty and not text
+            show_text(text)
+        if is_empty and is_terminal(sys.stderr):
             self._explain_empty_log(experiment, process)
-        show_text(text)
         return OK
 
     def _explain_empty_log(self, experiment: str, process: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 DEFAULT_GRACE_SECONDS = 30.0
+DEFAULT_LOG_LIMIT_BYTES = 2**30
 
 # JSON has no tuples, so `ProcessSpec.from_dict` converts the lists in these fields back to tuples.
 _TUPLE_FIELDS = ("argv", "releases", "connects", "preamble")
@@ -28,7 +29,7 @@ class ProcessSpec:
       its holds on these ports, if any, when the process starts.
     * ``ready`` is the readiness test with resolved addresses, for example ``{"tcp": [host,
       port]}``. None means that the process is ready as soon as it is running.
-    * ``ready_timeout`` and ``grace`` are in seconds.
+    * ``ready_timeout`` and ``grace`` are in seconds, and ``log_limit`` is in bytes.
     * ``restart`` is ``Always``, ``OnFailure`` or ``Never``.
     """
 
@@ -46,6 +47,7 @@ class ProcessSpec:
     releases: tuple[int, ...] = ()
     connects: tuple[str, ...] = ()
     gpus: int = 0
+    log_limit: int = DEFAULT_LOG_LIMIT_BYTES
     preamble: tuple[str, ...] = ()
 
     @property

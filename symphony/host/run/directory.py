@@ -9,7 +9,8 @@ Run directories are stored in the directory that `state_root` returns:
         manifest.json           the launched processes, services and secrets
         events.jsonl            the events since the launch
         note                    the supervisor's message about the whole experiment, if any
-        logs/<process>.log      the output of a process; <process>.when records its growth
+        logs/<process>.log      the output of a process; <process>.when records its growth, and
+                                <process>.start where it starts if old output was removed
         secrets/                the secrets; SYMPHONY_SECRETS_DIR contains this path
 
 A launch prepares the complete directory under a temporary name and then renames it in one step. A
@@ -52,6 +53,8 @@ _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
 # The error numbers that mean that no space is left on a disk, or in the user's quota.
 NO_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+LOG_START_SUFFIX = ".start"
 
 
 def state_root(backend: str) -> Path:
@@ -144,6 +147,12 @@ class RunDirectory:
     def log_times(self, process: str) -> Path:
         """Return the path of the file that records the length of a process's log over time."""
         return self.logs / f"{process}.when"
+
+    def log_start(self, process: str) -> Path:
+        """Return the path of the file that contains the byte offset at which a process's log
+        starts. The file exists only if old output was removed.
+        """
+        return self.logs / f"{process}{LOG_START_SUFFIX}"
 
     def file(self, name: str) -> Path:
         """Return the path of a file that a backend adds to the run directory."""

@@ -1,10 +1,10 @@
-"""Recording the length of each log over time, without polling files that do not change."""
+"""Recording the length of each log over time, and limiting it, without polling unchanged files."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from symphony.host.run.directory import RunDirectory
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from symphony.host.inotify import FileWatcher
 
 INTERVAL_SECONDS = 1.0
+# The interval for logs that inotify cannot watch.
+POLL_INTERVAL_SECONDS = 10.0
+# A file of recorded lengths is shortened when it is larger than this.
+MAX_TIMES_BYTES = 1 << 18
 
 
 class LogTimes:
@@ -21,21 +25,28 @@ class LogTimes:
 
     When a log grows, its length is recorded at once and again after `INTERVAL_SECONDS`. Only after
     the second record is the log watched again. The cost is therefore independent of the amount of
-    output, and a log without output costs nothing. If inotify is not available, nothing is
-    recorded.
+    output, and a log without output costs nothing. A log that inotify cannot watch is polled.
+
+    ``limits`` maps process names to the maximum sizes of their logs in bytes. When a recorded
+    length exceeds the limit, the oldest output is removed.
     """
 
-    def __init__(self, loop: EventLoop, run: RunDirectory) -> None:
+    def __init__(self, loop: EventLoop, run: RunDirectory, limits: Mapping[str, int]) -> None:
         self._loop = loop
         self._run = run
+        self._limits = dict(limits)
         self._recorded: dict[str, int] = {}
         self._growing: set[str] = set()
+        self._polled: set[str] = set()
+        self._max_times_bytes: dict[str, int] = {}
+        self._is_closed = False
         self._watcher: FileWatcher | None = None
         try:
             from symphony.host.inotify import FileWatcher
 
             self._watcher = FileWatcher()
         except OSError:
+            # This system has no inotify, or the user's limit on inotify instances has been reached.
             return
         loop.watch(self._watcher.fileno(), self._handle_changes)
 
@@ -44,33 +55,45 @@ class LogTimes:
         being recorded.
         """
         for process in processes:
-            if self._watcher is not None and process not in self._growing:
-                self._watch_log(self._watcher, process)
+            if process not in self._growing and process not in self._polled:
+                self._watch_log(process)
 
-    def _watch_log(self, watcher: FileWatcher, process: str) -> None:
+    def _watch_log(self, process: str) -> None:
+        log = self._run.log(process)
         try:
-            watcher.add(process, self._run.log(process))
+            if self._watcher is None:
+                raise OSError("inotify is not available")
+            self._watcher.add(process, log)
         except OSError:
-            # The log does not exist, or the user's limit on inotify watches has been reached. No
-            # times are recorded for this log.
+            # The user's limit on inotify watches may have been reached.
+            if log.exists():
+                self._polled.add(process)
+                self._loop.after(POLL_INTERVAL_SECONDS, lambda: self._poll(process))
             return
         # The watch reports only later changes, so check for output that was written before the
         # watch was created.
         if self._log_size(process) != self._recorded.get(process, 0):
             self._start_interval(process)
 
+    def _poll(self, process: str) -> None:
+        self._polled.discard(process)
+        if not self._is_closed:
+            self._record(process)
+            self._watch_log(process)
+
     def close(self) -> None:
         """Record the final length of every log, and stop watching."""
-        if self._watcher is None:
+        if self._is_closed:
             return
-        for process in self._recorded.keys() | self._growing:
+        self._is_closed = True
+        for process in self._recorded.keys() | self._growing | self._polled:
             self._record(process)
-        self._loop.unwatch(self._watcher.fileno())
-        self._watcher.close()
-        self._watcher = None
+        if self._watcher is not None:
+            self._loop.unwatch(self._watcher.fileno())
+            self._watcher.close()
 
     def _handle_changes(self) -> None:
-        if self._watcher is not None:
+        if self._watcher is not None and not self._is_closed:
             for process in self._watcher.changed():
                 self._start_interval(process)
 
@@ -82,17 +105,67 @@ class LogTimes:
 
     def _end_interval(self, process: str) -> None:
         self._growing.discard(process)
-        if self._watcher is not None:
+        if not self._is_closed:
             self._record(process)
             self.watch([process])
 
     def _record(self, process: str) -> None:
         size = self._log_size(process)
-        if size == self._recorded.get(process, 0):
+        previous_size = self._recorded.get(process, 0)
+        if size == previous_size:
             return
         self._recorded[process] = size
-        with contextlib.suppress(OSError), self._run.log_times(process).open("a") as file:
-            file.write(f"{time.time():.3f} {size}\n")
+        # An error while writing these files must not stop the supervisor, for example if the disk
+        # is full.
+        with contextlib.suppress(OSError):
+            if size < previous_size:
+                self._forget_records(process)
+            with self._run.log_times(process).open("a") as file:
+                file.write(f"{time.time():.3f} {size}\n")
+        if size > self._limits.get(process, size):
+            self._apply_limit(process)
+
+    def _forget_records(self, process: str) -> None:
+        """Remove the records of a log that was truncated, because they are no longer valid."""
+        from symphony.host.supervisor.log_limit import forget_start
+
+        forget_start(self._run.log(process))
+        self._run.log_times(process).unlink(missing_ok=True)
+
+    def _apply_limit(self, process: str) -> None:
+        """Remove the output that exceeds the log's limit.
+
+        If the file system does not support this, the log is not limited.
+        """
+        from symphony.host.supervisor.log_limit import remove_old_output
+
+        try:
+            was_removed = remove_old_output(self._run.log(process), self._limits[process])
+        except OSError:
+            del self._limits[process]
+            return
+        if was_removed:
+            with contextlib.suppress(OSError):
+                self._shorten_times(process)
+
+    def _shorten_times(self, process: str) -> None:
+        """Remove the recorded lengths that refer to removed output, if the file has become large.
+
+        The file is then left alone until it has doubled in size.
+        """
+        from symphony.host.logs import first_kept_offset, log_times
+
+        path = self._run.log_times(process)
+        if path.stat().st_size <= self._max_times_bytes.get(process, MAX_TIMES_BYTES):
+            return
+        start = first_kept_offset(self._run.log(process))
+        temporary = path.with_suffix(".when.new")
+        with temporary.open("w") as file:
+            for at, length in log_times(self._run, process):
+                if length > start:
+                    file.write(f"{at:.3f} {length}\n")
+        temporary.replace(path)
+        self._max_times_bytes[process] = max(MAX_TIMES_BYTES, 2 * path.stat().st_size)
 
     def _log_size(self, process: str) -> int:
         try:

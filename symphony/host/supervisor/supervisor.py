@@ -88,7 +88,8 @@ class Supervisor:
         self._last_error = ""
         self._loop = EventLoop(self._handle_error)
         self._children = children(self._loop, run, self._handle_exit)
-        self._log_times = LogTimes(self._loop, run)
+        log_limits = {name: spec.log_limit for name, spec in specs.items()}
+        self._log_times = LogTimes(self._loop, run, log_limits)
         self._search_process = SearchProcess()
         # Maps the name of each process that has exited to its process group, while the group still
         # has members.

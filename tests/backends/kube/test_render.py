@@ -455,3 +455,11 @@ def test_dry_run_makes_no_request(capsys: pytest.CaptureFixture[str], tmp_path: 
     manifest = cluster.launch(exp, dry_run=True)
     assert capsys.readouterr().out == str(manifest)
     assert "swordfish" not in str(manifest)
+
+
+def test_log_limit_is_listed_as_ignored() -> None:
+    experiment, process = one()
+    process.log_limit("100Mi")
+    manifest = rendered(experiment)
+    assert [(item.setting, item.processes) for item in manifest.ignored] == [("log_limit", ("p",))]
+    assert str(manifest).startswith("# Ignored on this backend: log_limit (p)\n")

@@ -118,6 +118,37 @@ def test_idle_supervisor_makes_no_system_call(cluster, experiment):
     assert marked(run_id_of(cluster))
 
 
+# --- logs ---
+
+
+def test_log_is_limited_while_its_process_writes(cluster, experiment, state):
+    program = "for number in range(100_000): print('line', number)"
+    python(experiment, "p", program).log_limit("64Ki")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=30)
+    eventually(lambda: (state / "exp" / "logs" / "p.log").stat().st_blocks * 512 < 2**17)
+    log = cluster.get_log("exp", "p")
+    assert 2**16 - 100 < len(log) <= 2**16
+    assert log.startswith("line ")
+    assert log.endswith("line 99999\n")
+
+
+def test_status_is_read_once_for_all_logs(cluster, experiment, monkeypatch, tmp_path):
+    names = [f"p-{number}" for number in range(5)]
+    for name in names:
+        experiment.new_process(name, cmd="echo hello")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=30)
+    describe, statuses = cluster._describe, []
+    monkeypatch.setattr(
+        cluster, "_describe", lambda run: statuses.append(describe(run)) or statuses[-1]
+    )
+    assert len(list(cluster.iter_logs("exp", names))) == 5
+    assert len(statuses) == 1
+    cluster.save_logs("exp", tmp_path, names)
+    assert len(statuses) == 2
+
+
 # --- GPUs ---
 
 

@@ -82,9 +82,11 @@ def test_is_mark(line, expected):
     assert keeper.is_mark(line) is expected
 
 
-@pytest.mark.parametrize(("count", "expected"), [(0, ""), (1, "b"), (2, "\nb"), (9, "a\r\n\nb")])
-def test_last_lines(count, expected):
-    assert keeper.last_lines("a\r\n\nb", count) == expected
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_mark_is_removed_from_pieces_of_any_size(size):
+    text = f"one\r\ntwo\r{MARK}\r\n\x1b]0;x\x07{'three' * 20}{MARK * 2}\r\nfour\x1b{MARK}"
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    assert "".join(keeper.clean_pieces(pieces)) == keeper.clean(text)
 
 
 def test_mark_is_not_shown(cluster, experiment):
@@ -101,6 +103,18 @@ def test_mark_is_not_shown(cluster, experiment):
     assert read_logs(cluster, ["p"], follow=True, tail=1) == ["two"]
     output, _, _ = tmux("capture-pane", "-p", "-S", "-", "-t", "=exp:0").partition("Pane is dead")
     assert output.split() == ["one", "two"]
+
+
+def test_log_is_limited(cluster, experiment):
+    program = "for number in range(20_000): print('line', number)"
+    python(experiment, "p", program).log_limit("64Ki")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=30)
+    log_start = run_directory(cluster) / "logs" / "p.start"
+    eventually(log_start.exists)
+    eventually(lambda: len(cluster.get_log("exp", "p")) <= 2**16)
+    assert cluster.get_log("exp", "p").startswith("line ")
+    assert cluster.get_log("exp", "p", tail=1) == "line 19999\n"
 
 
 # One line with the characters that other programs accept as the end of a line.

@@ -12,6 +12,8 @@ import gc
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from symphony.model.settings import SETTINGS
+from symphony.plan.ignored import ignored_settings
 from symphony.plan.process_settings import secret_text
 from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import ROSTER, Scope
@@ -33,6 +35,10 @@ from symphony_kube.render.services import render_services
 from symphony_kube.render.text import Object
 
 __all__ = ["read_files", "render"]
+
+# The settings that this backend implements. The kubelet limits the size of logs, and a Pod cannot
+# change this limit.
+HONOURED = frozenset({"container_image", *SETTINGS}) - {"log_limit"}
 
 
 def render(
@@ -95,6 +101,7 @@ def _render(
         ),
         units=bodies,
         roster=roster,
+        ignored=ignored_settings(plan, HONOURED),
         overrides=tuple(override for unit in planned for override in _overrides(unit, context)),
         source_files=tuple(base_dir / source for source in paths(plan)),
     )

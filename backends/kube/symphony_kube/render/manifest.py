@@ -31,6 +31,7 @@ class KubeManifest(Manifest):
     * ``base_objects``: the Namespace (unless it is shared), Secrets, ConfigMaps and Services. These
       objects are created before the Pods.
     * ``units``: the Pod or Job of each unit in ``roster``, in the same order.
+    * ``ignored``: the experiment's settings that Kubernetes does not support.
     * ``overrides``: the overrides that users set on the units.
     * ``source_files``: the files from which Secrets and ConfigMaps are created.
 
@@ -68,7 +69,8 @@ class KubeManifest(Manifest):
         from symphony.model.files import to_yaml_documents
 
         objects = [redacted(item) for item in self]
-        text = to_yaml_documents(objects)
+        notes = [f"# Ignored on this backend: {item}\n" for item in self.ignored]
+        text = "".join(notes) + to_yaml_documents(objects)
         has_secrets = any(item["kind"] == "Secret" for item in objects)
         return f"{_REDACTED_NOTE}{text}" if has_secrets else text
 

@@ -1,0 +1,105 @@
+"""Limiting the size of logs by removing the oldest output.
+
+A process writes directly to its log file, so a log can be neither renamed nor moved. The blocks at
+its beginning are instead returned to the file system: they become a hole in the file; see
+FALLOC_FL_PUNCH_HOLE in fallocate(2). The end of the file does not change. A process that writes at
+the same time is therefore not disturbed, no output other than the oldest is lost, and all offsets
+in the file remain valid. The offset at which the remaining output starts is stored in a file beside
+the log, because the length of the log file still includes the hole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+from pathlib import Path
+
+from symphony.host.logs import first_kept_offset
+from symphony.host.run.directory import LOG_START_SUFFIX
+
+_FALLOC_FL_KEEP_SIZE = 0x1
+_FALLOC_FL_PUNCH_HOLE = 0x2
+_BLOCK_BYTES = 1 << 16
+
+
+def remove_old_output(log: Path, limit: int) -> bool:
+    """Remove the oldest lines of a log if the log contains more than ``limit`` bytes.
+
+    Return whether output was removed. If one line is longer than ``limit``, remove the beginning of
+    the line. Raises OSError if the file system does not support holes. In that case, the log
+    remains unchanged.
+    """
+    size = log.stat().st_size
+    start = first_kept_offset(log)
+    if size - start <= limit:
+        return False
+    with log.open("r+b", buffering=0) as file:
+        start = _next_line_start(file.fileno(), size - limit, size)
+        # A reader checks the recorded start after each read, so the start must be recorded before
+        # the output is removed.
+        try:
+            _record_start(log, start)
+        except OSError as exc:
+            if exc.errno != errno.ENOSPC:
+                raise
+            # The disk is full. Removing the output first makes room for the record.
+            _punch_hole(file.fileno(), start)
+            _record_start(log, start)
+            return True
+        try:
+            _punch_hole(file.fileno(), start)
+        except OSError:
+            forget_start(log)
+            raise
+    return True
+
+
+def forget_start(log: Path) -> None:
+    """Remove the record of the offset at which a log starts, because the log starts at 0."""
+    with contextlib.suppress(FileNotFoundError):
+        log.with_suffix(LOG_START_SUFFIX).unlink()
+
+
+def _next_line_start(descriptor: int, offset: int, end: int) -> int:
+    """Return the offset of the first line that starts at ``offset`` or later.
+
+    Return ``offset`` if no line starts between ``offset`` and ``end``.
+    """
+    position = offset - 1
+    while position < end:
+        block = os.pread(descriptor, min(_BLOCK_BYTES, end - position), position)
+        if not block:
+            break
+        newline = block.find(b"\n")
+        if newline >= 0 and position + newline + 1 < end:
+            return position + newline + 1
+        position += len(block)
+    return offset
+
+
+def _record_start(log: Path, start: int) -> None:
+    """Store the offset at which a log starts. A reader sees the previous offset or this one."""
+    path = log.with_suffix(LOG_START_SUFFIX)
+    temporary = log.with_suffix(f"{LOG_START_SUFFIX}.new")
+    try:
+        temporary.write_text(f"{start}\n")
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _punch_hole(descriptor: int, end: int) -> None:
+    """Return the blocks before the offset ``end`` to the file system.
+
+    The standard library has no function for this system call.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    # On 32-bit systems, only fallocate64 accepts 64-bit offsets.
+    fallocate = getattr(libc, "fallocate64", None) or libc.fallocate
+    mode = _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE
+    if fallocate(descriptor, mode, ctypes.c_int64(0), ctypes.c_int64(end)) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

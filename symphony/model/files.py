@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,19 +57,32 @@ def write(data: dict[str, Any], path: Path) -> None:
 
 def to_yaml(data: Any) -> str:
     """Return plain data as YAML, with the keys in their original order."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=LINE_WIDTH)
+    return _dump([data], _Dumper)
 
 
 def to_yaml_documents(documents: Iterable[Any]) -> str:
     """Return plain data as several YAML documents, each of which begins with ``---``."""
-    return yaml.dump_all(
-        documents,
-        Dumper=_FastDumper,
-        explicit_start=True,
-        sort_keys=False,
-        allow_unicode=True,
-        width=LINE_WIDTH,
-    )
+    return _dump(list(documents), _FastDumper, explicit_start=True)
+
+
+def _dump(documents: Sequence[Any], dumper: Any, **options: Any) -> str:
+    """Return documents as YAML.
+
+    YAML regards some characters as printable that can control a terminal or reorder the text, such
+    as U+202E. If the text contains such a character, all characters other than ASCII are escaped.
+    """
+    for allow_unicode in (True, False):
+        text: str = yaml.dump_all(
+            documents,
+            Dumper=dumper,
+            sort_keys=False,
+            allow_unicode=allow_unicode,
+            width=LINE_WIDTH,
+            **options,
+        )
+        if text.replace("\n", "").replace("\t", "").isprintable():
+            break
+    return text
 
 
 def _read_experiment_file(path: Path) -> str:

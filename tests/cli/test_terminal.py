@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from symphony.status import ExperimentStatus
@@ -40,6 +42,50 @@ def test_each_name_before_log_lines_has_a_colour(program: Program) -> None:
     colours = {line.split("m")[0] for line in screen.shown.splitlines()}
     assert len(colours) == 2
     assert sorted(screen.text.splitlines()) == ["alice | hi", "bo    | ho"]
+
+
+LINK = "\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\"
+HOSTILE = f"\x1b[31mred\x1b[0m \x1b]0;title\x07{LINK} a\rb\x1b[2J\x9b1A\u202e."
+
+
+def test_logs_cannot_control_the_terminal(program: Program) -> None:
+    (program.directory / "output").write_text(f"{HOSTILE}\n", encoding="utf-8")
+    program.run("bad", {"a": f"cat {program.directory}/output", "b": "true"})
+    for options in ((), ("-f",)):
+        screen = program.terminal("logs", "bad", "a", *options)
+        screen.finish()
+        assert screen.shown == "\x1b[31mred\x1b[0m link a\r\nb.\r\n\x1b[0m"
+    merged = program.terminal("logs", "bad")
+    merged.finish()
+    prefix = "\x1b[36ma | \x1b[0m"
+    first = f"{prefix}\x1b[31mred\x1b[0m link a\x1b[0m\r\n"
+    assert merged.shown == f"{first}{prefix}b.\x1b[0m\r\n\x1b[0m"
+    for names, shown in (("a",), f"{HOSTILE}\r\n"), ((), f"{prefix}{HOSTILE}\r\n"):
+        raw = program.terminal("logs", "bad", *names, "--raw")
+        raw.finish()
+        assert raw.shown == shown
+    command = program.argv("logs", "bad", "a")
+    piped = subprocess.run(command, env=program.env, capture_output=True, timeout=TIMEOUT).stdout
+    assert piped.decode() == f"{HOSTILE}\n"
+
+
+def test_other_output_cannot_control_the_terminal(program: Program) -> None:
+    (program.directory / "output").write_text(f"{HOSTILE}\n", encoding="utf-8")
+    directory = program.directory / "dir\x1b]0;title\x07\u202e"
+    directory.mkdir()
+    program.run(
+        "bad", {"a": {"cmd": f"cat {program.directory}/output", "start_dir": f"{directory}"}}
+    )
+    screen = program.terminal("describe", "bad", "a")
+    screen.finish()
+    assert not set("\x1b\x07\x9b\u202e") & set(screen.shown)
+    assert "dir\\x1b]0;title\\x07\\u202e" in screen.shown
+    assert "  red link a" in screen.shown
+    for words in (("launch", "no\x1b[2J\u202e.yml"), ("logs", "no\x1b[2J"), ("no\x1b[2J",)):
+        error = program(*words)
+        assert error.returncode == 2
+        assert "no\\x1b[2J" in error.stderr
+        assert "\x1b" not in error.stderr
 
 
 @pytest.mark.parametrize(

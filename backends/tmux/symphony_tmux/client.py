@@ -243,7 +243,7 @@ def check_open_files(name: str, windows: int) -> None:
     A server that is not running yet inherits the limit of the supervisor that starts it. Raises
     `BackendError` if the limit of the server is too low, because the server would not respond.
     """
-    pid = _listener_pid(_socket_path(name))
+    pid = _listener_pid(socket_path(name))
     if pid is None:
         return
     try:

@@ -4,10 +4,9 @@ launch.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from symphony.commandline.output.terminal import print_note
+from symphony.commandline.output.terminal import print_note, print_progress_output
 from symphony.errors import NotFound
 
 if TYPE_CHECKING:
@@ -48,7 +47,9 @@ def with_built_images(
     if not force:
         _refuse_running(cluster, experiment.name)
     return build_images(
-        experiment, output=_write_to_stderr, on_step=lambda text: print_note(f"symphony: {text}")
+        experiment,
+        output=print_progress_output,
+        on_step=lambda text: print_note(f"symphony: {text}"),
     )
 
 
@@ -74,7 +75,3 @@ def _refuse_running(cluster: Cluster, name: str) -> None:
         return
     if not status.ended:
         raise experiment_exists(name)
-
-
-def _write_to_stderr(text: str) -> None:
-    print(text, end="", file=sys.stderr, flush=True)

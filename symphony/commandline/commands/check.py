@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
-from symphony.commandline.output.terminal import print_note
+from symphony.commandline.output.terminal import print_coloured, print_note
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -68,8 +68,9 @@ class CheckCommands(BaseCommands):
 
             show_json(report.to_dict())
         else:
-            for line in report.lines():
-                print(line)
+            lines = report.lines()
+            if lines:
+                print_coloured(lines)
             print_note(report.summary())
         return report.exit_code(strict=args.strict)
 

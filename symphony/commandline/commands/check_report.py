@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from symphony.commandline.exit_codes import FAILED, OK, one_line
+from symphony.commandline.output.escapes import escape
 from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colour
 from symphony.errors import PluginError, SpecError
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
@@ -187,7 +188,8 @@ def _finding_line(path: Path, position: Position, finding: Finding, colour: str)
     level = f"{colour}{finding.level}{RESET}" if colour else finding.level
     processes = f"{join_names(finding.processes, limit=3)}: " if finding.processes else ""
     source = f"[{finding.rule}: {', '.join(finding.targets)}]"
-    return one_line(f"{location}: {level}: {processes}{finding.message} {source}")
+    before, after = escape(f"{location}: "), escape(f": {processes}{finding.message} {source}")
+    return one_line(f"{before}{level}{after}")
 
 
 def _count_levels(findings: Iterable[Finding]) -> str:

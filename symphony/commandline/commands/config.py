@@ -8,7 +8,7 @@ from typing import Any
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
-from symphony.commandline.output.terminal import print_note
+from symphony.commandline.output.terminal import print_note, print_text
 from symphony.errors import NotFound, SymphonyError
 
 
@@ -108,9 +108,10 @@ class ConfigCommands(BaseCommands):
           eval "$(symphony completion zsh)"
           symphony completion fish | source
         """
+        from symphony.commandline.output.printing import show_text
         from symphony.commandline.parsing.completion_scripts import completion_script
 
-        print(completion_script(args.shell, self.prog), end="")
+        show_text(completion_script(args.shell, self.prog))
         return OK
 
 
@@ -171,7 +172,7 @@ def _show_paths(as_json: bool) -> int:
         return OK
     existing = [path for _, path, exists in files if exists]
     for path in existing:
-        print(path)
+        print_text(str(path))
     if not existing:
         candidates = " or ".join(str(path) for _, path, _ in files)
         print_note(f"there is no configuration file; create {candidates}")
@@ -199,7 +200,7 @@ def _show_schema(as_json: bool) -> int:
     if as_json:
         show_json({"path": path})
     else:
-        print(path)
+        print_text(str(path))
     return OK
 
 
@@ -218,7 +219,7 @@ def _trust(args: argparse.Namespace) -> int:
         rows = [{"field": field, "value": value} for field, (value, _) in settings.items()]
         show_json({"path": str(path), "settings": rows})
         return OK
-    print(f"would trust {path}" if args.dry_run else f"trusted {path}")
+    print_text(f"would trust {path}" if args.dry_run else f"trusted {path}")
     if settings:
         columns = (Column("FIELD"), Column("VALUE", flexible=True, least=24))
         show_table(
@@ -239,7 +240,9 @@ def _untrust(args: argparse.Namespace) -> int:
     if args.json:
         show_json({"path": str(path), "was_trusted": was_trusted})
     elif was_trusted:
-        print(f"would no longer trust {path}" if args.dry_run else f"no longer trusted: {path}")
+        print_text(
+            f"would no longer trust {path}" if args.dry_run else f"no longer trusted: {path}"
+        )
     else:
         print_note(f"{path} was not trusted")
     return OK

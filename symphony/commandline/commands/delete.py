@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import FAILED, OK, UsageError, error_message, exit_code
-from symphony.commandline.output.terminal import is_terminal, print_note
+from symphony.commandline.output.terminal import is_terminal, print_note, print_text
 from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class Deletion:
                 "delete without confirmation"
             )
         summaries = ", ".join(experiment.summary for experiment in existing)
-        print(f"delete {summaries}? [y/N] ", end="", file=sys.stderr, flush=True)
+        print_note(f"delete {summaries}? [y/N] ", end="")
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
     def _delete(self, name: str) -> bool:
@@ -257,5 +257,5 @@ class Deletion:
         clear_current(self._cluster.backend, name)
         completion_cache.clear_cached_names()
         if not self._as_json:
-            print(f"deleted {name}")
+            print_text(f"deleted {name}")
         return True

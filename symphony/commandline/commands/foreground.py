@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -19,8 +18,13 @@ from symphony.commandline.output.pending_reasons import (
     reporting_pending_processes,
     reporting_progress,
 )
-from symphony.commandline.output.printing import log_formatter, show_json, show_lines
-from symphony.commandline.output.terminal import ProgressLine, has_colour, print_note, show_progress
+from symphony.commandline.output.printing import LogFormatter, show_json, show_lines
+from symphony.commandline.output.terminal import (
+    ProgressLine,
+    print_note,
+    print_text,
+    show_progress,
+)
 from symphony.commandline.parsing import completion_cache
 from symphony.errors import NotFound, Unsupported
 
@@ -242,7 +246,7 @@ def wait_until_finished(
     if as_json:
         show_json({**status.to_dict(), "exit_code": status.exit_code})
     else:
-        print(views.summary_line(status))
+        print_text(views.summary_line(status))
     for line in views.failure_lines(status):
         print_note(line)
     return status.exit_code
@@ -281,5 +285,5 @@ def launch_and_follow(
 
 def _follow_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> None:
     names = [process.name for process in experiment.list_all_processes()]
-    form = log_formatter(names, as_json=as_json, colour=has_colour(sys.stdout))
-    show_lines(cluster.iter_logs(experiment.name, follow=True), form, at_once=True)
+    formatter = LogFormatter(names, as_json=as_json)
+    show_lines(cluster.iter_logs(experiment.name, follow=True), formatter, at_once=True)

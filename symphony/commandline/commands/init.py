@@ -9,7 +9,7 @@ from pathlib import Path
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK
-from symphony.commandline.output.terminal import print_note
+from symphony.commandline.output.terminal import print_note, print_text
 from symphony.errors import AlreadyExists, SpecError
 from symphony.names import check_name, join_names, suggested_name
 
@@ -71,7 +71,7 @@ class InitCommands(BaseCommands):
             hints = [
                 line.rstrip() for line in align_pairs(self._first_commands(args.directory, name))
             ]
-            print("\n".join([*(f"wrote {path}" for path in paths), *hints]))
+            print_text("\n".join([*(f"wrote {path}" for path in paths), *hints]))
         return OK
 
     def _first_commands(self, directory: str, name: str) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError, error_message, exit_code
-from symphony.commandline.output.terminal import print_note
+from symphony.commandline.output.terminal import print_coloured, print_note, print_text
 
 if TYPE_CHECKING:
     from symphony.commandline.output.watch import WatchedTable
@@ -44,7 +44,7 @@ class InspectCommands(BaseCommands):
         if args.json:
             show_json([status.to_dict() for status in statuses])
         else:
-            print("\n".join(_experiment_table(statuses)))
+            print_coloured(_experiment_table(statuses))
         return code
 
     def _describe_all(self) -> tuple[list[ExperimentStatus], int]:
@@ -108,7 +108,7 @@ class InspectCommands(BaseCommands):
         if args.json:
             show_json(status.to_dict())
             return OK
-        print("\n".join(_process_table(status.processes)))
+        print_coloured(_process_table(status.processes))
         if status.note:
             print_note(f"{status.name}: {status.note}")
         return OK
@@ -143,18 +143,21 @@ class InspectCommands(BaseCommands):
             show_json({"experiment": status.name, **details.to_dict()})
             return OK
         log = self._last_lines(status.name, process.name, describe.LAST_LINES)
-        print("\n".join(describe.description_lines(status.name, details, log, time.time())))
+        lines = describe.description_lines(status.name, details, log, time.time())
+        print_text("\n".join(lines))
         return OK
 
     def _last_lines(self, experiment: str, process: str, number: int) -> list[str]:
         """Return the last ``number`` lines of a log, or an error message if reading it fails."""
+        from symphony.commandline.output.escapes import remove_controls
         from symphony.errors import SymphonyError
 
         try:
-            return self.cluster.get_log(experiment, process, tail=number).splitlines()
+            log = self.cluster.get_log(experiment, process, tail=number)
         except SymphonyError as exc:
             # The other details are useful even if the log is not available.
             return [f"({error_message(exc)})"]
+        return remove_controls(log, keep_colours=False).splitlines()
 
     def _add_wait(self) -> None:
         parser = self.add_subparser("wait")

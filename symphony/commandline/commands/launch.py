@@ -6,7 +6,7 @@ import argparse
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
-from symphony.commandline.output.terminal import print_note
+from symphony.commandline.output.terminal import print_note, print_text
 
 
 class LaunchCommands(BaseCommands):
@@ -97,7 +97,7 @@ class LaunchCommands(BaseCommands):
         else:
             summary = foreground.launch_summary(self.cluster, experiment)
             lines = [summary, *self._next_commands(experiment.name)]
-            print("\n".join(lines), flush=True)
+            print_text("\n".join(lines), flush=True)
         if timeout_error is not None:
             raise timeout_error
         if status is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
-from symphony.commandline.output.terminal import has_colour, is_terminal, print_note
+from symphony.commandline.output.terminal import is_terminal, print_note, print_text
 from symphony.commandline.parsing.arguments import check_since, parse_count
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ class LogsCommands(BaseCommands):
             metavar="DIRECTORY",
             help="write the output of each process to DIRECTORY/PROCESS.log",
         )
+        parser.add_argument(
+            "--raw",
+            action="store_true",
+            help="on a terminal, keep control sequences other than colours",
+        )
         self._add_client_dry_run(parser, "with --save, do not write any files")
         self._add_json(parser, "each line as JSON")
 
@@ -62,8 +67,9 @@ class LogsCommands(BaseCommands):
         """Show the output of processes.
 
         The output of a single process is shown unchanged. The output of several processes is merged
-        in chronological order, and each line begins with the process name. --save writes the output
-        to files, which remain when the experiment is deleted.
+        in chronological order, and each line begins with the process name. On a terminal, control
+        sequences are removed, except colours. --save writes the output to files, which remain when
+        the experiment is deleted.
 
         For example:
           symphony logs rl
@@ -98,14 +104,10 @@ class LogsCommands(BaseCommands):
 
     def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
         """Show one process's output unchanged, without adding a missing newline at its end."""
-        from symphony.commandline.output.printing import show_text
+        from symphony.commandline.output.printing import show_log
 
-        is_empty = True
-        for text in self.cluster.iter_log_text(
-            experiment, process, since=args.since, tail=args.tail
-        ):
-            is_empty = is_empty and not text
-            show_text(text)
+        pieces = self.cluster.iter_log_text(experiment, process, since=args.since, tail=args.tail)
+        is_empty = not show_log(pieces, raw=args.raw)
         if is_empty and is_terminal(sys.stderr):
             self._explain_empty_log(experiment, process)
         return OK
@@ -118,23 +120,23 @@ class LogsCommands(BaseCommands):
 
     def _show_merged(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
         """Show the output of several processes in chronological order."""
-        from symphony.commandline.output.printing import log_formatter, show_lines
+        from symphony.commandline.output.printing import LogFormatter, show_lines
 
         lines = self.cluster.iter_logs(experiment, names, since=args.since, tail=args.tail)
-        form = log_formatter(names, as_json=args.json, colour=has_colour(sys.stdout))
-        show_lines(lines, form, at_once=False)
+        formatter = LogFormatter(names, as_json=args.json, raw=args.raw)
+        show_lines(lines, formatter, at_once=False)
         return OK
 
     def _follow(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
         """Follow the output until all processes have exited or the user presses Ctrl-C."""
-        from symphony.commandline.output.printing import log_formatter, show_lines
+        from symphony.commandline.output.printing import LogFormatter, show_lines
 
         lines = self.cluster.iter_logs(
             experiment, names, follow=True, since=args.since, tail=args.tail
         )
-        form = log_formatter(names, as_json=args.json, colour=has_colour(sys.stdout))
+        formatter = LogFormatter(names, as_json=args.json, raw=args.raw)
         try:
-            show_lines(lines, form, at_once=True)
+            show_lines(lines, formatter, at_once=True)
         except KeyboardInterrupt:
             # Ctrl-C is the usual way to stop following, so no message is printed.
             return INTERRUPTED
@@ -159,7 +161,7 @@ class LogsCommands(BaseCommands):
             # the output up to this point.
             code = INTERRUPTED
         for path in _log_paths(args.save, names):
-            print(path)
+            print_text(str(path))
         return code
 
     def _show_previous(
@@ -169,13 +171,13 @@ class LogsCommands(BaseCommands):
 
         Raises `NotFound` if none of the processes has been restarted.
         """
-        from symphony.commandline.output.printing import log_formatter, show_lines, show_text
+        from symphony.commandline.output.printing import LogFormatter, show_lines, show_log
         from symphony.errors import NotFound
 
         if args.follow or args.save:
             option = "--follow" if args.follow else "--save"
             raise UsageError(f"--previous and {option} cannot be combined")
-        form = log_formatter(names, as_json=args.json, colour=has_colour(sys.stdout))
+        formatter = LogFormatter(names, as_json=args.json, raw=args.raw)
         found_any = False
         for name in names:
             try:
@@ -189,9 +191,9 @@ class LogsCommands(BaseCommands):
                 continue
             found_any = True
             if len(names) == 1 and not args.json:
-                show_text(text)
+                show_log([text], raw=args.raw)
             else:
-                show_lines(_as_log_lines(name, text), form, at_once=False)
+                show_lines(_as_log_lines(name, text), formatter, at_once=False)
         if names and not found_any:
             raise NotFound(
                 f"no process of experiment {experiment!r} has been restarted, so there are no "

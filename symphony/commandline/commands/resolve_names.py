@@ -124,7 +124,7 @@ def _choose_from_menu(kind: str, given: str, matches: Sequence[str]) -> str:
         print_note(f"  {number:2} {name}")
     if len(matches) > len(shown):
         print_note(f"     and {len(matches) - len(shown)} more")
-    print(f"which one? [1-{len(shown)}] ", end="", file=sys.stderr, flush=True)
+    print_note(f"which one? [1-{len(shown)}] ", end="")
     answer = sys.stdin.readline().strip()
     if answer in matches:
         return answer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
-from symphony.commandline.output.terminal import print_note
+from symphony.commandline.output.terminal import print_note, print_text
 from symphony.commandline.parsing.arguments import parse_count
 from symphony.errors import SymphonyError
 
@@ -247,7 +247,7 @@ class SubmitCommands(BaseCommands):
 
             show_json(manifest.to_dict())
         else:
-            print("\n".join([summary, *self._next_commands(name)]))
+            print_text("\n".join([summary, *self._next_commands(name)]))
         return OK
 
     def _report_ignored_options(self, request: JobRequest, experiment: Experiment) -> None:

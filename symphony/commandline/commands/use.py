@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
-from symphony.commandline.output.terminal import print_note, show_progress
+from symphony.commandline.output.terminal import print_note, print_text, show_progress
 
 if TYPE_CHECKING:
     from symphony.cluster import Tunnel
@@ -212,7 +212,7 @@ class UseCommands(BaseCommands):
             url = f"http://{tunnel.address}"
             if tunnel.forwarded:
                 return _keep_open(tunnel, url)
-            print(url)
+            print_text(url)
             return OK
 
     def _add_switch_experiment(self) -> None:
@@ -248,7 +248,7 @@ class UseCommands(BaseCommands):
 
             show_json({"backend": backend, "experiment": name})
         else:
-            print(name)
+            print_text(name)
         return OK
 
     def _resolve_experiment(self, args: argparse.Namespace) -> ExperimentStatus:
@@ -333,7 +333,7 @@ def _keep_open(tunnel: Tunnel, address: str) -> int:
     import threading
 
     with tunnel:
-        print(address, flush=True)
+        print_text(address, flush=True)
         print_note("forwarding; press Ctrl-C to stop")
         try:
             threading.Event().wait()

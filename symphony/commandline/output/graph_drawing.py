@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from symphony.commandline.exit_codes import OK, UsageError, error_message
+from symphony.commandline.output.printing import show_text
 from symphony.commandline.output.terminal import (
     RESET,
     STATE_COLOURS,
     has_colour,
+    print_coloured,
     print_note,
     terminal_width,
 )
@@ -118,11 +120,12 @@ def show_graph(
     if form == JSON_FORMAT:
         drawn = _to_json(topology, status, states)
     elif form == "text" and not writes_a_file(output):
-        drawn = _for_terminal(shown, states)
+        print_coloured(_for_terminal(shown, states))
+        return OK
     else:
         drawn = draw(shown, form, states)
     if output is None or not writes_a_file(output):
-        sys.stdout.write(drawn)
+        show_text(drawn)
         return OK
     try:
         Path(output).write_text(drawn, encoding="utf-8")
@@ -164,18 +167,17 @@ def _to_json(
     return json.dumps(whole, indent=2) + "\n"
 
 
-def _for_terminal(topology: Topology, states: Mapping[str, str] | None) -> str:
-    """Return a drawing that fits the width, encoding and colour support of standard output."""
+def _for_terminal(topology: Topology, states: Mapping[str, str] | None) -> list[str]:
+    """Return the lines of a drawing that fits the width and encoding of standard output."""
     from symphony.drawing.text_tree import text_tree
 
-    lines = text_tree(
+    return text_tree(
         topology,
         states,
         width=terminal_width(sys.stdout),
         signs=_choose_signs(sys.stdout, os.environ),
         paint=_paint_states if has_colour(sys.stdout) else None,
     )
-    return "\n".join(lines) + "\n"
 
 
 def _paint_states(words: str) -> str:

@@ -1,10 +1,15 @@
-"""The terminal: its size, its colours, and a progress line."""
+"""The terminal: its size, its colours, a progress line, and the functions that print text.
+
+All text that the program prints passes through this module or through
+`symphony.commandline.output.printing`, so that no name, path or message can control the terminal.
+The linter forbids `print` elsewhere.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -102,7 +107,7 @@ class ProgressLine:
 
     def _line(self, text: str) -> str:
         columns = terminal_width(self._stream) or _DEFAULT_COLUMNS
-        return f"{_ERASE_LINE}{text[: columns - 1]}"
+        return f"{_ERASE_LINE}{_escaped(text)[: columns - 1]}"
 
 
 @contextmanager
@@ -117,6 +122,52 @@ def show_progress(text: str = "") -> Iterator[ProgressLine]:
         line.clear()
 
 
-def print_note(text: str) -> None:
-    """Print ``text`` on standard error, because it is not part of a command's result."""
-    print(text, file=sys.stderr, flush=True)
+def print_text(text: str, *, flush: bool = False) -> None:
+    """Print a result on standard output. Characters that are not printable are escaped."""
+    print(_escaped(text), flush=flush)
+
+
+def print_coloured(lines: Iterable[str], *, end: str = "\n", flush: bool = False) -> None:
+    """Print lines to which the program has added colours on standard output.
+
+    All other characters that are not printable are escaped.
+    """
+    text = "\n".join(lines)
+    if not _is_printable(text):
+        from symphony.commandline.output.escapes import escape_except_colours
+
+        text = escape_except_colours(text)
+    print(text, end=end, flush=flush)
+
+
+def print_note(text: str, *, end: str = "\n") -> None:
+    """Print ``text`` on standard error, because it is not part of a command's result.
+
+    Characters that are not printable are escaped.
+    """
+    print(_escaped(text), end=end, file=sys.stderr, flush=True)
+
+
+def print_progress_output(text: str) -> None:
+    """Print a part of another program's output on standard error.
+
+    On a terminal, control sequences other than colours are removed.
+    """
+    if is_terminal(sys.stderr):
+        from symphony.commandline.output.escapes import remove_controls
+
+        text = remove_controls(text, keep_colours=has_colour(sys.stderr))
+    print(text, end="", file=sys.stderr, flush=True)
+
+
+def _escaped(text: str) -> str:
+    # Almost all text is printable, so the import is usually not necessary.
+    if _is_printable(text):
+        return text
+    from symphony.commandline.output.escapes import escape
+
+    return escape(text)
+
+
+def _is_printable(text: str) -> bool:
+    return text.replace("\n", "").isprintable()

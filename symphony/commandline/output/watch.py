@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from symphony.commandline.exit_codes import INTERRUPTED
-from symphony.commandline.output.terminal import is_terminal, terminal_height
+from symphony.commandline.output.terminal import (
+    is_terminal,
+    print_coloured,
+    terminal_height,
+)
 from symphony.commandline.output.views import count_words
 
 WATCH_INTERVAL_SECONDS = 2.0
@@ -48,8 +52,8 @@ def watch_table(
             lines = fit_table(get_table(), terminal_height(sys.stdout))
             if lines != shown:
                 if shown:
-                    print(_UP_AND_CLEAR.format(len(shown)) if in_place else "\n", end="")
-                print("\n".join(lines), flush=True)
+                    sys.stdout.write(_UP_AND_CLEAR.format(len(shown)) if in_place else "\n")
+                print_coloured(lines, flush=True)
                 shown = lines
             time.sleep(interval)
     except KeyboardInterrupt:

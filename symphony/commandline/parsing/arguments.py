@@ -121,7 +121,8 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         # argparse would ignore a write error, for example if a pipe is closed.
-        print(message, end="", file=file)
+        stream = sys.stdout if file is None else file
+        stream.write(message)
 
     def parse_known_args(
         self, args: Iterable[str] | None = None, namespace: Any = None

@@ -82,6 +82,8 @@ def _with_prefix(candidates: Iterable[str], prefix: str) -> list[str]:
             paths.append(word)
         else:
             words.append(word)
+    # A shell would show other words unchanged, and could not insert them into the command line.
+    words = [word for word in words if word.isprintable()]
     found = [word for word in words if word.startswith(prefix)]
     if not found and prefix and "/" not in prefix:
         names = [word.rpartition("/")[2] for word in words if "/" in word]

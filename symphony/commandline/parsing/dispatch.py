@@ -384,13 +384,15 @@ class CommandLine:
 
     def _report_untrusted_files(self) -> None:
         """Print a note for each configuration file that is ignored, at least in part."""
+        from symphony.commandline.output.terminal import print_note
         from symphony.config import SymphonyConfig
 
         for file in SymphonyConfig().untrusted_files():
-            print(file, file=sys.stderr)
+            print_note(str(file))
 
     def _complete(self, words: Sequence[str]) -> int:
         """Print completions for a shell. Errors in the command line are not reported."""
+        from symphony.commandline.output.terminal import print_text
         from symphony.commandline.parsing.completion import completions
         from symphony.errors import SymphonyError
 
@@ -400,25 +402,27 @@ class CommandLine:
         self.args.profile = typed.get("--profile")
         try:
             with _exit_after(COMPLETION_TIMEOUT_SECONDS):
-                print(*completions(self, words), sep="\n")
+                print_text("\n".join(completions(self, words)))
         except SymphonyError:
             return exit_codes.FAILED
         return exit_codes.OK
 
     def _report_error(self, exc: BaseException, argv: Sequence[str]) -> int:
         """Print an error, with its traceback if ``--debug`` is set, and return the exit code."""
+        from symphony.commandline.output.terminal import print_note
+
         exc = exit_codes.unwrap_interruption(exc)
         if self.args.debug or "--debug" in split_remainder(argv)[0]:
             import traceback
 
-            traceback.print_exception(exc)
+            print_note("".join(traceback.format_exception(exc)), end="")
         if isinstance(exc, KeyboardInterrupt):
             line = f"{self.prog}: {exit_codes.error_message(exc)}"
         else:
             line = f"{self.prog}: error: {self._with_flags(exit_codes.error_message(exc))}"
         # The reader of a pipe has exited, or the terminal was closed.
         with contextlib.suppress(OSError):
-            print(line, file=sys.stderr)
+            print_note(line)
         if isinstance(exc, OSError):
             # Without this call, Python would try again to write the remaining output at exit.
             _discard_output()

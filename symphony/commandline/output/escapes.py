@@ -1,0 +1,120 @@
+"""Making text safe for a terminal.
+
+Names, paths, keys and logs can contain characters that control a terminal: they can move the
+cursor, overwrite earlier output, change the title of the window, show a link with a misleading
+text, or reorder characters. All functions are pure.
+"""
+
+from __future__ import annotations
+
+import re
+
+# The parameters of a colour can be separated by semicolons or colons. `ESC [ > 4 ; 2 m` and
+# `ESC [ ? 4 m` also end with "m", but they are settings of the keyboard.
+_COLOUR = r"\x1b\[[0-9;:]*m"
+_IS_COLOUR = re.compile(_COLOUR)
+
+# U+061C, U+200E, U+200F, U+202A to U+202E and U+2066 to U+206F change the order in which characters
+# are shown.
+_BIDI_CONTROLS = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"
+_CONTROL_SEQUENCES = re.compile(
+    # Control sequences, such as colours and cursor movements.
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    # Strings, such as titles and hyperlinks. The text between the two parts of a hyperlink remains.
+    r"|(?:\x1b[]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)"
+    # Other escape sequences, and the beginnings of incomplete ones.
+    r"|\x1b[ -/]*[0-~]"
+    # Other control characters, except tabs and newlines.
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+    rf"|[{_BIDI_CONTROLS}]"
+)
+_CARRIAGE_RETURNS = re.compile(r"\r+\n?")
+_COLOUR_OR_CHARACTER = re.compile(rf"{_COLOUR}|.", re.DOTALL)
+
+
+def escape(text: str) -> str:
+    r"""Return ``text`` with a visible notation in place of each character that is not printable.
+
+    Newlines and tabs are kept.
+
+    >>> print(escape("a\x1b[31m\u202eb"))
+    a\x1b[31m\u202eb
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(_escape_character, text))
+
+
+def escape_except_colours(text: str) -> str:
+    """Return ``text`` with the same notation as in `escape`, but keep sequences that set a colour.
+
+    Use this function for text to which the program itself has added colours.
+    """
+    if text.isprintable():
+        return text
+    return _COLOUR_OR_CHARACTER.sub(lambda found: _escape_character(found[0]), text)
+
+
+def _escape_character(character: str) -> str:
+    if character.isprintable() or character in "\n\t" or len(character) > 1:
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def remove_controls(text: str, *, keep_colours: bool) -> str:
+    r"""Return a log without its control sequences and control characters.
+
+    Tabs and newlines are kept, and so are sequences that set a colour if ``keep_colours`` is true.
+    A carriage return becomes a newline, so that no text hides the text before it.
+
+    >>> remove_controls("\x1b]0;title\x07one\rtwo\r\n", keep_colours=True)
+    'one\ntwo\n'
+    """
+    if text.isprintable():
+        return text
+
+    def replacement(found: re.Match[str]) -> str:
+        is_kept = keep_colours and _IS_COLOUR.fullmatch(found[0])
+        return found[0] if is_kept else ""
+
+    return _CONTROL_SEQUENCES.sub(replacement, _CARRIAGE_RETURNS.sub("\n", text))
+
+
+class LogCleaner:
+    """A filter that applies `remove_controls` to a log that arrives in pieces.
+
+    ``has_colours`` is true if the output so far contains a sequence that sets a colour.
+    """
+
+    # The part of a line that is kept until the rest of the line arrives.
+    MAX_LINE_CHARACTERS = 1 << 20
+
+    def __init__(self, *, keep_colours: bool) -> None:
+        self.has_colours = False
+        self._keep_colours = keep_colours
+        self._incomplete_line = ""
+
+    def clean(self, piece: str) -> str:
+        """Return the cleaned text of all lines that are complete after ``piece``."""
+        text = self._incomplete_line + piece
+        end = text.rfind("\n") + 1
+        if len(text) - end > self.MAX_LINE_CHARACTERS:
+            end = len(text)
+        self._incomplete_line = text[end:]
+        return self._remove(text[:end])
+
+    def clean_rest(self) -> str:
+        """Return the cleaned text of the incomplete last line."""
+        rest, self._incomplete_line = self._incomplete_line, ""
+        return self._remove(rest)
+
+    def clean_line(self, line: str) -> list[str]:
+        """Return the cleaned text of one line, which consists of several lines if it contains
+        carriage returns.
+        """
+        return self._remove(line.rstrip("\r")).split("\n")
+
+    def _remove(self, text: str) -> str:
+        cleaned = remove_controls(text, keep_colours=self._keep_colours)
+        self.has_colours = self.has_colours or "\x1b" in cleaned
+        return cleaned

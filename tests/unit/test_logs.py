@@ -96,8 +96,8 @@ def test_read_since_a_time_starts_at_a_whole_line(run: RunDirectory) -> None:
 
 
 def test_incomplete_time_is_ignored(run: RunDirectory) -> None:
-    write(run, "p", b"one\ntwo\n", "10.0 4\n11.012.0 8\n13.0")
-    assert list(logs.log_times(run, "p")) == [(10.0, 4)]
+    write(run, "p", b"one\ntwo\nx\n", "10.0 4\n11.012.0 8\n\n12.5 8\n13.0")
+    assert list(logs.log_times(run, "p")) == [(10.0, 4), (12.5, 8)]
 
 
 def test_log_without_times_is_read_completely(run: RunDirectory) -> None:

@@ -6,13 +6,14 @@ processes keep running, and their ports and GPUs must not be given to another ex
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from symphony.errors import BackendError
+from symphony.errors import BackendError, SpecError
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader, fold, is_finished, recorded_leaders
@@ -51,7 +52,11 @@ class UnsupervisedUsage:
 
     @functools.cached_property
     def _usages(self) -> list[_Usage]:
-        runs = (run for root in self._roots for run in directory.find_all(root))
+        runs: list[RunDirectory] = []
+        for root in self._roots:
+            # Another user can change this directory, so its contents are not used.
+            with contextlib.suppress(SpecError):
+                runs += directory.find_all(root)
         usages = (_usage(run) for run in runs if run != self._except_run)
         return [usage for usage in usages if usage is not None]
 

@@ -16,8 +16,11 @@ Object = dict[str, Any]
 # k8s.io/apimachinery/pkg/util/validation.
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
-# See Expand in third_party/forked/golang/expansion of Kubernetes.
-_EXPANDED_DOLLARS = re.compile(r"\$\$+|\$(?=\(|[^\x00-\x7f])")
+# See Expand in third_party/forked/golang/expansion of Kubernetes. The first alternative matches the
+# command substitutions of a shell, such as $(date +%s), which cannot be references to variables.
+_DOLLARS = re.compile(
+    r"(?P<unchanged>\$\([^$)]*[^-._a-zA-Z0-9$)][^$)]*\))|\$\$+|\$(?=\(|[^\x00-\x7f])"
+)
 _MAX_SUBDOMAIN_LENGTH = 253
 _MAX_PORT_NAME_LENGTH = 15
 _MAX_LABEL_LENGTH = 63
@@ -28,9 +31,14 @@ def escape(text: str) -> str:
 
     Kubernetes expands ``$(NAME)`` and replaces ``$$`` with ``$``. If a byte of a non-ASCII
     character follows a single ``$``, Kubernetes replaces the byte with another character. In all
-    other places, ``$`` is not escaped, so that a shell script remains readable.
+    other places, for example in ``$(date +%s)``, ``$`` is not escaped, so that a shell script
+    remains readable.
     """
-    return _EXPANDED_DOLLARS.sub(lambda match: match.group() * 2, text)
+    return _DOLLARS.sub(_doubled_unless_unchanged, text)
+
+
+def _doubled_unless_unchanged(match: re.Match[str]) -> str:
+    return match["unchanged"] or match.group() * 2
 
 
 def env_vars(env: Mapping[str, str]) -> list[Object]:

@@ -179,8 +179,10 @@ def run_loop_until(loop: EventLoop, condition: Callable[[], bool]) -> None:
 @pytest.fixture
 def loop() -> Iterator[EventLoop]:
     """Yield an event loop whose descriptors are closed when the test has finished."""
-    loop = EventLoop()
+    errors: list[Exception] = []
+    loop = EventLoop(errors.append)
     yield loop
+    assert errors == []
     signal.set_wakeup_fd(-1)
     loop._selector.close()
     loop._wake_read.close()

@@ -313,7 +313,7 @@ def test_supervisor_survives_an_error_after_the_launch(
     assert processes["first"].state is State.SUCCEEDED
     assert (processes["broken"].state, processes["broken"].reason) == (
         State.FAILED,
-        "cannot start: not today",
+        "cannot start 'true': not today",
     )
     assert processes["last"].state is State.FAILED
     assert (processes["collected"].state, processes["collected"].exit_code) == (State.UNKNOWN, None)

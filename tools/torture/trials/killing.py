@@ -1,0 +1,152 @@
+"""Trials in which launchers, supervisors, tmux servers and processes are killed or signaled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+from torture.checks import FoundProcess
+from torture.children import Child
+from torture.trial import trial
+from torture.workspace import NAME, TMUX, Violation, Workspace, is_interrupted_by, is_success
+
+SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGPIPE,
+    signal.SIGALRM,
+    signal.SIGCHLD,
+    signal.SIGWINCH,
+    signal.SIGSEGV,
+    signal.SIGSTOP,
+    signal.SIGCONT,
+    signal.SIGKILL,
+)
+
+
+@trial("kill-launcher")
+def kill_launcher(workspace: Workspace) -> None:
+    """The launcher is killed at a random moment: all of the experiment exists, or nothing of it."""
+    processes = workspace.count(3, 30)
+    launcher = workspace.start_launch(workspace.experiment(processes=processes))
+    workspace.sleep()
+    launcher.kill()
+    if not workspace.settle():
+        return
+    workspace.wait_for(
+        lambda: len(workspace.sleepers()) == processes,
+        lambda: [f"the launched experiment does not have its {processes} processes"],
+    )
+    workspace.check_status()
+
+
+@trial("kill-supervisor")
+def kill_supervisor(workspace: Workspace) -> None:
+    """The supervisor is killed at a random moment of a launch, of a run or of a delete."""
+    launcher = workspace.start_launch(workspace.experiment(processes=workspace.count(3, 30)))
+    phase = workspace.random.choice(("launch", "run", "delete"))
+    if phase != "launch":
+        workspace.expect(launcher, "launch", is_permitted=is_success)
+    deleting: Child | None = None
+    if phase == "delete":
+        deleting = workspace.start_command("delete", "--force", NAME)
+    workspace.wait_for(
+        lambda: bool(workspace.supervisors()) or launcher.poll() is not None,
+        lambda: ["no supervisor was started"],
+    )
+    workspace.sleep()
+    for supervisor in workspace.supervisors():
+        _send(supervisor, signal.SIGKILL)
+    workspace.expect(launcher, "launch")
+    if deleting is not None:
+        workspace.expect(deleting, "delete", is_permitted=is_success)
+    workspace.settle()
+    workspace.check_status()
+
+
+@trial("kill-tmux", backends=[TMUX])
+def kill_tmux(workspace: Workspace) -> None:
+    """The tmux server, the session, a window or a keeper is killed at a random moment."""
+    launcher = workspace.start_launch(workspace.experiment(processes=workspace.count(3, 30)))
+    if workspace.random.random() < 0.5:
+        workspace.expect(launcher, "launch", is_permitted=is_success)
+    workspace.sleep()
+    attack = workspace.random.choice(("server", "kill-server", "session", "window", "keeper"))
+    if attack == "kill-server":
+        workspace.tmux("kill-server")
+    elif attack == "session":
+        workspace.tmux("kill-session", "-t", f"={NAME}")
+    elif attack == "window":
+        workspace.tmux("kill-window", "-t", f"={NAME}:0")
+    else:
+        _kill_tmux_process(workspace, is_server=attack == "server")
+    workspace.expect(launcher, "launch")
+    workspace.settle()
+
+
+def _kill_tmux_process(workspace: Workspace, *, is_server: bool) -> None:
+    """Kill the tmux server, or the keeper of one window."""
+    servers = workspace.tmux("display-message", "-p", "#{pid}").split()
+    keepers = workspace.tmux("list-panes", "-a", "-F", "#{pane_pid}").split()
+    for pid in servers if is_server else keepers[:1]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+
+
+@trial("signals")
+def send_signals(workspace: Workspace) -> None:
+    """Random signals are sent to the launcher, the supervisor, tmux and the processes."""
+    launcher = workspace.start_launch(workspace.experiment(processes=workspace.count(3, 8)))
+    to_launcher: list[int] = []
+    for _ in range(workspace.count(5, 20)):
+        workspace.sleep()
+        number = workspace.random.choice(SIGNALS)
+        targets = workspace.processes()
+        # One of the targets is the launcher.
+        index = workspace.random.randrange(len(targets) + 1)
+        if index < len(targets):
+            _send(targets[index], number)
+        else:
+            to_launcher.append(number)
+            launcher.send(number)
+    for found in workspace.processes():
+        _send(found, signal.SIGCONT)
+    launcher.send(signal.SIGCONT)
+    workspace.expect(launcher, "launch", is_permitted=is_interrupted_by(to_launcher))
+    workspace.settle()
+
+
+@trial("kill-process")
+def kill_process(workspace: Workspace) -> None:
+    """Processes are killed at random moments, and all exits are observed."""
+    experiment = workspace.experiment(processes=workspace.count(4, 30))
+    workspace.launch(experiment)
+    workspace.check_status()
+    killed = set()
+    for found in workspace.sleepers():
+        if workspace.random.random() < 0.5:
+            _send(found, signal.SIGKILL)
+            killed.add(found.pid)
+            time.sleep(workspace.random.random() * 0.01)
+
+    def are_observed() -> bool:
+        status = workspace.status()
+        if status is None:
+            raise Violation("the experiment has vanished")
+        return [item.exit_code for item in status].count(137) == len(killed)
+
+    workspace.wait_for(
+        are_observed, lambda: [f"the {len(killed)} killed processes are not all reported"]
+    )
+    workspace.check_status()
+
+
+def _send(found: FoundProcess, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(found.pid, number)

@@ -118,6 +118,7 @@ class Tmux:
     """A tmux server, identified by its name (``-L``) or its socket (``-S``). The server need not be
     running yet.
 
+    ``socket`` is the path of the socket, which is an expected path until the server has responded.
     The server has ``timeout`` seconds to respond. After a timeout, a shorter time limit
     applies until the server responds again.
     """
@@ -133,7 +134,7 @@ class Tmux:
         self._timeout = timeout
         self._timed_out = False
         self._name = name or DEFAULT_SERVER
-        self._socket = socket or socket_path(self._name)
+        self.socket = socket or socket_path(self._name)
         self._server = ["-S", socket] if socket else ["-L", self._name]
 
     def send(self, commands: Sequence[str], *, start: bool = False) -> Callable[[], Answer]:
@@ -199,8 +200,8 @@ class Tmux:
 
     def _timeout_error(self) -> str:
         """Return an error message for a server that does not respond, with advice on a fix."""
-        pid = _listener_pid(self._socket)
-        name = Path(self._socket).name
+        pid = _listener_pid(self.socket)
+        name = Path(self.socket).name
         remedy = f"continue it (kill -CONT {pid}) or end it (kill -KILL {pid})" if pid else "end it"
         return f"the tmux server {name!r} does not respond; {remedy}, and try again"
 

@@ -85,17 +85,21 @@ class TmuxCluster(HostCluster):
         return {"server_name": self._server_name, "answer_within": self._answer_within}
 
     def _remove(self, run: RunDirectory) -> None:
-        """Remove the session and run directory of an experiment that has no running processes."""
+        """Remove the run directory and session of an experiment that has no running processes.
+
+        The directory is removed first. If the supervisor was killed, tmux may create the session
+        only after this method has returned. Without the directory, each keeper exits at once, and
+        its window closes.
+        """
         from symphony_tmux.client import socket_path
         from symphony_tmux.server import Server
 
-        try:
-            run_id = run.run_id()
-            if run_id is not None:
-                socket = _socket_or_none(run) or socket_path(self._server_name)
-                Server(socket, self._answer_within).kill(run.name, run_id)
-        finally:  # If the server is suspended, it removes the session when it resumes.
-            super()._remove(run)
+        socket = _socket_or_none(run) or socket_path(self._server_name)
+        run_id = run.run_id()
+        super()._remove(run)
+        if run_id is not None:
+            # If the server is suspended, it removes the session when it resumes.
+            Server(socket, self._answer_within).kill(run.name, run_id)
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
         """Return the status of an experiment.

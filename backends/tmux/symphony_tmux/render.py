@@ -20,9 +20,10 @@ from symphony_tmux.gates import KEEPER, REPORTS
 from symphony_tmux.keeper import RENAMED_PREFIX
 
 HISTORY_LINES = 10_000
-# tmux user options. A session's option contains its run's identifier, and a window's option
-# contains its process's name.
-RUN_OPTION, PROCESS_OPTION = "@symphony_run", "@symphony_process"
+# tmux user options. A session's options contain its run's identifier and its run directory in
+# hexadecimal digits. A window's option contains its process's name.
+RUN_OPTION, DIRECTORY_OPTION = "@symphony_run", "@symphony_directory"
+PROCESS_OPTION = "@symphony_process"
 # A session for a terminal is removed if no terminal attaches to it within this number of seconds.
 UNATTACHED_SECONDS = 10
 
@@ -122,12 +123,16 @@ class Session:
         After an error, tmux skips the rest of the line, so no window is created if the session
         cannot be created. The last line starts with an option that tmux 3.3 introduced together
         with ``pane_dead_signal``. An older tmux stops at this option.
+
+        A session of an earlier run in the same run directory is removed first. It remains if the
+        supervisor of that run was killed while it created the session.
         """
         first, *others = commands
         index = self.windows[first.name]
         given = env.get("SHELL", "")
         shell = quote(given if os.access(given, os.X_OK) else "/bin/sh")
         shared = _shared(env)
+        directory = os.fsencode(self.run.path).hex()
         move = [f"move-window -s {self.target} -t {self.target}{index}"] if index else []
         return [
             # Without this option, the message log would show every command with its variables.
@@ -135,6 +140,8 @@ class Session:
             f"set-option -g history-limit {HISTORY_LINES}",
             'set-option -g update-environment ""',
             *(f"set-environment -gu {name}" for name in SERVER_VARIABLES),
+            f'if-shell -F -t {self.target} "#{{==:#{{{DIRECTORY_OPTION}}},{directory}}}" '
+            f'"kill-session -t {self.target}"',
             f"set-option -g base-index 0 ; set-option -g default-shell {shell}",
             " ; ".join(
                 [
@@ -142,8 +149,9 @@ class Session:
                     f"new-session -d -E -s {self.run.name} {self._window(first, env, shared)}",
                     *(self._unshare(key, shared) for key in self._own_variables(first)),
                     f"set-option -t {self.target} {RUN_OPTION} {self.run_id}",
+                    f"set-option -t {self.target} {DIRECTORY_OPTION} {directory}",
                     *move,
-                    self._keep(first, f"{self.target}{index}"),
+                    self._name(first, f"{self.target}{index}"),
                     f'display-message -p -t {self.target} "server #{{pid}} #{{socket_path}}"',
                     *(self.add(command, env) for command in others),
                 ]
@@ -157,22 +165,18 @@ class Session:
         """
         index = self.windows[command.name]
         position = "" if anywhere else str(index)
-        keep = "" if anywhere else f" ; {self._keep(command, f'{self.target}{index}')}"
-        return f"new-window -d -t {self.target}{position} {self._window(command, env)}{keep}"
+        name = "" if anywhere else f" ; {self._name(command, f'{self.target}{index}')}"
+        return f"new-window -d -t {self.target}{position} {self._window(command, env)}{name}"
 
-    def keep(self, command: ProcessSpec, window: Window) -> str:
-        """Return the command that stores the process's name in an option of its window, and keeps
-        the window open after the process has exited.
+    def name(self, command: ProcessSpec, window: Window) -> str:
+        """Return the command that stores the process's name in an option of its window.
 
         The command is for a window that `add` created with ``anywhere``.
         """
-        return self._keep(command, window.id)
+        return self._name(command, window.id)
 
-    def _keep(self, command: ProcessSpec, window: str) -> str:
-        options = {"remain-on-exit": "on", PROCESS_OPTION: command.name}
-        return " ; ".join(
-            f"set-option -w -t {window} {option} {value}" for option, value in options.items()
-        )
+    def _name(self, command: ProcessSpec, window: str) -> str:
+        return f"set-option -w -t {window} {PROCESS_OPTION} {command.name}"
 
     def respawn(self, command: ProcessSpec, env: Mapping[str, str], pane: str) -> str:
         """Return the command that starts a process again in its window."""
@@ -183,12 +187,17 @@ class Session:
     def log(self, command: ProcessSpec, pane: str) -> str:
         """Return the command that connects a window's output to a process's log.
 
-        The command then opens the process's gate.
+        The command also keeps the window open after the process has exited, and then opens the
+        process's gate. If the supervisor is killed before it sends this command, the window closes
+        when its keeper exits. This is necessary if the experiment has been deleted in the meantime,
+        because no program would remove the window.
         """
         gate = _shell_word(self.gate(command.name))
         sink = _shell_word(self.sink(command.name))
         log = _shell_word(str(self.run.log(command.name)))
-        return f"pipe-pane -t {pane} {quote(f'echo $$ >{sink}; echo >{gate}; exec cat >>{log}')}"
+        keep = f"set-option -w -t {pane} remain-on-exit on"
+        shell_line = f"echo $$ >{sink}; echo >{gate}; exec cat >>{log}"
+        return f"{keep} ; pipe-pane -t {pane} {quote(shell_line)}"
 
     def list_panes(self) -> str:
         """Return the command that lists the session's panes in the format `PANE`."""

@@ -8,7 +8,7 @@ import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
 
-from symphony.host.processes.identity import ProcessId, identify, is_alive
+from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify, is_alive
 from symphony.host.processes.mark import mark_of
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
@@ -60,6 +60,8 @@ class Windows:
         Return a function that waits for the response and returns it.
         """
         if not self.made:
+            # If the supervisor is killed before it receives the answer, the session must be found.
+            self._record_socket(self._tmux.socket)
             answer = self._tmux.run(self.session.create(batch, env), start=True)
             self._note_server(answer)
             return lambda: answer
@@ -78,7 +80,10 @@ class Windows:
             pid, socket = found
             self._server = identify(pid)
             self._tmux = Tmux(socket=socket, timeout=self._timeout)
-            self.session.run.file("socket").write_text(socket)
+            self._record_socket(socket)
+
+    def _record_socket(self, socket: str) -> None:
+        self.session.run.file("socket").write_text(socket)
 
     def take(
         self, batch: Sequence[ProcessSpec], answer: Answer, env: Mapping[str, str]
@@ -110,7 +115,7 @@ class Windows:
         answer = self._tmux.run([self.session.add(command, env, anywhere=True)])
         window = render.windows(answer.lines).get(self.session.windows[command.name])
         if window is not None:
-            self._tmux.run([self.session.keep(command, window)])
+            self._tmux.run([self.session.name(command, window)])
         return window, answer
 
     def _failure_reason(self, answer: Answer) -> str:
@@ -224,7 +229,7 @@ def remove(tmux: Tmux, session: str, run_id: str) -> Answer:
 
 
 def process_of(keeper: int) -> int | None:
-    """Return the pid of a keeper's process, or None if the process has exited.
+    """Return the pid of a keeper's process, or None if the process has exited or not started.
 
     If ``keeper`` is the pid of another process, return it. Only a keeper leads a session.
     """
@@ -240,10 +245,11 @@ def process_of(keeper: int) -> int | None:
     environment = read_environment(pid)
     if environment is None:
         return None
-    # After the process has exited, the keeper can have other child processes. They do not have the
-    # variable, and do not overwrite their environment.
-    is_process = "SYMPHONY_ROLE" in environment.variables or not environment.is_intact
-    return pid if is_process else None
+    # After the process has exited, the keeper can have other child processes. They have the
+    # variables of the run, except for SYMPHONY_ROLE, and do not overwrite their environment.
+    variables = environment.variables
+    is_other_child = RUN_ID_VARIABLE in variables and "SYMPHONY_ROLE" not in variables
+    return None if is_other_child else pid
 
 
 def _umask() -> int:

@@ -272,6 +272,51 @@ def install_wrapper(directory, script):
     return f"{directory}:{os.environ['PATH']}"
 
 
+KILL_SUPERVISOR = "kill -KILL $PPID"
+CREATE = '"$TMUX_PROGRAM" "$@" >/dev/null; touch created'
+WAIT_FOR_DELETION = "until [ -e deleted ]; do sleep 0.01; done"
+
+
+@pytest.mark.parametrize(
+    "creation",
+    [f"{CREATE}; {KILL_SUPERVISOR}", f"{KILL_SUPERVISOR}; {WAIT_FOR_DELETION}; {CREATE}"],
+    ids=["before the supervisor was killed", "after the experiment was deleted"],
+)
+def test_supervisor_killed_during_the_creation_of_the_session(
+    cluster, experiment, monkeypatch, tmp_path, creation
+):
+    """The launcher deletes the experiment, and the session does not remain."""
+    new_session("mine")
+    python(experiment, "worker", FOREVER)
+    script = (
+        f"cd '{tmp_path}'\n"
+        'case "$*" in\n'
+        f"*start-server*) {creation};;\n"
+        '*kill-session*) "$TMUX_PROGRAM" "$@"; touch deleted;;\n'
+        '*) exec "$TMUX_PROGRAM" "$@";;\n'
+        "esac"
+    )
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", install_wrapper(tmp_path / "bin", script))
+        with pytest.raises(BackendError, match="the supervisor of 'exp' died while launching"):
+            cluster.launch(experiment)
+    assert cluster.list_experiments() == []
+    eventually((tmp_path / "created").exists)
+    eventually(lambda: tmux("list-sessions", "-F", "#S") == "mine\n")
+    cluster.launch(experiment)
+    until(cluster, "exp", all_running)
+
+
+def test_session_of_an_earlier_run_is_replaced(cluster, experiment):
+    """The session is the only one of the server, which would exit without a session."""
+    new_session("exp")
+    directory = str(run_directory(cluster)).encode().hex()
+    tmux("set-option", "-t", "=exp:", "@symphony_directory", directory)
+    python(experiment, "worker", FOREVER)
+    cluster.launch(experiment)
+    assert windows() == ["0 worker"]
+
+
 def test_name_of_a_running_experiment_is_rejected(cluster, running):
     other = cluster.new_experiment("exp")
     python(other, "other", FOREVER)

@@ -13,13 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from symphony.host.processes.environment import read_environment
-from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, is_alive, read_stat
+from symphony.host.processes.identity import (
+    RUN_ID_VARIABLE,
+    ProcessId,
+    ProcessStat,
+    is_alive,
+    read_stat,
+)
 from symphony.host.processes.mark import mark_of, read_mark
 from symphony.host.processes.membership import list_pids
 from symphony.status import ExperimentStatus, State
 
-# All processes of a round have this variable, except for those that overwrite their environment.
-ROUND_VARIABLE = "SYMPHONY_TORTURE_ROUND"
+# All processes of a round inherit this variable, except for those that overwrite their environment.
+# Each round has a different value. A tmux server has no other variable of the user's.
+ROUND_VARIABLE = "TMUX_TMPDIR"
 
 # The names that a root directory may contain when it contains no experiment.
 PERMITTED_NAMES = frozenset({".lock"})
@@ -61,16 +68,16 @@ def find_processes(
 
     These are the processes whose variable `ROUND_VARIABLE` is ``identity``, the processes that have
     the mark of one of the runs, and the processes in ``recorded``. Processes that were created
-    before ``since`` (see `ProcessId.birth`) are skipped, because most processes of a machine were.
+    before ``since`` (see `ProcessId`) are skipped, because most processes of a machine were.
     """
     marks = {mark_of(run_id): run_id for run_id in run_ids}
     marks.pop(None, None)
     expected = set(recorded)
-    found = []
-    for pid in list_pids():
-        stat = read_stat(pid)
-        if stat is None or stat.process.birth < since or pid == os.getpid():
+    found: list[FoundProcess] = []
+    for stat in _list_processes():
+        if stat.process.birth < since:
             continue
+        pid = stat.process.pid
         environment = read_environment(pid)
         variables: Mapping[str, str] = {} if environment is None else environment.variables
         run_id = marks.get(read_mark(pid)) if marks else None
@@ -85,6 +92,23 @@ def find_processes(
         if is_alive(process.process):
             found.append(process)
     return found
+
+
+def _list_processes() -> list[ProcessStat]:
+    """Return all processes except for this one.
+
+    A process that forks and exits in the meantime can leave a child that was not listed, so the
+    processes are listed until there is no new one.
+    """
+    seen = {os.getpid()}
+    found: list[ProcessStat] = []
+    while True:
+        pids = [pid for pid in list_pids() if pid not in seen]
+        if not pids:
+            return found
+        seen.update(pids)
+        stats = [read_stat(pid) for pid in pids]
+        found += [stat for stat in stats if stat is not None]
 
 
 def command_of(pid: int) -> str:

@@ -23,6 +23,7 @@ from torture.workspace import LOCAL, TMUX
 DEFAULT_SECONDS = 600.0
 PROGRESS_SECONDS = 10.0
 _MAX_SEED = 1_000_000
+_INTERRUPTING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 DESCRIPTION = """\
 Kill, signal and overload symphony at random moments, on local processes and in tmux, and check
@@ -51,7 +52,8 @@ def main(argv: Sequence[str]) -> int:
     if arguments.list:
         _print_trials()
         return 0
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in _INTERRUPTING_SIGNALS:
+        signal.signal(number, _interrupt)
     chosen = [TRIALS[name] for name in arguments.only or TRIALS]
     backends = arguments.backend or [LOCAL, TMUX]
     results = Results(arguments.seed)
@@ -234,4 +236,7 @@ def _print_table(results: Results) -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    # The running rounds kill everything that they have started, and must not be interrupted again.
+    for number in _INTERRUPTING_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

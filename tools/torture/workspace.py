@@ -63,7 +63,6 @@ class Workspace:
         self.random = random.Random(seed)
         self.directory = directory
         self.root = directory / "state" / backend
-        self.identity = f"{os.getpid()}-{time.monotonic_ns()}"
         self.recorded = directory / "pids"
         # Each round has a process of its own.
         self._created = birth_time(os.getpid()) or 0.0
@@ -78,8 +77,7 @@ class Workspace:
         os.environ |= {
             "SYMPHONY_STATE_DIR": str(self.root.parent),
             "XDG_CONFIG_HOME": str(self.directory / "config"),
-            "TMUX_TMPDIR": str(self.directory),
-            checks.ROUND_VARIABLE: self.identity,
+            checks.ROUND_VARIABLE: str(self.directory),
         }
         for name in ("TMUX", "SYMPHONY_BACKEND", "SYMPHONY_PROFILE", "SYMPHONY_EXPERIMENT_FOLDER"):
             os.environ.pop(name, None)
@@ -233,7 +231,8 @@ class Workspace:
         for path in self.recorded.iterdir():
             pid, _, birth = path.name.partition("-")
             recorded.append(ProcessId(int(pid), float(birth)))
-        return checks.find_processes(self.identity, self._run_ids, recorded, since=self._created)
+        identity = str(self.directory)
+        return checks.find_processes(identity, self._run_ids, recorded, since=self._created)
 
     def sleepers(self) -> list[FoundProcess]:
         """Return the processes of the experiments that `experiment` has described."""
@@ -378,7 +377,7 @@ def is_interrupted_by(numbers: Collection[int]) -> Callable[[int], bool]:
 
 
 def _is_tmux(found: FoundProcess) -> bool:
-    return found.run_id is None and found.command.startswith("tmux")
+    return found.run_id is None and "tmux -L symphony" in found.command
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:

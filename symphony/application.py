@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from symphony.errors import NotFound
-from symphony.names import did_you_mean, join_names, service_env_name
+from symphony.errors import NotFound, SpecError, shown
+from symphony.names import check_is_text, did_you_mean, join_names, service_env_name
 from symphony.plan.addresses import PREFIX
 
 
@@ -47,17 +47,25 @@ def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
     service is missing or invalid. The message names the variable and, if possible, suggests a
     service or lists the services.
     """
+    check_is_text(service, "service")
     environ = os.environ if environ is None else environ
+    if not isinstance(environ, Mapping):
+        raise SpecError(f"environ must be a mapping, not {shown(environ)}")
+    if not service.isprintable():
+        # Such a name cannot be part of a variable's name.
+        raise NotFound(f"no service {shown(service)} in the environment")
     prefix = PREFIX + service_env_name(service)
     for variable in (f"{prefix}_HOST", f"{prefix}_PORT"):
         if variable not in environ:
             hint = _hint_for_missing(service, environ)
-            raise NotFound(f"no service {service!r} in the environment ({variable}){hint}")
+            raise NotFound(
+                f"no service {shown(service)} in the environment ({shown(variable)[1:-1]}){hint}"
+            )
     host = environ[f"{prefix}_HOST"]
     port = environ[f"{prefix}_PORT"]
-    if not (port.isascii() and port.isdigit()):
+    if not isinstance(port, str) or not (port.isascii() and port.isdigit()):
         raise NotFound(
-            f"no service {service!r} in the environment: {prefix}_PORT is {port!r}, "
+            f"no service {shown(service)} in the environment: {prefix}_PORT is {port!r}, "
             "which is not a port"
         )
     bind_host = environ.get(f"{prefix}_BIND_HOST", host)

@@ -74,6 +74,27 @@ class Unreachable(BackendError):
     """The backend does not respond."""
 
 
+# The maximum length of a value in an error message, in characters.
+_MAX_SHOWN_LENGTH = 120
+
+
+def shown(value: object) -> str:
+    """Return the representation of a value for an error message: one line of limited length.
+
+    In contrast to `repr`, this function never raises an error. Python refuses to convert integers
+    with thousands of digits, and an object's own representation can fail or have several lines.
+    """
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a value of type {type(value).__name__}"
+    if len(text) > _MAX_SHOWN_LENGTH:
+        text = f"{text[:_MAX_SHOWN_LENGTH]}..."
+    if text.isprintable():
+        return text
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
 @contextmanager
 def error_path(*path: str | int) -> Iterator[None]:
     """Prepend ``path`` to the ``path`` of each `SpecError` that is raised inside the block."""
@@ -82,6 +103,26 @@ def error_path(*path: str | int) -> Iterator[None]:
     except SpecError as exc:
         exc.path = path + exc.path
         raise
+
+
+@contextmanager
+def unusable_path_errors(path: str | os.PathLike[str], action: str) -> Iterator[None]:
+    """Raise `SpecError` if the block cannot use ``path``, for example because it is a directory.
+
+    ``action`` describes the failed action in the message, such as ``"written"``. Other errors, such
+    as the error for a full disk, are raised unchanged.
+    """
+    try:
+        yield
+    except (
+        FileExistsError,
+        FileNotFoundError,
+        IsADirectoryError,
+        NotADirectoryError,
+        PermissionError,
+    ) as exc:
+        name = os.fspath(path) if exc.filename is None else exc.filename
+        raise SpecError(f"{name}: cannot be {action}: {exc.strerror}") from exc
 
 
 @contextmanager

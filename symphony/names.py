@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown
 
 MAX_LENGTH = 63
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -26,16 +26,26 @@ def check_name(name: object, what: str) -> str:
 
     ``what`` names the kind of object in the error message, such as ``"process"``.
     """
-    if not isinstance(name, str):
-        raise SpecError(f"the name of {_with_article(what)} must be text, not {name!r}")
+    name = check_is_text(name, what)
     if is_name(name):
         return name
     suggestion = suggested_name(name)
     example = f"; for example {suggestion!r}" if suggestion else ""
     raise SpecError(
-        f"{what} name {name!r} is not valid: use a-z, 0-9 and '-', begin with a letter, "
+        f"{what} name {shown(name)} is not valid: use a-z, 0-9 and '-', begin with a letter, "
         f"at most {MAX_LENGTH} characters{example}"
     )
+
+
+def check_is_text(name: object, what: str) -> str:
+    """Return ``name`` if it is a string. Otherwise, raise `SpecError`.
+
+    Use this function for the name of an object that may not exist. ``what`` has the same meaning as
+    in `check_name`.
+    """
+    if not isinstance(name, str):
+        raise SpecError(f"the name of {_with_article(what)} must be text, not {shown(name)}")
+    return name
 
 
 def suggested_name(name: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
+from symphony.checked_methods import CHECKS, Check, check_methods
 from symphony.cluster.matching import (
     Until,
     experiment_exists,
@@ -20,8 +21,8 @@ from symphony.cluster.matching import (
     find_status,
     fuzzy_match,
 )
-from symphony.errors import NotFound, SpecError, Unsupported
-from symphony.names import did_you_mean
+from symphony.errors import NotFound, SpecError, Unsupported, shown
+from symphony.names import check_is_text, did_you_mean
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ class Cluster(abc.ABC):
     _resources: Mapping[str, str] = MappingProxyType({})
     _configuration: SymphonyConfig | None = None
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Make the public methods of a backend's class check their arguments."""
+        super().__init_subclass__(**options)
+        check_methods(cls, _CHECKS)
+
     def __init__(
         self, *, preamble_cmds: Strings | None = None, start_dir: str | None = None
     ) -> None:
@@ -114,7 +120,9 @@ class Cluster(abc.ABC):
         preamble = self._preamble_cmds
         start_dir = self._start_dir
         return Defaults(
-            preamble_cmds=tuple(shell_lines(preamble, "preamble_cmds")) if preamble else (),
+            preamble_cmds=(
+                () if preamble is None else tuple(shell_lines(preamble, "preamble_cmds"))
+            ),
             start_dir=None if start_dir is None else nonempty_text(start_dir, "start_dir"),
             resource_request=dict(self._resources),
         )
@@ -143,8 +151,11 @@ class Cluster(abc.ABC):
         ``name`` is the backend's name for error messages. Raises `SpecError` if the class does not
         accept one of the options. The error's ``path`` contains the name of this option.
         """
+        if not isinstance(options, Mapping):
+            raise SpecError(f"options must be a mapping, not {shown(options)}")
         known = cls.option_names()
         for option in options:
+            check_is_text(option, "option")
             if option not in known:
                 hint = did_you_mean(option, known)
                 raise SpecError(f"backend {name!r} has no option {option!r}{hint}", path=(option,))
@@ -174,7 +185,10 @@ class Cluster(abc.ABC):
         """Set the default resource requests, such as ``{"cpu": "2"}``. Each default applies to
         the processes that neither request nor limit the resource.
         """
-        self._resources = resources
+        from symphony.config.fields import read_resources
+
+        amounts = read_resources(resources)
+        self._resources = {name: amount for name, amount in amounts.items() if amount is not None}
         vars(self).pop("defaults", None)
 
     @property
@@ -255,8 +269,7 @@ class Cluster(abc.ABC):
         one.
         """
         if dry_run not in (True, False, "server"):
-            raise SpecError(f"dry_run must be True, False or 'server', not {dry_run!r}")
-        _check_is_experiment(experiment)
+            raise SpecError(f"dry_run must be True, False or 'server', not {shown(dry_run)}")
         if not dry_run:
             return self._launch_and_save(experiment, force=force, on_change=on_change)
         manifest = self.dry_run(experiment, force=force, server=dry_run == "server")
@@ -343,7 +356,12 @@ class Cluster(abc.ABC):
         If a launch fails, the experiments that have already been launched continue to run and the
         remaining experiments are not launched.
         """
-        return [self.launch(experiment, force=force, dry_run=dry_run) for experiment in experiments]
+        from symphony.model import Experiment
+        from symphony.model.validators import instances
+
+        # Check all elements before the first launch.
+        given = instances(experiments, Experiment, "experiments")
+        return [self.launch(experiment, force=force, dry_run=dry_run) for experiment in given]
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
         """Stop an experiment, but keep its logs and its status.
@@ -364,7 +382,8 @@ class Cluster(abc.ABC):
 
     def delete_batch(self, experiments: Iterable[str]) -> None:
         """Delete several experiments."""
-        for name in experiments:
+        # Check all names before the first deletion.
+        for name in [check_is_text(name, "experiment") for name in experiments]:
             self.delete(name)
 
     # --- observing ---
@@ -386,7 +405,7 @@ class Cluster(abc.ABC):
         """
         members = tuple(p for p in self.describe_experiment(experiment) if p.group == process_group)
         if not members:
-            raise NotFound(f"experiment {experiment!r} has no group {process_group!r}")
+            raise NotFound(f"experiment {experiment!r} has no group {shown(process_group)}")
         return members
 
     def describe_process(
@@ -673,19 +692,27 @@ class Cluster(abc.ABC):
         return fuzzy_match(name, [process.name for process in self.describe_experiment(experiment)])
 
 
-def _check_is_experiment(value: object) -> None:
-    """Raise `SpecError` if ``value`` is not an `Experiment`, for example because it is an
-    experiment's name.
-    """
+def _is_experiment(value: object) -> bool:
     from symphony.model import Experiment
 
-    if not isinstance(value, Experiment):
-        found = repr(value) if isinstance(value, str) else type(value).__name__
-        raise SpecError(
-            f"launch takes an Experiment, not {found}; "
-            "create one with cluster.new_experiment(name), "
-            "or read a file with Experiment.load_file(path)"
-        )
+    return isinstance(value, Experiment)
+
+
+_FUNCTION = Check(lambda value: value is None or callable(value), "a function")
+# The checks for the annotations of the methods of all clusters.
+_CHECKS = {
+    **CHECKS,
+    "Experiment": Check(
+        _is_experiment,
+        "an Experiment, such as cluster.new_experiment(name) or Experiment.load_file(path)",
+    ),
+    "Manifest": Check(lambda value: isinstance(value, Manifest), "a Manifest"),
+    "Iterable[Experiment]": CHECKS["Iterable[str]"]._replace(expected="a list of experiments"),
+    "OnChange": _FUNCTION,
+    "Progress": _FUNCTION,
+    "Until": CHECKS["str"],
+}
+check_methods(Cluster, _CHECKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

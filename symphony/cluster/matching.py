@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from symphony.errors import AlreadyExists, NotFound, SpecError
+from symphony.errors import AlreadyExists, NotFound, SpecError, shown
 from symphony.names import did_you_mean, join_names
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 
@@ -49,7 +49,7 @@ def find_status(
     found = by_name.get(process)
     if found is None:
         hint = did_you_mean(process, by_name) or f"; its processes are {join_names(by_name)}"
-        raise NotFound(f"experiment {status.name!r} has no process {process!r}{hint}")
+        raise NotFound(f"experiment {status.name!r} has no process {shown(process)}{hint}")
     if process_group is not None and found.group != process_group:
         actual = f"in group {found.group!r}" if found.group else "in no group"
         raise NotFound(
@@ -120,4 +120,4 @@ def experiment_not_found(name: str, known: Iterable[str]) -> NotFound:
     """
     known = list(known)
     hint = did_you_mean(name, known) or f"; existing experiments: {join_names(known)}"
-    return NotFound(f"no experiment {name!r}{hint}")
+    return NotFound(f"no experiment {shown(name)}{hint}")

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.entry_points import EntryPoint, read_entry_points
-from symphony.errors import PluginError
+from symphony.errors import PluginError, shown
 from symphony.hookspecs import GROUP, PROJECT, BackendInfo
-from symphony.names import did_you_mean, join_names
+from symphony.names import check_is_text, did_you_mean, join_names
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -62,14 +62,14 @@ def find_backend(name: str) -> BackendInfo:
     Raises `PluginError` in the same cases as `open_backend`, except for errors in the backend's
     class, which is not loaded.
     """
-    wanted = name.lower()
+    wanted = check_is_text(name, "backend").lower()
     points = read_entry_points(GROUP)
     matching = [point for point in points if point.name.lower() == wanted]
     if not matching:
         known = sorted({point.name for point in points})
         hint = did_you_mean(wanted, known)
         raise PluginError(
-            f"no backend {name!r}{hint}; installed backends: {join_names(known, limit=20)}"
+            f"no backend {shown(name)}{hint}; installed backends: {join_names(known, limit=20)}"
         )
     return _load_info(_single(matching))
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TextIO
 
-from symphony.errors import with_filename
+from symphony.errors import unusable_path_errors, with_filename
 from symphony.status import LogLine
 
 MAX_CONCURRENT_READS = 8
@@ -56,7 +56,8 @@ def save_following(
 
 def _log_files(directory: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Path]:
     parent = Path(directory)
-    parent.mkdir(parents=True, exist_ok=True)
+    with unusable_path_errors(parent, "used as the directory of the logs"):
+        parent.mkdir(parents=True, exist_ok=True)
     return {name: parent / f"{name}.log" for name in names}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown
 from symphony.model.durations import has_units, parse_duration
 
 
@@ -17,13 +17,13 @@ def parse_since(since: float | str, now: float) -> float:
     >>> parse_since("1m30s", 100.0)
     10.0
     """
-    if isinstance(since, (int, float)):
-        return now - since
-    if has_units(since):
-        return now - parse_duration(since)
+    is_number = isinstance(since, (int, float)) and not isinstance(since, bool)
     try:
-        return datetime.fromisoformat(since.replace("Z", "+00:00")).timestamp()
-    except ValueError:
+        if is_number or has_units(str(since)):
+            return now - parse_duration(since, "since")
+        return datetime.fromisoformat(str(since).replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
         raise SpecError(
-            f"since must be a duration such as '90s' or '5m', or an ISO 8601 time, not {since!r}"
+            "since must be a duration such as '90s' or '5m', or an ISO 8601 time, "
+            f"not {shown(since)}"
         ) from None

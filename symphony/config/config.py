@@ -7,7 +7,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from symphony.checked_methods import check_methods
 from symphony.config import locations
+from symphony.errors import SpecError, SymphonyError, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -227,7 +229,7 @@ class SymphonyConfig:
 
         If ``folder`` is None, launches are not saved.
         """
-        self.update({"experiment_folder": None if folder is None else os.fspath(folder)})
+        self.update({"experiment_folder": folder})
 
     def update(self, settings: Mapping[str, Any]) -> None:
         """Set several fields from a mapping with the structure of a configuration file.
@@ -246,11 +248,11 @@ class SymphonyConfig:
         that it makes later. Raises `NotFound` if the file does not exist, and `SpecError` if its
         contents are invalid.
         """
-        from pathlib import Path
-
         from symphony.config.file_formats import read_file
+        from symphony.model import validators
 
-        self._add_source(read_file(Path(path), self._own_fields(), is_found_file=False))
+        file = validators.path(path, "path")
+        self._add_source(read_file(file, self._own_fields(), is_found_file=False))
 
     def register_handler(self, field: str, handler: Handler) -> None:
         """Call ``handler`` with the new value whenever the program changes ``field``.
@@ -288,8 +290,12 @@ class SymphonyConfig:
         self._cached_sources = None
         self._merged = None
 
-    def set_command_line(self, options: Mapping[str, str]) -> None:
+    def set_command_line(self, options: Mapping[str, Any]) -> None:
         """Set the options given on the command line, such as ``{"--profile": "gke"}``."""
+        known = (BACKEND_OPTION, PROFILE_OPTION)
+        for option, value in options.items():
+            if option not in known or not isinstance(value, str):
+                raise SpecError(f"options must map {' and '.join(known)} to names")
         self._command_line = dict(options)
         self._is_command_line = True
         self._merged = None
@@ -302,12 +308,13 @@ class SymphonyConfig:
 
     def _check_known(self, field: str) -> None:
         from symphony.config import fields
-        from symphony.errors import SpecError
         from symphony.names import did_you_mean
 
         known = (*fields.FIELDS, *fields.GROUPS, *self._own_fields())
         if field not in known and not field.startswith(fields.OWN_KEY_PREFIX):
-            raise SpecError(f"a configuration has no key {field!r}{did_you_mean(field, known)}")
+            raise SpecError(
+                f"a configuration has no key {shown(field)}{did_you_mean(field, known)}"
+            )
 
     def _value(self, field: str) -> Any:
         if self.is_empty():
@@ -396,34 +403,34 @@ class SymphonyConfig:
             raise
 
 
+check_methods(SymphonyConfig)
+
+
 def _check_handler(field: object, handler: object) -> None:
     """Raise `SpecError` if ``field`` cannot have handlers or ``handler`` is not callable."""
     from symphony.config.fields import PROFILES
-    from symphony.errors import SpecError
 
     if not isinstance(field, str) or not field:
-        raise SpecError(f"a field of a configuration must be text, not {field!r}")
+        raise SpecError(f"a field of a configuration must be text, not {shown(field)}")
     if field == PROFILES:
         raise SpecError(
             f"{PROFILES!r} cannot have handlers: register one for the fields that profiles set"
         )
     if not callable(handler):
         raise SpecError(
-            f"the handler of {field!r} must be a function of the new value, not {handler!r}"
+            f"the handler of {field!r} must be a function of the new value, not {shown(handler)}"
         )
 
 
 def _call_handler(field: str, handler: Handler, value: Any) -> None:
     """Call a handler. Convert errors other than `SymphonyError` to `SpecError`."""
-    from symphony.errors import SpecError, SymphonyError
-
     try:
         handler(value)
     except SymphonyError:
         raise
     except Exception as exc:
         message = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
-        raise SpecError(f"{field} cannot be {value!r}: its handler failed: {message}") from exc
+        raise SpecError(f"{field} cannot be {shown(value)}: its handler failed: {message}") from exc
 
 
 def _read_external_sources(directory: Path | None) -> list[ConfigSource]:

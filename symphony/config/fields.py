@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from symphony.errors import SpecError, error_path
+from symphony.config.locations import expand_user
+from symphony.errors import SpecError, error_path, shown
 from symphony.names import MAX_LENGTH, check_name, did_you_mean, is_name, join_names
 
 KeyPath = tuple[str, ...]
@@ -91,7 +92,7 @@ def _path_reader(name: str) -> FieldReader:
     """Return a function that makes a path absolute and expands ``~`` to the home directory."""
 
     def read(value: object, base: Path) -> str:
-        path = Path(_nonempty_text(value, name)).expanduser()
+        path = expand_user(_nonempty_text(value, name))
         return os.path.normpath(base / path)
 
     return read
@@ -164,7 +165,8 @@ def _read_values(
             elif value is None:
                 values[(key,)] = None
             elif key == "resources":
-                values.update(_read_resources(value))
+                resources = read_resources(value)
+                values.update({(key, name): amount for name, amount in resources.items()})
             elif key == "options":
                 values.update(_read_options(value))
             else:
@@ -183,21 +185,24 @@ def _unknown_key(
     )
 
 
-def _read_resources(value: object) -> Values:
-    """Validate and return the default resources for processes that request none."""
+def read_resources(value: object) -> dict[str, str | None]:
+    """Validate the default resources for processes that request none, and return them as text.
+
+    The value None removes the default that a source with a lower priority sets.
+    """
     from symphony.model import quantities, validators
 
     given = validators.mapping(value, "resources")
     validators.refuse_unknown(given, RESOURCES, "resources")
     if given.get("mem") is not None and given.get("memory") is not None:
         raise SpecError("memory and mem are the same setting; set only one of them")
-    values: Values = {}
+    result: dict[str, str | None] = {}
     for key, amount in given.items():
         name = "memory" if key == "mem" else key
         with error_path(key):
             text = None if amount is None else quantities.quantity_text(amount, name)
-        values["resources", name] = text
-    return values
+        result[name] = text
+    return result
 
 
 def _read_options(value: object) -> Values:
@@ -213,7 +218,7 @@ def _read_options(value: object) -> Values:
             if options is not None and not isinstance(options, Mapping):
                 raise SpecError(
                     "options must be grouped by backend, as in {kube: {expose: none}}, "
-                    f"not {options!r}"
+                    f"not {shown(options)}"
                 )
             given = {} if options is None else options
             by_name = validators.mapping(given, f"options of {backend!r}")

@@ -59,6 +59,15 @@ def home_directory(environ: Mapping[str, str]) -> Path:
     return Path(home) if home else Path.home()
 
 
+def expand_user(path: str | os.PathLike[str]) -> Path:
+    """Return ``path`` with a leading ``~`` or ``~user`` replaced by the user's home directory.
+
+    If there is no such user, the path is returned unchanged, whereas `Path.expanduser` raises an
+    error.
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
 def project_files(directory: Path, home: Path) -> list[Path]:
     """Return the configuration files of the project that contains ``directory``.
 
@@ -121,7 +130,7 @@ def file_locations(environ: Mapping[str, str]) -> list[FileLocation]:
         locations.append(FileLocation("project", path, False))
     named = environ.get(FILE_VARIABLE)
     if named:
-        path = Path(named).expanduser()
+        path = expand_user(named)
         locations.append(FileLocation(FILE_VARIABLE, path, path.exists()))
     user = user_files(environ)
     locations += [FileLocation("user", path, True) for path in user]

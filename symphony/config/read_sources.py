@@ -117,7 +117,7 @@ def _read_files(
 
 
 def _named_path(named_file: str) -> Path:
-    path = Path(named_file).expanduser()
+    path = locations.expand_user(named_file)
     if not path.exists():
         raise NotFound(f"{locations.FILE_VARIABLE} is {path}, but there is no such file")
     return path

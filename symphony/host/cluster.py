@@ -26,6 +26,7 @@ from symphony.errors import (
     SpecError,
     SymphonyError,
     Unsupported,
+    shown,
 )
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
@@ -92,13 +93,20 @@ class HostCluster(Cluster):
         start_dir: str | None = None,
     ) -> None:
         super().__init__(preamble_cmds=preamble_cmds, start_dir=start_dir)
-        self._root = Path(state_dir).absolute() if state_dir else directory.state_root(self.backend)
-        self._gpus = None if gpus is None else [str(device) for device in gpus]
+        self._root = (
+            directory.state_root(self.backend) if state_dir is None else _state_root(state_dir)
+        )
+        self._gpus = None if gpus is None else _device_names(gpus)
+        if backoff is not None:
+            from symphony.host.supervisor.restart_policy import Backoff
+            from symphony.model.validators import instance
+
+            instance(backoff, Backoff, "backoff")
         self._backoff = backoff
         if hold_ports not in PORT_HOLD_MODES:
-            hint = did_you_mean(str(hold_ports), PORT_HOLD_MODES)
+            hint = did_you_mean(shown(hold_ports).strip("'"), PORT_HOLD_MODES)
             modes = " or ".join(PORT_HOLD_MODES)
-            raise SpecError(f"hold_ports must be {modes}, not {hold_ports!r}{hint}")
+            raise SpecError(f"hold_ports must be {modes}, not {shown(hold_ports)}{hint}")
         self._hold_until_bound = hold_ports == "bound"
 
     # --- launching ---
@@ -607,6 +615,27 @@ class HostCluster(Cluster):
             f"{process_or_service!r} runs on this machine and needs no port forwarding: "
             f"use {address}"
         )
+
+
+def _state_root(value: object) -> Path:
+    """Validate the option ``state_dir``, and return it as an absolute path."""
+    from symphony.model.validators import path
+
+    root = path(value, "state_dir").absolute()
+    if root.exists() and not root.is_dir():
+        raise SpecError(f"state_dir must be a directory, not the file {root}")
+    return root
+
+
+def _device_names(value: object) -> list[str]:
+    """Validate the option ``gpus``, and return the identifiers as strings."""
+    if not isinstance(value, (list, tuple)):
+        raise SpecError(
+            f"gpus must be a list of device identifiers, such as [0, 1], not {shown(value)}"
+        )
+    from symphony.model.validators import strings
+
+    return strings(value, "gpus")
 
 
 def _since_time(since: float | str | None) -> float | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from symphony.errors import SpecError, error_path
+from symphony.errors import SpecError, error_path, shown
 from symphony.model import validators
 from symphony.model.settings import (
     CONDITIONS,
@@ -22,7 +22,7 @@ from symphony.model.settings import (
     VOLUME_KINDS,
     Settings,
 )
-from symphony.model.value_types import ENV, LOG_SIZE, SERVICE_NAMES, parse_fields
+from symphony.model.value_types import ENV, LABELS, LOG_SIZE, SERVICE_NAMES, parse_fields
 from symphony.names import check_name
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from symphony.model.document_path import DocumentPath
     from symphony.model.validators import ServiceSpec
+
+
+Item = TypeVar("Item")
 
 
 class Component:
@@ -404,9 +407,8 @@ class Component:
 
     def add_labels(self, labels: Mapping[str, object]) -> Self:
         """Add several labels to the Pod."""
-        for key, value in validators.mapping(labels, "labels").items():
-            with error_path(key):
-                self.add_label(key, value)
+        self._refuse_pod_setting("add_labels")
+        self._settings.labels.update(LABELS.parse(labels, "labels"))
         return self
 
     # --- overrides ---
@@ -473,10 +475,26 @@ def mount_path_of(volume: Mapping[str, Mapping[str, Any]]) -> str:
 def _resources(*, cpu: object, memory: object, mem: object, gpu: object = None) -> dict[str, Any]:
     if memory is not None and mem is not None:
         raise SpecError(
-            f"memory and mem are the same setting, but both are given: {memory!r} and {mem!r}"
+            f"memory and mem are the same setting, but both are given: "
+            f"{shown(memory)} and {shown(mem)}"
         )
     given = {"cpu": cpu, "memory": memory if mem is None else mem, "gpu": gpu}
     return parse_fields(LIMIT_FIELDS, given)
+
+
+def add_all(
+    items: Iterable[Item], add: Callable[[Item], None], remove: Callable[[Item], None]
+) -> None:
+    """Add all items, or none of them if ``add`` raises an error for one of them."""
+    added: list[Item] = []
+    try:
+        for item in items:
+            add(item)
+            added.append(item)
+    except SpecError:
+        for item in added:
+            remove(item)
+        raise
 
 
 def _add_new(existing: list[Any], items: Iterable[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown
 
 # The maximum time limit in seconds. Kubernetes does not accept a longer deadline for a Pod.
 MAX_TIME_LIMIT_SECONDS = 2**31 - 1
@@ -30,10 +30,13 @@ def parse_duration(value: float | str, subject: str = "a duration") -> float:
     >>> parse_duration("1m30s"), parse_duration("90"), parse_duration(0.5)
     (90.0, 90.0, 0.5)
     """
-    if isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise _not_a_duration(value, subject)
     if isinstance(value, (int, float)) or _PLAIN_PATTERN.fullmatch(value):
-        seconds = float(value)
+        try:
+            seconds = float(value)
+        except OverflowError:
+            seconds = math.inf
     elif _WITH_UNITS_PATTERN.fullmatch(value):
         parts = _PART_PATTERN.findall(value)
         seconds = sum(float(number) * _SECONDS_PER_UNIT[unit] for number, unit in parts)
@@ -42,7 +45,7 @@ def parse_duration(value: float | str, subject: str = "a duration") -> float:
     if seconds < 0 or math.isnan(seconds):
         raise _not_a_duration(value, subject)
     if math.isinf(seconds):
-        raise SpecError(f"{subject} is too long: {value!r}")
+        raise SpecError(f"{subject} is too long: {shown(value)}")
     return seconds
 
 
@@ -111,4 +114,6 @@ def _slurm_seconds(text: str, days: str | None, fields: list[str]) -> int:
 
 
 def _not_a_duration(value: object, subject: str) -> SpecError:
-    return SpecError(f"{subject} must be seconds or a duration such as 90s or 5m, not {value!r}")
+    return SpecError(
+        f"{subject} must be seconds or a duration such as 90s or 5m, not {shown(value)}"
+    )

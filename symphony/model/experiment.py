@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.errors import NotFound, SpecError
+from symphony.errors import NotFound, SpecError, shown
 from symphony.model import validators
+from symphony.model.component import add_all
 from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.group import ProcessGroup
 from symphony.model.images import DOCKERFILE, ImageBuild, image_build
 from symphony.model.process import Process
 from symphony.model.value_types import ENV, parse_fields
-from symphony.names import check_name, did_you_mean
+from symphony.names import check_is_text, check_name, did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -163,6 +164,7 @@ class Experiment:
 
     def add_process(self, process: Process) -> None:
         """Add a process that does not belong to a group or an experiment yet."""
+        validators.instance(process, Process, "process")
         if process.group is not None:
             raise SpecError(
                 f"process {process.name!r} is in group {process.group.name!r}; add the group"
@@ -177,12 +179,13 @@ class Experiment:
         process.experiment = self
 
     def add_processes(self, processes: Iterable[Process]) -> None:
-        """Add several processes."""
-        for process in processes:
-            self.add_process(process)
+        """Add several processes, or none of them if one of them cannot be added."""
+        given = validators.instances(processes, Process, "processes")
+        add_all(given, self.add_process, self._remove)
 
     def add_process_group(self, group: ProcessGroup) -> None:
         """Add a group and its members."""
+        validators.instance(group, ProcessGroup, "group")
         if group.experiment is not None and group.experiment is not self:
             raise SpecError(
                 f"group {group.name!r} is already in experiment {group.experiment.name!r}"
@@ -193,9 +196,15 @@ class Experiment:
         group.experiment = self
 
     def add_process_groups(self, groups: Iterable[ProcessGroup]) -> None:
-        """Add several groups."""
-        for group in groups:
-            self.add_process_group(group)
+        """Add several groups, or none of them if one of them cannot be added."""
+        given = validators.instances(groups, ProcessGroup, "groups")
+        add_all(given, self.add_process_group, self._remove)
+
+    def _remove(self, member: Member) -> None:
+        """Remove a process that is in no group, or a group."""
+        del self._members[member.name]
+        self._groups.pop(member.name, None)
+        member.experiment = None
 
     def _refuse_taken_name(self, name: str) -> None:
         """Raise `SpecError` if a process or a group already has the given name. Names are
@@ -245,10 +254,11 @@ class Experiment:
 
         Raises `NotFound` if no process has this name. The error message suggests similar names.
         """
+        check_is_text(name, "process")
         processes = {process.name: process for process in self.list_all_processes()}
         if name not in processes:
             hint = did_you_mean(name, processes)
-            raise NotFound(f"experiment {self.name!r} has no process {name!r}{hint}")
+            raise NotFound(f"experiment {self.name!r} has no process {shown(name)}{hint}")
         return processes[name]
 
     def get_process_group(self, name: str) -> ProcessGroup:
@@ -256,9 +266,10 @@ class Experiment:
 
         Raises `NotFound` if no group has this name. The error message suggests similar names.
         """
+        check_is_text(name, "group")
         if name not in self._groups:
             hint = did_you_mean(name, self._groups)
-            raise NotFound(f"experiment {self.name!r} has no group {name!r}{hint}")
+            raise NotFound(f"experiment {self.name!r} has no group {shown(name)}{hint}")
         return self._groups[name]
 
     # --- files ---
@@ -297,7 +308,7 @@ class Experiment:
         """Write the experiment to a ``.yml``, ``.yaml`` or ``.json`` file."""
         from symphony.model.files import write
 
-        write(self.dump_dict(), Path(path))
+        write(self.dump_dict(), validators.path(path, "path"))
 
     @classmethod
     def load_file(
@@ -311,4 +322,4 @@ class Experiment:
         """
         from symphony.model.files import load
 
-        return load(cls, Path(path), parameters).experiment_or_error()
+        return load(cls, validators.path(path, "path"), parameters).experiment_or_error()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from symphony.errors import NotFound, SpecError, with_filename
+from symphony.errors import NotFound, SpecError, unusable_path_errors, with_filename
 from symphony.model.document_path import is_text
 from symphony.model.documents import Locator, from_json, from_yaml, read_text, with_position
 from symphony.model.load import LoadResult, load_experiment
@@ -51,7 +51,7 @@ def write(data: dict[str, Any], path: Path) -> None:
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     else:
         text = to_yaml(data)
-    with with_filename(path):
+    with with_filename(path), unusable_path_errors(path, "written"):
         path.write_text(text, encoding="utf-8")
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.errors import NotFound, SpecError
+from symphony.errors import NotFound, SpecError, shown
 from symphony.model import validators
-from symphony.model.component import Component
+from symphony.model.component import Component, add_all
 from symphony.model.process import PREAMBLE_CMDS, START_DIR, Process
 from symphony.model.value_types import field_table
-from symphony.names import did_you_mean
+from symphony.names import check_is_text, did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -62,6 +62,7 @@ class ProcessGroup(Component):
         Raises `SpecError` if the process is already in one, if its name is already used, or if it
         has settings that must be set on the group.
         """
+        validators.instance(process, Process, "process")
         if process.group is not None and process.group is not self:
             raise SpecError(f"process {process.name!r} is already in group {process.group.name!r}")
         if process.experiment is not None:
@@ -90,9 +91,13 @@ class ProcessGroup(Component):
         process.group = self
 
     def add_processes(self, processes: Iterable[Process]) -> None:
-        """Add several processes."""
-        for process in processes:
-            self.add_process(process)
+        """Add several processes, or none of them if one of them cannot be added."""
+        given = validators.instances(processes, Process, "processes")
+        add_all(given, self.add_process, self._remove)
+
+    def _remove(self, process: Process) -> None:
+        del self._processes[process.name]
+        process.group = None
 
     def get_process(self, name: str) -> Process:
         """Return the member with the given name.
@@ -100,11 +105,11 @@ class ProcessGroup(Component):
         Raises `NotFound` if the group has no such process. The error message suggests similar
         names.
         """
-        try:
-            return self._processes[name]
-        except KeyError:
+        check_is_text(name, "process")
+        if name not in self._processes:
             hint = did_you_mean(name, self._processes)
-            raise NotFound(f"group {self.name!r} has no process {name!r}{hint}") from None
+            raise NotFound(f"group {self.name!r} has no process {shown(name)}{hint}")
+        return self._processes[name]
 
     def list_processes(self) -> list[Process]:
         """Return the members, in declaration order."""

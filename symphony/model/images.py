@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symphony.errors import SpecError, error_path
+from symphony.errors import SpecError, error_path, shown
 from symphony.model import validators
 from symphony.model.value_types import (
     FLAG,
@@ -92,7 +92,7 @@ def context_entries(value: Iterable[Any]) -> tuple[ContextEntry, ...]:
     if not isinstance(value, (list, tuple)):
         raise SpecError(
             "context_directories must be a list such as [{name: app, path: ./app}], "
-            f"not {value!r}"
+            f"not {shown(value)}"
         )
     entries: dict[str, ContextEntry] = {}
     for index, item in enumerate(value):
@@ -114,7 +114,7 @@ def _context_entry(value: Any) -> ContextEntry:
     for key in ("name", "path"):
         if given.get(key) is None:
             raise SpecError(
-                f"a context entry needs a {key}: {{name: app, path: ./app}}, not {value!r}"
+                f"a context entry needs a {key}: {{name: app, path: ./app}}, not {shown(value)}"
             )
     return ContextEntry(**parse_fields(CONTEXT_ENTRY_FIELDS, given))
 

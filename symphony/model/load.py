@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown
 from symphony.model import parameters, replicas, validators
 from symphony.model.component import Component
 from symphony.model.error_collector import ErrorCollector
@@ -71,7 +71,10 @@ def load_experiment(
     experiment = None
     with errors.at():
         document = validators.mapping(data, "an experiment")
-        experiment = _Loader(experiment_class, errors).load(document, given_parameters or {})
+        given = {} if given_parameters is None else given_parameters
+        experiment = _Loader(experiment_class, errors).load(
+            document, validators.mapping(given, "parameters")
+        )
     return LoadResult(experiment, errors.errors)
 
 
@@ -281,7 +284,7 @@ class _Loader:
                 if len(kinds) != 1:
                     raise SpecError(
                         "a volume must have one kind with its settings, such as nfs: {...}, "
-                        f"not {volume!r}"
+                        f"not {shown(volume)}"
                     )
                 ((kind, details),) = kinds.items()
                 validators.refuse_unknown([kind], VOLUME_KINDS, "a volume")
@@ -297,5 +300,5 @@ class _Loader:
 
 def _items(value: Any, subject: str) -> list[Any]:
     if not isinstance(value, list):
-        raise SpecError(f"{subject} must be a list, not {value!r}")
+        raise SpecError(f"{subject} must be a list, not {shown(value)}")
     return value

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown
 
 MEBIBYTE_BYTES = 2**20
 # A smaller log would often not contain the lines that explain an error.
@@ -102,18 +102,18 @@ def parse_number(value: object, subject: str) -> Fraction:
     if isinstance(value, str):
         number = _parse_number_text(value.strip(), subject)
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise SpecError(f"{subject} must be a number, not {value!r}")
+        raise SpecError(f"{subject} must be a number, not {shown(value)}")
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise SpecError(f"{subject} must be a number, not {value!r}")
+            raise SpecError(f"{subject} must be a number, not {shown(value)}")
         # Use the decimal notation that the user wrote, not the binary fraction that a float stores.
         number = Fraction(repr(value))
     else:
         number = Fraction(value)
     if number < 0:
-        raise SpecError(f"{subject} must be at least 0, not {_shortened(value)}")
+        raise SpecError(f"{subject} must be at least 0, not {shown(value)}")
     if number > MAX_NUMBER:
-        raise SpecError(f"{subject} must be at most 10^15, not {_shortened(value)}")
+        raise SpecError(f"{subject} must be at most 10^15, not {shown(value)}")
     return number
 
 
@@ -124,9 +124,9 @@ def parse_whole_number(value: object, subject: str, *, least: int = 0) -> int:
     """
     number = parse_number(value, subject)
     if number.denominator != 1:
-        raise SpecError(f"{subject} must be a whole number, not {value!r}")
+        raise SpecError(f"{subject} must be a whole number, not {shown(value)}")
     if number < least:
-        raise SpecError(f"{subject} must be at least {least}, not {value!r}")
+        raise SpecError(f"{subject} must be at least {least}, not {shown(value)}")
     return int(number)
 
 
@@ -175,26 +175,16 @@ def _as_text(value: object) -> str | None:
 
 
 def _not_a_quantity(value: object, subject: str) -> SpecError:
-    return SpecError(
-        f"{subject} must be an amount such as 2, '500m' or '4Gi', not {_shortened(value)}"
-    )
+    return SpecError(f"{subject} must be an amount such as 2, '500m' or '4Gi', not {shown(value)}")
 
 
 def _parse_number_text(text: str, subject: str) -> Fraction:
     digits = text.removeprefix("-")
     if not _PLAIN_NUMBER_PATTERN.fullmatch(digits):
-        raise SpecError(f"{subject} must be a number, not {_shortened(text)}")
+        raise SpecError(f"{subject} must be a number, not {shown(text)}")
     if len(digits) > MAX_NUMBER_LENGTH:
         raise SpecError(
             f"{subject} must be a number of at most {MAX_NUMBER_LENGTH} characters, "
-            f"not {_shortened(text)} ({len(text)} characters)"
+            f"not {shown(text)} ({len(text)} characters)"
         )
     return Fraction(text)
-
-
-def _shortened(value: object) -> str:
-    """Return a value's representation for a message, truncated if it is long."""
-    if isinstance(value, int) and abs(value) >= 10**MAX_NUMBER_LENGTH:
-        return "a number of more than 40 digits"
-    text = repr(value)
-    return text if len(text) <= MAX_NUMBER_LENGTH + 2 else f"{text[:MAX_NUMBER_LENGTH]}..."

@@ -20,6 +20,7 @@ from symphony.model.value_types import (
     FILES,
     FLAG,
     HTTP_TEST,
+    LABELS,
     LOG_SIZE,
     NAME,
     NONEMPTY_TEXT,
@@ -576,7 +577,7 @@ class Settings:
         unset=list,
     )
     labels: dict[str, str] = _setting(
-        POD, "Labels that are added to the Pod.", definition("labels"), method="add_labels"
+        POD, "Labels that are added to the Pod.", LABELS.schema, method="add_labels"
     )
     pod_yml: dict[str, Any] = _setting(
         POD,

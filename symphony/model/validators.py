@@ -9,16 +9,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
 
-from symphony.errors import SpecError, error_path
+from symphony.checked_methods import is_path
+from symphony.errors import SpecError, error_path, shown
 from symphony.names import check_name, did_you_mean, join_names
 
 # The first and the last port of the range from which symphony chooses ports, unless the experiment
 # has a port_range.
 DEFAULT_PORT_RANGE = (7000, 8999)
 MIN_PORT, MAX_PORT = 1, 65535
+
+T = TypeVar("T")
 
 Strings = str | Sequence[Any]
 ServiceSpec = str | Iterable[str] | Mapping[str, "int | None"]
@@ -44,9 +47,15 @@ def text(value: object, subject: str) -> str:
 
     Return the value as a string.
     """
-    if value is None or isinstance(value, (Mapping, list, tuple, set, bytes)):
-        raise SpecError(f"{subject} must be text, not {value!r}")
-    result = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    if not _is_scalar(value):
+        raise SpecError(f"{subject} must be text, not {shown(value)}")
+    try:
+        result = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    except Exception as exc:
+        # Python refuses to convert very large integers, and a conversion of a class can fail.
+        raise SpecError(f"{subject} must be text, but {shown(value)} is not convertible") from exc
+    if not isinstance(result, str):
+        raise SpecError(f"{subject} must be text, not {shown(value)}")
     if "\0" in result:
         raise SpecError(
             f"{subject} contains a NUL character, which no argument or variable can contain"
@@ -55,9 +64,19 @@ def text(value: object, subject: str) -> str:
         result.encode()
     except UnicodeEncodeError as exc:
         raise SpecError(
-            f"{subject} is not valid Unicode, as Kubernetes requires: {result!r}"
+            f"{subject} is not valid Unicode, as Kubernetes requires: {shown(result)}"
         ) from exc
     return result
+
+
+def _is_scalar(value: object) -> bool:
+    """Return whether ``value`` has a text form of its own, as numbers and paths have."""
+    if isinstance(value, (str, int, float, os.PathLike)):
+        return True
+    if value is None or callable(value) or isinstance(value, Iterable):
+        return False
+    kind = type(value)
+    return kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
 
 
 def nonempty_text(value: object, subject: str) -> str:
@@ -66,6 +85,37 @@ def nonempty_text(value: object, subject: str) -> str:
     if not result:
         raise SpecError(f"{subject} is empty")
     return result
+
+
+def path(value: object, subject: str) -> Path:
+    """Validate ``value`` as the path of a file or directory on this machine, and return it."""
+    if value == "":
+        raise SpecError(f"{subject} is empty")
+    if not is_path(value):
+        raise SpecError(f"{subject} must be a path, not {shown(value)}")
+    return Path(value)  # type: ignore[arg-type]
+
+
+def optional_function(value: object, subject: str) -> None:
+    """Validate ``value`` as a function or None."""
+    if value is not None and not callable(value):
+        raise SpecError(f"{subject} must be a function, not {shown(value)}")
+
+
+def instance(value: object, kind: type[T], subject: str) -> T:
+    """Validate ``value`` as an instance of ``kind``, and return it."""
+    if not isinstance(value, kind):
+        raise SpecError(f"{subject} must be a {kind.__name__}, not {shown(value)}")
+    return value
+
+
+def instances(value: object, kind: type[T], subject: str) -> list[T]:
+    """Validate ``value`` as an iterable of instances of ``kind``, and return them as a list."""
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, Mapping)):
+        raise SpecError(f"{subject} must be a list of {kind.__name__}, not {shown(value)}")
+    return [
+        instance(item, kind, f"element {index} of {subject}") for index, item in enumerate(value)
+    ]
 
 
 def strings(value: Strings, subject: str) -> list[str]:
@@ -77,7 +127,7 @@ def strings(value: Strings, subject: str) -> list[str]:
             text(element, f"element {index} of {subject}") for index, element in enumerate(value)
         ]
     if isinstance(value, Mapping):
-        raise SpecError(f"{subject} must be a string or a list of strings, not {value!r}")
+        raise SpecError(f"{subject} must be a string or a list of strings, not {shown(value)}")
     return [text(value, subject)]
 
 
@@ -106,7 +156,7 @@ def absolute_path(value: object, subject: str) -> str:
     if not result.startswith("/"):
         example = "/" + result.lstrip("./")
         raise SpecError(
-            f"{subject} must be an absolute path, not {result!r}; for example {example!r}"
+            f"{subject} must be an absolute path, not {shown(result)}; for example {example!r}"
         )
     return result
 
@@ -114,23 +164,25 @@ def absolute_path(value: object, subject: str) -> str:
 def whole_number(value: object, subject: str, *, least: int = 0) -> int:
     """Validate ``value`` as a whole number of at least ``least``, and return it."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise SpecError(f"{subject} must be a whole number, not {value!r}")
+        raise SpecError(f"{subject} must be a whole number, not {shown(value)}")
     if value < least:
-        raise SpecError(f"{subject} must be at least {least}, not {value}")
+        raise SpecError(f"{subject} must be at least {least}, not {shown(value)}")
     return value
 
 
 def flag(value: object, subject: str) -> bool:
     """Validate ``value`` as a boolean, and return it."""
     if not isinstance(value, bool):
-        raise SpecError(f"{subject} must be true or false, not {value!r}")
+        raise SpecError(f"{subject} must be true or false, not {shown(value)}")
     return value
 
 
 def port(value: object, subject: str) -> int:
     """Validate ``value`` as a port number, and return it. A boolean is not a port number."""
     if isinstance(value, bool) or not isinstance(value, int) or not MIN_PORT <= value <= MAX_PORT:
-        raise SpecError(f"{subject} must be a number from {MIN_PORT} to {MAX_PORT}, not {value!r}")
+        raise SpecError(
+            f"{subject} must be a number from {MIN_PORT} to {MAX_PORT}, not {shown(value)}"
+        )
     return value
 
 
@@ -138,8 +190,8 @@ def one_of(value: object, choices: Sequence[str], subject: str) -> str:
     """Validate that ``value`` is one of ``choices``, and return it."""
     if value not in choices:
         allowed = ", ".join(choice or "''" for choice in choices)
-        hint = did_you_mean(str(value), choices)
-        raise SpecError(f"{subject} must be one of {allowed}, not {value!r}{hint}")
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+        raise SpecError(f"{subject} must be one of {allowed}, not {shown(value)}{hint}")
     return str(value)
 
 
@@ -154,16 +206,18 @@ def services(value: ServiceSpec, subject: str) -> dict[str, int | None]:
         result: dict[str, int | None] = {}
         for name, number in value.items():
             checked_name = check_name(name, "service")
-            result[checked_name] = None if number is None else port(number, f"the port of {name!r}")
+            result[checked_name] = (
+                None if number is None else port(number, f"the port of {shown(name)}")
+            )
         return result
     if isinstance(value, (list, tuple)):
         names = list(value)
     elif isinstance(value, (set, frozenset)):
         # The order of the names determines which ports are assigned, and a set has no order.
-        names = sorted(value)
+        names = sorted(check_name(name, "service") for name in value)
     else:
         raise SpecError(
-            f"{subject} must be a name, a list of names or {{name: port}}, not {value!r}"
+            f"{subject} must be a name, a list of names or {{name: port}}, not {shown(value)}"
         )
     return dict.fromkeys((check_name(name, "service") for name in names), None)
 
@@ -173,10 +227,10 @@ def env_pair(key: object, value: object) -> tuple[str, str]:
     name = env_name(key)
     if isinstance(value, bool):
         raise SpecError(
-            f"variable {name!r} must be text, not {value!r}; "
+            f"variable {shown(name)} must be text, not {shown(value)}; "
             "write '1', 'true' or the text that the program expects"
         )
-    return name, text(value, f"variable {name!r}")
+    return name, text(value, f"variable {shown(name)}")
 
 
 def env_name(key: object) -> str:
@@ -184,7 +238,7 @@ def env_name(key: object) -> str:
     name = text(key, "the name of a variable")
     if not ENV_NAME_PATTERN.fullmatch(name):
         raise SpecError(
-            f"variable name {name!r} is not valid: "
+            f"variable name {shown(name)} is not valid: "
             "use letters, digits, '_', '-' and '.', and do not begin with a digit"
         )
     return name
@@ -193,15 +247,15 @@ def env_name(key: object) -> str:
 def label_pair(key: object, value: object) -> tuple[str, str]:
     """Validate a Kubernetes label, and return its key and its value."""
     name = text(key, "the key of a label")
-    content = text(value, f"label {key!r}")
+    content = text(value, f"label {shown(key)}")
     if not LABEL_KEY_PATTERN.fullmatch(name):
         raise SpecError(
-            f"label key {name!r} is not valid: use [prefix/]name, "
+            f"label key {shown(name)} is not valid: use [prefix/]name, "
             "where the name consists of letters, digits, '-', '_' and '.'"
         )
     if not LABEL_VALUE_PATTERN.fullmatch(content):
         raise SpecError(
-            f"label {name!r} has the value {content!r}, which is not valid: "
+            f"label {shown(name)} has the value {shown(content)}, which is not valid: "
             "use at most 63 letters, digits, '-', '_' and '.'"
         )
     return name, content
@@ -221,23 +275,25 @@ def repository(value: object) -> str:
     without_tag = head if colon and "/" not in tag else without_digest
     if REPOSITORY_PATTERN.fullmatch(without_tag):
         raise SpecError(
-            f"repository {name!r} must not have a tag or a digest; write {without_tag!r}"
+            f"repository {shown(name)} must not have a tag or a digest; write {without_tag!r}"
         )
     lower_case = name.lower()
     hint = f"; for example {lower_case!r}" if REPOSITORY_PATTERN.fullmatch(lower_case) else ""
     raise SpecError(
-        f"repository {name!r} is not valid: use [registry[:port]/]name, where the name consists of "
-        f"a-z, 0-9 and single '.', '_', '-' and '/'{hint}"
+        f"repository {shown(name)} is not valid: use [registry[:port]/]name, where the name "
+        f"consists of a-z, 0-9 and single '.', '_', '-' and '/'{hint}"
     )
 
 
 def mapping(value: object, subject: str) -> dict[str, Any]:
     """Validate a mapping, whose keys must be strings, and return a copy of it."""
     if not isinstance(value, Mapping):
-        raise SpecError(f"{subject} must be a mapping, not {value!r}")
+        raise SpecError(f"{subject} must be a mapping, not {shown(value)}")
     for key in value:
         if not isinstance(key, str):
-            raise SpecError(f"{subject} has the key {key!r}, which is not text; put it in quotes")
+            raise SpecError(
+                f"{subject} has the key {shown(key)}, which is not text; put it in quotes"
+            )
     return dict(value)
 
 
@@ -262,12 +318,12 @@ def files(value: object, subject: str) -> dict[str, str]:
         with error_path(name):
             if not FILE_NAME_PATTERN.fullmatch(name) or name in {".", ".."}:
                 raise SpecError(
-                    f"{subject}: {name!r} is not a plain file name; "
-                    f"give it a name, as in {{'token': {source!r}}}"
+                    f"{subject}: {shown(name)} is not a plain file name; "
+                    f"give it a name, as in {{'token': {shown(source)}}}"
                 )
             if name in result:
                 raise SpecError(
-                    f"{subject}: two files are named {name!r}: {result[name]} and {source}"
+                    f"{subject}: two files are named {shown(name)}: {result[name]} and {source}"
                 )
             result[name] = source
     return result
@@ -279,7 +335,8 @@ def port_range(value: object) -> tuple[int, int]:
         value = (value.start, value.stop - 1)
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise SpecError(
-            f"port_range must be the first and the last port, such as (7000, 8999), not {value!r}"
+            f"port_range must be the first and the last port, such as (7000, 8999), "
+            f"not {shown(value)}"
         )
     first = port(value[0], "the first port of port_range")
     last = port(value[1], "the last port of port_range")
@@ -294,7 +351,7 @@ def unknown_key(key: str, known: Iterable[str], subject: str) -> SpecError:
     """
     known = list(dict.fromkeys(known))
     hint = did_you_mean(key, known) or f"; known keys: {join_names(known, limit=20)}"
-    return SpecError(f"{subject} has the unknown key {key!r}{hint}", path=(key,))
+    return SpecError(f"{subject} has the unknown key {shown(key)}{hint}", path=(key,))
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], subject: str) -> None:

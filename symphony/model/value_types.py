@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symphony import names
-from symphony.errors import SpecError, error_path
+from symphony.errors import SpecError, error_path, shown
 from symphony.model import validators
 from symphony.model.quantities import QUANTITY_PATTERN, log_size_text, quantity_text
 
@@ -228,19 +228,26 @@ DEFINITIONS: dict[str, Schema] = {
 # --- checks ---
 
 
-def _env(value: object, _: str) -> dict[str, str]:
-    variables: dict[str, str] = {}
-    for key, content in validators.mapping(value, "env").items():
-        with error_path(key):
-            name, text = validators.env_pair(key, content)
-            variables[name] = text
-    return variables
+def _pairs(
+    parse_pair: Callable[[object, object], tuple[str, str]],
+) -> Callable[[object, str], dict[str, str]]:
+    """Return a function that validates each key and value of a mapping with ``parse_pair``."""
+
+    def parse(value: object, subject: str) -> dict[str, str]:
+        result: dict[str, str] = {}
+        for key, content in validators.mapping(value, subject).items():
+            with error_path(key):
+                name, text = parse_pair(key, content)
+                result[name] = text
+        return result
+
+    return parse
 
 
 def _http_test(value: object, _: str) -> list[str]:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise SpecError(
-            f"http must be a service and a path, such as ('web', '/health'), not {value!r}"
+            f"http must be a service and a path, such as ('web', '/health'), not {shown(value)}"
         )
     service, path = value
     return [
@@ -263,14 +270,14 @@ def _regular_expression(value: object, subject: str) -> str:
     try:
         re.compile(pattern)
     except re.error as exc:
-        raise SpecError(f"{subject} is not a regular expression: {pattern!r}: {exc}") from exc
+        raise SpecError(f"{subject} is not a regular expression: {shown(pattern)}: {exc}") from exc
     return pattern
 
 
 def _positive_seconds(value: object, subject: str) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not isinstance(value, (int, float)) or not is_number or not value > 0:
-        raise SpecError(f"{subject} must be a number of seconds above 0, not {value!r}")
+        raise SpecError(f"{subject} must be a number of seconds above 0, not {shown(value)}")
     return value
 
 
@@ -301,7 +308,8 @@ ABSOLUTE_PATH = ValueType(definition("absolute"), validators.absolute_path)
 WHOLE_NUMBER = ValueType(definition("count"), validators.whole_number)
 QUANTITY = ValueType(definition("quantity"), quantity_text)
 LOG_SIZE = ValueType(definition("quantity"), log_size_text)
-ENV = ValueType(definition("env"), _env)
+ENV = ValueType(definition("env"), _pairs(validators.env_pair))
+LABELS = ValueType(definition("labels"), _pairs(validators.label_pair))
 FILES = ValueType(definition("files"), validators.files)
 SERVICES = ValueType(definition("services"), validators.services)
 SERVICE_NAMES = ValueType(

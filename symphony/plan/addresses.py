@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from symphony.errors import NotFound, SpecError
-from symphony.names import did_you_mean, join_names, service_env_name
+from symphony.names import check_is_text, did_you_mean, join_names, service_env_name
 
 PREFIX = "SYMPH_"
 
@@ -88,11 +88,11 @@ class AddressBook(Mapping[str, Endpoint]):
         Raises `NotFound` if the experiment has no such service. The error message suggests similar
         names or lists the services.
         """
-        try:
-            return self[service]
-        except KeyError:
+        check_is_text(service, "service")
+        if service not in self:
             hint = did_you_mean(service, self) or f"; services: {join_names(self)}"
-            raise NotFound(f"no service {service!r}{hint}") from None
+            raise NotFound(f"no service {service!r}{hint}")
+        return self[service]
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables that describe all endpoints."""

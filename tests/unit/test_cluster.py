@@ -88,14 +88,26 @@ def test_new_experiment_takes_the_keywords_of_experiment() -> None:
 
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize(
-    ("value", "found"), [("x1", "'x1'"), ({"name": "x1"}, "dict"), (None, "NoneType")]
+    ("value", "found"), [("x1", "'x1'"), ({"name": "x1"}, "{'name': 'x1'}"), (None, "None")]
 )
 def test_launch_of_something_else_than_an_experiment(
     tmp_path: Path, value: Any, found: str, dry_run: bool
 ) -> None:
     cluster = Cluster.new("local", state_dir=tmp_path)
-    with pytest.raises(SpecError, match=rf"launch takes an Experiment, not {found}; create one"):
+    with pytest.raises(SpecError) as caught:
         cluster.launch(value, dry_run=dry_run)
+    message = str(caught.value)
+    assert message.startswith("experiment must be an Experiment, such as cluster.new_experiment")
+    assert message.endswith(f", not {found}")
+
+
+def test_an_object_that_is_given_instead_of_its_name(tmp_path: Path) -> None:
+    cluster: Any = Cluster.new("local", state_dir=tmp_path)
+    with pytest.raises(SpecError) as caught:
+        cluster.delete(Experiment("rl"))
+    assert str(caught.value) == (
+        "experiment must be text, not Experiment('rl', 0 processes); use its name, 'rl'"
+    )
 
 
 # --- options ---

@@ -83,9 +83,7 @@ def test_an_experiment_cannot_use_units_below_one_thousandth(value: str) -> None
         (-1, "cpu must be at least 0, not -1"),
         ("-0.5", "cpu must be at least 0, not '-0.5'"),
         (10**16, "cpu must be at most 10^15"),
-        pytest.param(
-            10**5000, "cpu must be at most 10^15, not a number of more than 40 digits", id="huge"
-        ),
+        pytest.param(10**5000, "cpu must be at most 10^15, not a value of type int", id="huge"),
         ("1" * 5000, "cpu must be a number of at most 40 characters"),
     ],
 )

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown
+from symphony.model import validators
 from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, Expose, RenderOptions
@@ -64,16 +65,35 @@ class KubeCluster(Cluster):
         start_dir: str | None = None,
     ) -> None:
         super().__init__(preamble_cmds=preamble_cmds, start_dir=start_dir)
+        for name, value in (
+            ("context", context),
+            ("image", image),
+            ("service_account", service_account),
+            ("gpu_resource", gpu_resource),
+            ("git_image", git_image),
+        ):
+            if value is not None:
+                validators.nonempty_text(value, name)
+        if kubeconfig is not None:
+            validators.path(kubeconfig, "kubeconfig")
+        if isinstance(image_pull_secrets, str):
+            raise SpecError(
+                f"image_pull_secrets must be a list of names, not {shown(image_pull_secrets)}"
+            )
+        pull_secrets = validators.strings(image_pull_secrets, "image_pull_secrets")
+        validators.flag(jobs_only, "jobs_only")
+        validators.whole_number(connections, "connections", least=1)
         if expose not in EXPOSE:
-            raise SpecError(f"expose must be LoadBalancer, NodePort or none, not {expose!r}")
+            raise SpecError(f"expose must be LoadBalancer, NodePort or none, not {shown(expose)}")
         if jobs_only and namespace is None:
             raise SpecError(
                 "jobs_only requires a namespace in which you may create Jobs: set namespace"
             )
-        if namespace is not None and not is_name(namespace):
+        is_valid = namespace is None or (isinstance(namespace, str) and is_name(namespace))
+        if not is_valid:
             raise SpecError(
                 f"a namespace consists of a-z, 0-9 and '-', at most {MAX_LENGTH} characters, "
-                f"not {namespace!r}"
+                f"not {shown(namespace)}"
             )
         # A default image applies to every process without an image of its own.
         self.requires_image = image is None
@@ -83,7 +103,7 @@ class KubeCluster(Cluster):
             expose=expose,
             jobs_only=jobs_only,
             service_account=service_account,
-            image_pull_secrets=tuple(image_pull_secrets),
+            image_pull_secrets=tuple(pull_secrets),
             gpu_resource=gpu_resource,
             git_image=git_image,
         )

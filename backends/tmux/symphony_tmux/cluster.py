@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.errors import BackendError, NotFound, SpecError
+from symphony.errors import BackendError, NotFound, SpecError, shown
 from symphony.host.cluster import HostCluster
 from symphony.host.run.directory import RunDirectory, find
 from symphony.status import LogLine, ReasonCode
@@ -32,6 +32,8 @@ if importlib.util.find_spec("libtmux") is None:
     raise ModuleNotFoundError("No module named 'libtmux'", name="libtmux")
 
 USERS_SERVER = "default"
+# Longer times cannot be represented in the time functions of the operating system.
+MAX_SECONDS = 1e9
 
 
 class TmuxCluster(HostCluster):
@@ -195,7 +197,7 @@ def _server_name(name: object) -> str:
         or not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name)
         or name.startswith(".")
     ):
-        raise SpecError(f"server_name must be letters, digits, '-', '_' and '.', not {name!r}")
+        raise SpecError(f"server_name must be letters, digits, '-', '_' and '.', not {shown(name)}")
     if name == USERS_SERVER:
         raise SpecError(
             f"server_name {USERS_SERVER!r} is your own tmux server, which symphony does not use; "
@@ -205,10 +207,7 @@ def _server_name(name: object) -> str:
 
 
 def _seconds(value: object) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not 0 < value < float("inf")
-    ):
-        raise SpecError(f"answer_within must be a number of seconds above 0, not {value!r}")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not isinstance(value, (int, float)) or not is_number or not 0 < value < MAX_SECONDS:
+        raise SpecError(f"answer_within must be a number of seconds above 0, not {shown(value)}")
     return float(value)

@@ -15,7 +15,8 @@ from symphony.addons.docker.context import build_context
 from symphony.addons.docker.detect_engine import check_choice, find
 from symphony.addons.docker.engines import Engine
 from symphony.addons.docker.subprocesses import Output
-from symphony.errors import BackendError, SpecError, error_path
+from symphony.config.locations import expand_user
+from symphony.errors import BackendError, SpecError, error_path, shown
 from symphony.model import validators
 from symphony.model.images import context_entries
 from symphony.names import did_you_mean
@@ -74,7 +75,8 @@ class DockerBuilder:
             self._temp_directory = _absolute(temp_directory, "temp_directory")
         self._options = validators.strings(build_options, "build_options")
         if not isinstance(verbose, bool):
-            raise SpecError(f"verbose must be true or false, not {verbose!r}")
+            raise SpecError(f"verbose must be true or false, not {shown(verbose)}")
+        validators.optional_function(output, "output")
         self._choice = check_choice(engine, {})
         self._output = output or (_to_stderr if verbose else _discard)
         self._found: Engine | None = None
@@ -89,6 +91,7 @@ class DockerBuilder:
         is missing, or if a key looks like a misspelled ``dockerfile``, ``context_directories`` or
         ``temp_directory``.
         """
+        settings = validators.mapping(settings, "settings")
         given = {key: settings[key] for key in KEYS if settings.get(key) is not None}
         absent = [key for key in _FILE_KEYS if key not in settings]
         for key in settings:
@@ -191,7 +194,7 @@ class DockerBuilder:
 
 
 def _absolute(path: _Paths, what: str) -> Path:
-    return Path(os.path.abspath(Path(validators.nonempty_text(path, what)).expanduser()))  # noqa: PTH100
+    return Path(os.path.abspath(expand_user(validators.path(path, what))))  # noqa: PTH100
 
 
 def _reference(repository: str, tag: str) -> str:
@@ -206,6 +209,7 @@ def _reference(repository: str, tag: str) -> str:
 
 def _check_reference(reference: str) -> None:
     """Raise `SpecError` unless ``reference`` has the form ``name`` or ``name:tag``."""
+    reference = validators.text(reference, "tag")
     name, colon, tag = reference.rpartition(":")
     if colon and "/" not in tag:
         _reference(name, tag)

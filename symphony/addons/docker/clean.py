@@ -42,6 +42,8 @@ def clean_images(
     checked = validators.strings(patterns, "the patterns of images")
     if any(not pattern.strip() for pattern in checked):
         raise SpecError("a pattern of images is empty; give a pattern for names, such as 'rl:*'")
+    validators.flag(force, "force")
+    validators.optional_function(confirm, "confirm")
     if not force and confirm is None:
         raise SpecError(
             "clean_images needs a confirmation: give confirm=, or force=True to remove without one"

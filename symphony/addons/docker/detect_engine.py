@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from symphony.addons.docker.engines import BUILDKIT, BUILDX, CLASSIC, PODMAN, Engine
 from symphony.addons.docker.subprocesses import run_query
 from symphony.errors import BackendError, SpecError, Unreachable
-from symphony.names import did_you_mean
+from symphony.names import check_is_text, did_you_mean
 
 VARIABLE = "SYMPHONY_CONTAINER_ENGINE"
 DOCKER = "docker"  # docker with the best available builder.
@@ -20,6 +20,8 @@ def check_choice(choice: str | None, environ: Mapping[str, str]) -> str | None:
     """Return the name of the requested engine, or None if no engine is requested. Raises
     `SpecError` if the name is unknown.
     """
+    if choice is not None:
+        check_is_text(choice, "engine")
     requested = choice or environ.get(VARIABLE) or None
     if requested is None or requested in CHOICES:
         return requested

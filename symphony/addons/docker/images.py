@@ -13,8 +13,9 @@ from pathlib import Path
 
 from symphony.addons.docker.builder import DockerBuilder
 from symphony.addons.docker.subprocesses import Output
+from symphony.config.locations import expand_user
 from symphony.errors import SpecError
-from symphony.model import Experiment
+from symphony.model import Experiment, validators
 from symphony.model.images import ContextEntry, ImageBuild
 from symphony.names import did_you_mean, join_names
 
@@ -58,7 +59,7 @@ def plan_images(experiment: Experiment) -> tuple[PlannedImage, ...]:
     refers to a different image. Raises `SpecError` if the experiment declares no images, or if a
     declared image is not used by any process.
     """
-    images = experiment.list_images()
+    images = validators.instance(experiment, Experiment, "experiment").list_images()
     if not images:
         raise SpecError(
             f"experiment {experiment.name!r} declares no image to build: "
@@ -83,6 +84,8 @@ def build_images(
     built. Raises the same errors as `plan_images` and `DockerBuilder`.
     """
     planned = plan_images(experiment)
+    for name, function in (("output", output), ("on_step", on_step)):
+        validators.optional_function(function, name)
     report = on_step or (lambda _: None)
     builders = [_builder(image, engine, output) for image in planned]
     for image, builder in zip(planned, builders, strict=True):
@@ -166,7 +169,7 @@ def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
 
 def _absolute(base: Path, path: str) -> str:
     # Unlike Path.resolve, os.path.abspath does not resolve symbolic links.
-    return os.path.abspath(base / Path(path).expanduser())  # noqa: PTH100
+    return os.path.abspath(base / expand_user(path))  # noqa: PTH100
 
 
 def _cache(base: Path, repository: str) -> str:

@@ -36,6 +36,7 @@ from symphony.addons.zmq.options import (
     whole_number,
 )
 from symphony.addons.zmq.sockets import NOW, READABLE, WRITABLE, Fault
+from symphony.errors import shown
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -337,7 +338,8 @@ class AsyncZmqServer(AsyncSocketOwner):
         """
         if not callable(handler):
             raise ZmqOptionError(
-                f"a handler must be a function that returns the reply to a request, not {handler!r}"
+                "a handler must be a function that returns the reply to a request, "
+                f"not {shown(handler)}"
             )
         while not self._closing:
             try:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from symphony.addons.zmq.errors import ZmqAddressError
 from symphony.application import address as address_of
+from symphony.errors import shown
 from symphony.plan.encryption_keys import Keys, keys_for
 
 LOOPBACK = "127.0.0.1"
+MAX_PORT = 65535
 # The supported transports. Each value shows the form of the text after "://".
 TRANSPORTS = {"tcp": "host:port", "ipc": "/path/of/a/socket", "inproc": "name"}
 _EXAMPLES = {"service": "replay", "host": LOOPBACK}
@@ -57,7 +59,9 @@ def find(
         )
     for key, value in (("service", service), ("host", host)):
         if value is not None and not (isinstance(value, str) and value):
-            raise ZmqAddressError(f"{key} must be text such as {_EXAMPLES[key]!r}, not {value!r}")
+            raise ZmqAddressError(
+                f"{key} must be text such as {_EXAMPLES[key]!r}, not {shown(value)}"
+            )
     if service is not None:
         return _from_service(service, bind, environ)
     if address is not None:
@@ -70,7 +74,7 @@ def _from_service(service: str, bind: bool, environ: Mapping[str, str]) -> Socke
     return SocketAddress(
         address=found.bind_tcp if bind else found.tcp,
         bind=bind,
-        what=f"service {service!r}",
+        what=f"service {shown(service)}",
         keys=keys_for(service, environ, serves=bind),
     )
 
@@ -78,8 +82,10 @@ def _from_service(service: str, bind: bool, environ: Mapping[str, str]) -> Socke
 def _from_port(host: str, port: object, bind: bool) -> SocketAddress:
     if isinstance(port, bool) or not isinstance(port, int):
         raise ZmqAddressError(
-            f"port must be a number from 1 to 65535, not {port!r} (host={host!r})"
+            f"port must be a number from 1 to 65535, not {shown(port)} (host={shown(host)})"
         )
+    if not 0 <= port <= MAX_PORT:
+        raise ZmqAddressError(f"port must be a number from 1 to {MAX_PORT}, not {shown(port)}")
     place = f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
     return SocketAddress(address=check_address(f"tcp://{place}", bind), bind=bind, what=place)
 
@@ -90,18 +96,18 @@ def check_address(address: object, bind: bool) -> str:
     """
     if not isinstance(address, str) or not address:
         raise ZmqAddressError(
-            f"an address must be text such as 'tcp://127.0.0.1:7000', not {address!r}"
+            f"an address must be text such as 'tcp://127.0.0.1:7000', not {shown(address)}"
         )
     if "\0" in address or not _is_utf8(address):
         raise ZmqAddressError(
-            f"address {address!r} is malformed: it has a character that is not allowed there"
+            f"address {shown(address)} is malformed: it has a character that is not allowed there"
         )
     transport, separator, rest = address.partition("://")
     if not separator:
         transport, rest = "tcp", address
     if transport not in TRANSPORTS or not rest:
         forms = ", ".join(f"{name}://{form}" for name, form in TRANSPORTS.items())
-        raise ZmqAddressError(f"address {address!r} is malformed: it must be {forms}")
+        raise ZmqAddressError(f"address {shown(address)} is malformed: it must be {forms}")
     return _tcp(address, rest, bind) if transport == "tcp" else address
 
 
@@ -109,7 +115,7 @@ def _tcp(address: str, rest: str, bind: bool) -> str:
     match = _TCP.fullmatch(rest)
     if match is None:
         raise ZmqAddressError(
-            f"address {address!r} is malformed: it must be tcp://host:port, "
+            f"address {shown(address)} is malformed: it must be tcp://host:port, "
             "for example tcp://10.0.0.7:7000"
         )
     if len(match["host"]) > LONGEST_HOST:
@@ -118,13 +124,13 @@ def _tcp(address: str, rest: str, bind: bool) -> str:
             f"host {long!r} has {len(match['host'])} letters; at most {LONGEST_HOST} are allowed"
         )
     number = 0 if match["port"] == "*" else int(match["port"])
-    if number > 65535:
+    if number > MAX_PORT:
         raise ZmqAddressError(
-            f"address {address!r} has port {number}; a port is a number from 1 to 65535"
+            f"address {shown(address)} has port {number}; a port is a number from 1 to 65535"
         )
     if not bind and (number == 0 or match["host"] == "*"):
         raise ZmqAddressError(
-            f"address {address!r} can only be bound; to connect, name a host and its port"
+            f"address {shown(address)} can only be bound; to connect, name a host and its port"
         )
     return f"tcp://{match['host']}:{number or '*'}"
 

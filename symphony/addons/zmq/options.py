@@ -14,6 +14,7 @@ from typing import TypedDict, TypeVar
 from symphony.addons.zmq.endpoint import SocketAddress, find
 from symphony.addons.zmq.errors import ZmqOptionError
 from symphony.addons.zmq.serializers import Dumps, Loads, Serializer, codec
+from symphony.errors import shown
 from symphony.names import did_you_mean, join_names
 
 LINGER_SECONDS = 5.0
@@ -78,7 +79,7 @@ def setup(class_name: str, binds: bool, options: Options, own: Iterable[str]) ->
             raise ZmqOptionError(f"{class_name} has no keyword {key!r}{hint}")
     bind = options.get("bind")
     if bind is not None and not isinstance(bind, bool):
-        raise ZmqOptionError(f"bind must be True or False, not {bind!r}")
+        raise ZmqOptionError(f"bind must be True or False, not {shown(bind)}")
     dumps, loads = codec(options.get("serializer"))
     return Setup(
         place=find(
@@ -106,14 +107,16 @@ def seconds(value: object, what: str) -> float | None:
         or not isinstance(value, (int, float))
         or not 0 <= value <= sys.float_info.max
     ):
-        raise ZmqOptionError(f"{what} must be a number of seconds of at least 0, not {value!r}")
+        raise ZmqOptionError(
+            f"{what} must be a number of seconds of at least 0, not {shown(value)}"
+        )
     return float(value)
 
 
 def whole_number(value: object, what: str) -> int:
     """Validate ``value`` as a non-negative integer, and return it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ZmqOptionError(f"{what} must be a whole number of at least 0, not {value!r}")
+        raise ZmqOptionError(f"{what} must be a whole number of at least 0, not {shown(value)}")
     return value
 
 
@@ -132,5 +135,5 @@ def _linger(value: object) -> float | None:
 
 def _at_most(most: int, value: Number, what: str, hint: str = "") -> Number:
     if value > most:
-        raise ZmqOptionError(f"{what} must be at most {most}, not {value!r}{hint}")
+        raise ZmqOptionError(f"{what} must be at most {most}, not {shown(value)}{hint}")
     return value

@@ -19,6 +19,7 @@ from symphony.addons.zmq.errors import (
     exception_text,
 )
 from symphony.addons.zmq.serializers import Dumps, Loads
+from symphony.errors import shown
 
 ERROR = b"symphony-error"
 
@@ -106,11 +107,13 @@ def parse_publication(frames: Sequence[bytes], loads: Loads | None) -> tuple[str
 def encode_topic(topic: object) -> bytes:
     """Return a topic encoded in UTF-8. Raises `ZmqOptionError` if the topic is invalid."""
     if not isinstance(topic, str):
-        raise ZmqOptionError(f"a topic must be text, not {topic!r}")
+        raise ZmqOptionError(f"a topic must be text, not {shown(topic)}")
     try:
         return topic.encode()
     except UnicodeEncodeError as exc:
-        raise ZmqOptionError(f"topic {topic!r} cannot be encoded in UTF-8: {exc.reason}") from exc
+        raise ZmqOptionError(
+            f"topic {shown(topic)} cannot be encoded in UTF-8: {exc.reason}"
+        ) from exc
 
 
 def encode_topics(topics: object) -> list[bytes]:
@@ -120,5 +123,5 @@ def encode_topics(topics: object) -> list[bytes]:
     if isinstance(topics, str):
         return [encode_topic(topics)]
     if isinstance(topics, (bytes, bytearray)) or not isinstance(topics, Iterable):
-        raise ZmqOptionError(f"topics must be text or several texts, not {topics!r}")
+        raise ZmqOptionError(f"topics must be text or several texts, not {shown(topics)}")
     return [encode_topic(topic) for topic in topics]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from symphony.addons.zmq.errors import ZmqMessageError, ZmqOptionError, exception_text
-from symphony.errors import PluginError
+from symphony.errors import PluginError, shown
 from symphony.names import did_you_mean
 
 Dumps = Callable[[Any], bytes]
@@ -29,7 +29,7 @@ def codec(serializer: Serializer) -> Codec:
         if serializer not in _BY_NAME:
             known = ", ".join(map(repr, _BY_NAME))
             raise ZmqOptionError(
-                f"unknown serializer {serializer!r}{did_you_mean(serializer, _BY_NAME)}; "
+                f"unknown serializer {shown(serializer)}{did_you_mean(serializer, _BY_NAME)}; "
                 f"the serializers are None, {known}"
             )
         name, (dumps, loads) = serializer, _BY_NAME[serializer]()
@@ -46,7 +46,8 @@ def _pair(serializer: object) -> tuple[Dumps, Loads]:
     ):
         return serializer[0], serializer[1]
     raise ZmqOptionError(
-        f"a serializer must be a name or a pair of functions (dumps, loads), not {serializer!r}"
+        "a serializer must be a name or a pair of functions (dumps, loads), "
+        f"not {shown(serializer)}"
     )
 
 

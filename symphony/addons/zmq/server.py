@@ -21,6 +21,7 @@ from symphony.addons.zmq.options import OWN_TIMEOUT, Timeout
 from symphony.addons.zmq.protocol import error_reply, not_bytes_error, parse_request
 from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, Fault
 from symphony.addons.zmq.sync import SyncReceiver, SyncSocket
+from symphony.errors import shown
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -257,7 +258,8 @@ class ZmqServer(RequestReceiver):
 def _check(handler: object) -> None:
     if not callable(handler):
         raise ZmqOptionError(
-            f"a handler must be a function that returns the reply to a request, not {handler!r}"
+            "a handler must be a function that returns the reply to a request, "
+            f"not {shown(handler)}"
         )
     if any(map(inspect.iscoroutinefunction, (handler, getattr(handler, "__call__", None)))):  # noqa: B004
         raise ZmqOptionError(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster import Tunnel
-from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Unsupported
+from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Unsupported, shown
 from symphony.names import did_you_mean, join_names
 from symphony_kube.access.exec_stream import ExecStream, Message
 from symphony_kube.api import labels
@@ -198,7 +198,7 @@ def port_forward(
     """
     for value in (port, local_port):
         if value is not None and (isinstance(value, bool) or not 1 <= value <= 65535):
-            raise SpecError(f"a port must be in the range 1 to 65535, not {value!r}")
+            raise SpecError(f"a port must be in the range 1 to 65535, not {shown(value)}")
     group, _, process = name.rpartition("/")
     try:
         ref = find_container(api, scope, process, group or None)

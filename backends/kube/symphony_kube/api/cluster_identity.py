@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
+
+from symphony.config.locations import expand_user
 
 
 def place(options: Mapping[str, object]) -> list[object]:
@@ -24,7 +25,7 @@ def place(options: Mapping[str, object]) -> list[object]:
 
 
 def _file_version(name: str) -> list[object]:
-    file = Path(name).expanduser().absolute()
+    file = expand_user(name).absolute()
     try:
         found = file.stat()
     except OSError:

@@ -15,6 +15,7 @@ from kubernetes.client import Configuration
 from kubernetes.config import ConfigException
 from kubernetes.config.kube_config import KubeConfigMerger
 
+from symphony.config.locations import expand_user
 from symphony.errors import BackendError, NotFound
 from symphony.names import did_you_mean, join_names
 from symphony_kube.api.errors import one_line
@@ -38,7 +39,7 @@ def load_kubeconfig(
     if kubeconfig is not None:
         given = os.fspath(kubeconfig)
     sources = [source for source in (given or "~/.kube/config").split(os.pathsep) if source]
-    files = [source for source in sources if Path(source).expanduser().is_file()]
+    files = [source for source in sources if expand_user(source).is_file()]
     if not files:
         in_pod = (_SERVICE_ACCOUNT / "token").exists()
         if given is None and context is None and in_pod:
@@ -47,7 +48,7 @@ def load_kubeconfig(
             f"no kubeconfig: there is no file {' and no '.join(sources)}; set kubeconfig= or "
             "KUBECONFIG, or download it from the provider of your cluster"
         )
-    path = os.pathsep.join(str(Path(source).expanduser()) for source in files)
+    path = os.pathsep.join(str(expand_user(source)) for source in files)
     details = _context(path, context)
     read: Callable[..., None] = config.load_kube_config
     with credentials(f"context {details['name']!r} of the kubeconfig {path}"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown
 from symphony.model.quantities import format_cores
 from symphony.names import did_you_mean
 from symphony_kube.node_pools.gpu_types import is_same_gpu_type
@@ -136,7 +136,7 @@ def _wrong_gpu_types(pool: NodePool, unit: PlacementUnit) -> list[str]:
         return []
     actual = f"of type {pool.gpu_type}" if pool.gpu_type else "of an unknown type"
     return [
-        f"its GPUs are {actual}, not {gpu_type}"
+        f"its GPUs are {actual}, not {shown(gpu_type)[1:-1]}"
         for gpu_type in unit.gpu_types
         if pool.gpu_type is None or not is_same_gpu_type(gpu_type, pool.gpu_type)
     ]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from symphony.errors import NotFound, SpecError
+from symphony.errors import NotFound, SpecError, shown
 from symphony.model import Process, ProcessGroup, validators
 from symphony.model.quantities import parse_mebibytes, parse_millicores, parse_whole_number
 from symphony.names import did_you_mean, join_names
@@ -50,7 +50,8 @@ class NodePoolDispatcher:
     """
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
-        self._pools = {pool.name: pool for pool in pools}
+        given = validators.instances(pools, NodePool, "pools")
+        self._pools = {pool.name: pool for pool in given}
         self._aliases = {pool.alias: pool for pool in self._pools.values() if pool.alias}
         self._placements = Placements()
 
@@ -95,12 +96,12 @@ class NodePoolDispatcher:
 
         Raises `NotFound` if no such pool exists.
         """
-        name = str(name)
+        name = validators.text(name, "node_pool_name")
         pool = self._pools.get(name) or self._aliases.get(name)
         if pool is None:
             hint = did_you_mean(name, self._pools)
             known = join_names(self._pools, limit=20)
-            raise NotFound(f"no node pool {name!r}{hint or f'; there are {known}'}")
+            raise NotFound(f"no node pool {shown(name)}{hint or f'; there are {known}'}")
         return pool
 
     # --- assignments ---
@@ -311,7 +312,7 @@ class GKEDispatcher(NodePoolDispatcher):
         if not isinstance(tf_json, (str, os.PathLike, Mapping)):
             raise SpecError(
                 "tf_json must be the path of a *.tf.json file or its content as a mapping, not "
-                f"{tf_json!r}"
+                f"{shown(tf_json)}"
             )
         super().__init__(read_terraform(tf_json, check_reserve(reserve) or Reserve()))
 
@@ -338,13 +339,13 @@ def _owner(process: object, process_group: object) -> Owner:
     """Return a process's group, or the process itself if it does not belong to a group."""
     if not isinstance(process, Process):
         hint = "; assign its members one by one" if isinstance(process, ProcessGroup) else ""
-        raise SpecError(f"only a Process can be assigned, not {process!r}{hint}")
+        raise SpecError(f"only a Process can be assigned, not {shown(process)}{hint}")
     if process_group is None:
         return process.group or process
     if not isinstance(process_group, ProcessGroup):
         raise SpecError(
-            f"process_group must be a ProcessGroup, not {process_group!r}; remove it: the group is "
-            "inferred"
+            f"process_group must be a ProcessGroup, not {shown(process_group)}; remove it: "
+            "the group is inferred"
         )
     is_free = process.group is None and process.experiment is None
     if process.group is process_group or is_free:

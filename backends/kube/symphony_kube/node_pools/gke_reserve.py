@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown
 from symphony_kube.node_pools.pools import MachineResources
 
 GIB = 1024  # The unit is MiB.
@@ -79,7 +79,7 @@ class Reserve:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise SpecError(
-                    f"{name} of a Reserve must be a whole number of at least 0, not {value!r}"
+                    f"{name} of a Reserve must be a whole number of at least 0, not {shown(value)}"
                 )
 
     @property
@@ -120,7 +120,7 @@ def check_reserve(value: object) -> Reserve | None:
     if value is None or isinstance(value, Reserve):
         return value
     example = "Reserve(pods_millicores=900, pods_memory_m=1500)"
-    raise SpecError(f"reserve must be a Reserve, for example {example}, not {value!r}")
+    raise SpecError(f"reserve must be a Reserve, for example {example}, not {shown(value)}")
 
 
 def reserved_memory(memory_m: int) -> int:

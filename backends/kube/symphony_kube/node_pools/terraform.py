@@ -17,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from symphony.config.locations import expand_user
 from symphony.errors import NotFound, SpecError
 from symphony.model import validators
 from symphony.model.quantities import MILLICORES_PER_CORE, parse_number, parse_whole_number
@@ -64,8 +65,9 @@ def read_terraform(
         where = "the description of the cluster"
         data: Any = source
     else:
-        where = os.fspath(source)
-        data = _load(Path(source))
+        path = validators.path(source, "tf_json")
+        where = str(path)
+        data = _load(path)
     pools: list[NodePool] = []
     for key, block in _pool_blocks(data, where).items():
         with _error_context(f"{where}: node pool {key!r}"):
@@ -89,7 +91,7 @@ def _check_unique_name(pool: NodePool, pools: list[NodePool]) -> None:
 
 def _load(path: Path) -> Any:
     try:
-        text = path.expanduser().read_bytes().decode("utf-8-sig")
+        text = expand_user(path).read_bytes().decode("utf-8-sig")
         return json.loads(text, object_pairs_hook=_without_duplicate_keys)
     except FileNotFoundError:
         raise NotFound(

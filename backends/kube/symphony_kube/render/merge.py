@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown
 from symphony_kube.render.overrides import MERGE_KEYS
 
 # In these lists, each item must contain exactly one of several alternative fields: a variable has a
@@ -82,7 +82,7 @@ def to_plain_data(value: Any, where: str) -> Any:
     if isinstance(value, (list, tuple)):
         return [to_plain_data(item, f"{where}[{index}]") for index, item in enumerate(value)]
     raise SpecError(
-        f"{where} must be text, a number, true, false, a list or a mapping, not {value!r}"
+        f"{where} must be text, a number, true, false, a list or a mapping, not {shown(value)}"
     )
 
 

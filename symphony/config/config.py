@@ -210,7 +210,7 @@ class SymphonyConfig:
         import warnings
 
         for file in self.untrusted_files():
-            warnings.warn(str(file), UserWarning, stacklevel=4)
+            warnings.warn(str(file), UserWarning, stacklevel=5)
 
     def is_empty(self) -> bool:
         """Return whether nothing except ``--backend`` is configured. This check is fast."""

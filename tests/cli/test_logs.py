@@ -102,8 +102,10 @@ class TestSave:
     def test_directory_that_cannot_be_created(self, program: Program, talk: str) -> None:
         (program.directory / "file").touch()
         done = program("logs", talk, "--save", "file")
-        assert (done.returncode, done.stdout) == (3, "")
-        assert done.stderr == "symphony: error: file: File exists\n"
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "symphony: error: file: cannot be used as the directory of the logs: File exists\n"
+        )
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ POOL = NodePool(
 # creates a new value for each call.
 VALID: dict[str, Callable[[], Any]] = {
     "active_deadline": lambda: 60,
-    "address": lambda: "inproc://here",
+    "address": lambda: "inproc://wrong-arguments",
     "answer_within": lambda: 5,
     "args": lambda: ["--fast"],
     "argv": lambda: ["--version"],

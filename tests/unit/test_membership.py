@@ -114,11 +114,12 @@ def test_process_of_another_user_is_not_found(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("options", [{"process_group": 0}, {"start_new_session": True}])
 def test_session_and_children_of_a_leader_are_found(options: dict[str, Any]) -> None:
     """A child in the same session is found even if it is started without the identifier."""
+    text = repr(options)
     if "process_group" in options:
-        options = {**options, "env": {"A": "1"}}
+        text = repr({**options, "env": {"A": "1"}})
         if sys.version_info < (3, 11):
-            options = {"preexec_fn": os.setpgrp, "env": {"A": "1"}}
-    with started(WITH_CHILD, repr(options), up=2) as (leader, child):
+            text = "{'preexec_fn': __import__('os').setpgrp, 'env': {'A': '1'}}"
+    with started(WITH_CHILD, text, up=2) as (leader, child):
         processes = RunProcesses(RUN, [leader])
         assert processes.find() == [leader, child]
         os.kill(leader.pid, 9)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown
 from symphony.names import (
     MAX_LENGTH,
     check_name,
@@ -46,7 +46,7 @@ def test_other_names_are_refused_with_a_suggestion(name: str) -> None:
     with pytest.raises(SpecError) as error:
         check_name(name, "process")
     message = str(error.value)
-    assert repr(name) in message
+    assert shown(name) in message
     assert message.startswith("process name")
     assert len(message.splitlines()) == 1
     assert repr(suggested_name(name)) in message or not suggested_name(name)

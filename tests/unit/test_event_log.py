@@ -91,7 +91,7 @@ def allocate_failing(error: int) -> Callable[[int, int, int], None]:
 def test_log_without_space_for_a_reserve_is_refused(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log, "_allocate", allocate_failing(errno.ENOSPC))
+    monkeypatch.setattr(event_log, "allocate", allocate_failing(errno.ENOSPC))
     with pytest.raises(OSError, match="No space left") as refusal:
         EventLog(run, NoteWriter(run), 3)
     assert refusal.value.filename == str(run.events)
@@ -100,7 +100,7 @@ def test_log_without_space_for_a_reserve_is_refused(
 def test_log_on_a_file_system_without_reserves(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_log, "_allocate", allocate_failing(errno.EOPNOTSUPP))
+    monkeypatch.setattr(event_log, "allocate", allocate_failing(errno.EOPNOTSUPP))
     log = EventLog(run, NoteWriter(run), 3)
     log.append(EVENTS[0])
     assert EventReader(run.events).read_new() == [EVENTS[0]]
@@ -110,7 +110,7 @@ def test_reserve_is_extended_before_it_is_used_up(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = []
-    monkeypatch.setattr(event_log, "_allocate", lambda _, offset, size: ends.append(offset + size))
+    monkeypatch.setattr(event_log, "allocate", lambda _, offset, size: ends.append(offset + size))
     log = EventLog(run, NoteWriter(run), 0)
     while len(ends) < 4:
         log.append(EVENTS[0])

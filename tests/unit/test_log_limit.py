@@ -75,7 +75,7 @@ def test_log_is_kept_if_the_file_system_has_no_holes(
     def refuse(descriptor: int, end: int) -> None:
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
-    monkeypatch.setattr(log_limit, "_punch_hole", refuse)
+    monkeypatch.setattr(log_limit, "punch_hole", refuse)
     log.write_bytes(numbered(0, 50_000))
     with pytest.raises(OSError, match="not supported"):
         log_limit.remove_old_output(log, LIMIT)

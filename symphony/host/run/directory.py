@@ -191,7 +191,7 @@ class RunDirectory:
         """Return whether the directory contains at least one of a run directory's files.
 
         A directory that this user cannot search counts as a run directory, because only symphony
-        creates directories beside it.
+        creates directories next to it.
         """
         for path in (self.lock, self._supervisor_file, self.manifest, self.events):
             try:

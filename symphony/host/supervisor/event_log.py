@@ -8,7 +8,6 @@ note tells readers that the log is incomplete.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import time
@@ -17,17 +16,10 @@ from symphony.errors import with_filename
 from symphony.host.run.directory import NO_SPACE_ERRORS, RunDirectory
 from symphony.host.run.events import Event, encode
 from symphony.host.run.note import NoteWriter
+from symphony.host.supervisor.file_blocks import allocate
 
 # The size of the reserve. It has space for the events of a stop, and for some restarts.
 RESERVE_BYTES, RESERVE_BYTES_PER_PROCESS = 16 << 10, 1 << 10
-
-# Allocate blocks without changing the size of the file, so that readers do not see them; see
-# fallocate(2). The standard library has no binding for this mode.
-_FALLOC_FL_KEEP_SIZE = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-_fallocate = getattr(_libc, "fallocate64", None) or getattr(_libc, "fallocate", None)
-if _fallocate is not None:
-    _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 
 
 class EventLog:
@@ -104,7 +96,7 @@ class EventLog:
         # Twice the necessary size is allocated, so that few calls are needed.
         length = 2 * self._reserve_bytes
         try:
-            _allocate(self._descriptor, self._written_bytes, length)
+            allocate(self._descriptor, self._written_bytes, length)
         except OSError as exc:
             if exc.errno in NO_SPACE_ERRORS:
                 raise
@@ -112,15 +104,3 @@ class EventLog:
                 self._reserve_end = None
             return
         self._reserve_end = self._written_bytes + length
-
-
-def _allocate(descriptor: int, offset: int, length: int) -> None:
-    """Allocate disk blocks for a part of a file without changing the size of the file.
-
-    Raises OSError, for example if the file system does not support this operation.
-    """
-    if _fallocate is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, offset, length) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

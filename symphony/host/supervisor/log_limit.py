@@ -4,23 +4,21 @@ A process writes directly to its log file, so a log can be neither renamed nor m
 its beginning are instead returned to the file system: they become a hole in the file; see
 FALLOC_FL_PUNCH_HOLE in fallocate(2). The end of the file does not change. A process that writes at
 the same time is therefore not disturbed, no output other than the oldest is lost, and all offsets
-in the file remain valid. The offset at which the remaining output starts is stored in a file beside
-the log, because the length of the log file still includes the hole.
+in the file remain valid. The offset at which the remaining output starts is stored in a file next
+to the log, because the length of the log file still includes the hole.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 from pathlib import Path
 
 from symphony.host.logs import first_kept_offset
 from symphony.host.run.directory import LOG_START_SUFFIX
+from symphony.host.supervisor.file_blocks import punch_hole
 
-_FALLOC_FL_KEEP_SIZE = 0x1
-_FALLOC_FL_PUNCH_HOLE = 0x2
 _BLOCK_BYTES = 1 << 16
 
 
@@ -45,11 +43,11 @@ def remove_old_output(log: Path, limit: int) -> bool:
             if exc.errno != errno.ENOSPC:
                 raise
             # The disk is full. Removing the output first makes room for the record.
-            _punch_hole(file.fileno(), start)
+            punch_hole(file.fileno(), start)
             _record_start(log, start)
             return True
         try:
-            _punch_hole(file.fileno(), start)
+            punch_hole(file.fileno(), start)
         except OSError:
             forget_start(log)
             raise
@@ -89,17 +87,3 @@ def _record_start(log: Path, start: int) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _punch_hole(descriptor: int, end: int) -> None:
-    """Return the blocks before the offset ``end`` to the file system.
-
-    The standard library has no function for this system call.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    # On 32-bit systems, only fallocate64 accepts 64-bit offsets.
-    fallocate = getattr(libc, "fallocate64", None) or libc.fallocate
-    mode = _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE
-    if fallocate(descriptor, mode, ctypes.c_int64(0), ctypes.c_int64(end)) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

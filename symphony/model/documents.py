@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +246,8 @@ def from_yaml(path: Path, text: str, is_text: IsText) -> tuple[Any, Locator]:
     """
     reader = _Reader(text, is_text)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if len(_YAML_DIRECTIVE.findall(text)) > MAX_DIRECTIVES:
+        raise SpecError(f"{path}: more than {MAX_DIRECTIVES} lines begin with %")
     try:
         try:
             data = reader.read(loader)
@@ -271,12 +273,9 @@ def from_yaml(path: Path, text: str, is_text: IsText) -> tuple[Any, Locator]:
 def _check_yaml(text: str, loader: type[yaml.SafeLoader]) -> None:
     """Raise `_UnsupportedYaml` if the text exceeds a limit.
 
-    This function only reads the parser's events. libyaml creates nodes recursively and crashes if
-    they are nested too deeply, and the number of values can be exponential in the number of
-    aliases.
+    This function only reads the parser's events, because the number of values can be exponential in
+    the number of aliases.
     """
-    if len(_YAML_DIRECTIVE.findall(text)) > MAX_DIRECTIVES:
-        raise _UnsupportedYaml(problem=f"more than {MAX_DIRECTIVES} lines begin with %")
     # The number of values in each collection that has been opened but not closed, preceded by the
     # number of values in the document.
     counts = [0]
@@ -303,6 +302,52 @@ def _check_yaml(text: str, loader: type[yaml.SafeLoader]) -> None:
             raise _UnsupportedYaml(problem=TOO_MANY_VALUES, problem_mark=mark)
 
 
+def _compose(
+    text: str, loader_class: type[yaml.SafeLoader]
+) -> tuple[yaml.SafeLoader, yaml.Node | None]:
+    """Return a loader and the root node of the document, which is None if the document is empty.
+
+    Raises `_UnsupportedYaml` if the text exceeds a limit.
+    """
+    # Without aliases, the limits can be checked while the nodes are created, so that the text is
+    # parsed only once.
+    has_no_alias = "*" not in text
+    if has_no_alias:
+        loader = _limited(loader_class)(text)
+        with suppress(_LimitExceeded):
+            return loader, loader.get_single_node()
+    # This also finds the position of the value that exceeds a limit.
+    _check_yaml(text, loader_class)
+    loader = loader_class(text)
+    return loader, loader.get_single_node()
+
+
+class _LimitExceeded(Exception):
+    """A document without aliases is nested too deeply or has too many values."""
+
+
+def _limited(loader_class: type[yaml.SafeLoader]) -> type[yaml.SafeLoader]:
+    """Return a subclass of a loader that raises `_LimitExceeded` before a node exceeds a limit.
+
+    libyaml creates nodes recursively, and crashes if they are nested too deeply. All loaders call
+    `descend_resolver` before they create a node, and `ascend_resolver` afterwards.
+    """
+
+    class LimitedLoader(loader_class):  # type: ignore[misc, valid-type]
+        depth = values = 0
+
+        def descend_resolver(self, *_: object) -> None:
+            self.depth += 1
+            self.values += 1
+            if self.depth > MAX_DEPTH or self.values > MAX_VALUES:
+                raise _LimitExceeded
+
+        def ascend_resolver(self) -> None:
+            self.depth -= 1
+
+    return LimitedLoader
+
+
 def _position(path: Path, mark: yaml.Mark | None) -> str:
     return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
 
@@ -320,9 +365,7 @@ class _Reader:
         self._marks: dict[DocumentPath, yaml.Mark] = {}
 
     def read(self, loader: type[yaml.SafeLoader]) -> Any:
-        _check_yaml(self._text, loader)
-        self._loader = loader(self._text)
-        root = self._loader.get_single_node()
+        self._loader, root = _compose(self._text, loader)
         return None if root is None else self._plain_data(root, (), as_text=False)
 
     def nearest_mark(self, path: DocumentPath) -> yaml.Mark | None:

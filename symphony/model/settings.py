@@ -596,12 +596,16 @@ class Settings:
 
     def dump(self) -> dict[str, Any]:
         """Return copies of the values that differ from the initial values, in the table's order."""
-        result: dict[str, Any] = {}
-        for name in SETTINGS:
-            value = getattr(self, name)
-            if value != _UNSET[name]:
-                result[name] = copy.deepcopy(value)
-        return result
+        # Each launch calls this method several times for each process, and many processes have no
+        # settings.
+        values = vars(self)
+        if values == _UNSET:
+            return {}
+        return {
+            name: copy.deepcopy(values[name])
+            for name, unset in _UNSET.items()
+            if values[name] != unset
+        }
 
     def at_level(self, level: str) -> Settings:
         """Return a copy that contains only the settings at the given level."""

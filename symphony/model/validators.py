@@ -47,15 +47,8 @@ def text(value: object, subject: str) -> str:
 
     Return the value as a string.
     """
-    if not _is_scalar(value):
-        raise SpecError(f"{subject} must be text, not {shown(value)}")
-    try:
-        result = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
-    except Exception as exc:
-        # Python refuses to convert very large integers, and a conversion of a class can fail.
-        raise SpecError(f"{subject} must be text, but {shown(value)} is not convertible") from exc
-    if not isinstance(result, str):
-        raise SpecError(f"{subject} must be text, not {shown(value)}")
+    # Almost all values are strings already.
+    result = value if type(value) is str else _as_text(value, subject)
     if "\0" in result:
         raise SpecError(
             f"{subject} contains a NUL character, which no argument or variable can contain"
@@ -66,6 +59,20 @@ def text(value: object, subject: str) -> str:
         raise SpecError(
             f"{subject} is not valid Unicode, as Kubernetes requires: {shown(result)}"
         ) from exc
+    return result
+
+
+def _as_text(value: object, subject: str) -> str:
+    """Return the text form of a scalar, and raise `SpecError` for other values."""
+    if not _is_scalar(value):
+        raise SpecError(f"{subject} must be text, not {shown(value)}")
+    try:
+        result = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    except Exception as exc:
+        # Python refuses to convert very large integers, and a conversion of a class can fail.
+        raise SpecError(f"{subject} must be text, but {shown(value)} is not convertible") from exc
+    if not isinstance(result, str):
+        raise SpecError(f"{subject} must be text, not {shown(value)}")
     return result
 
 

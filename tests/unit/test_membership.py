@@ -14,9 +14,9 @@ import pytest
 from symphony.host.processes.environment import read_environment
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
 from symphony.host.processes.mark import (
+    MarkedChildren,
     mark_of,
     mark_process,
-    marked_children,
     read_mark,
     remove_own_mark,
 )
@@ -136,7 +136,7 @@ def test_session_leader_is_found_by_its_name() -> None:
 
 
 def test_children_inherit_the_mark_and_their_parent_does_not_keep_it() -> None:
-    with marked_children(RUN):
+    with MarkedChildren(RUN):
         process = subprocess.Popen(["sleep", "1000"])
     assert read_mark(os.getpid()) != mark_of(RUN)
     with process:
@@ -146,5 +146,5 @@ def test_children_inherit_the_mark_and_their_parent_does_not_keep_it() -> None:
     remove_own_mark()
     assert read_mark(os.getpid()) != mark_of(RUN)
     assert mark_of("no-identifier") is None
-    with marked_children("no-identifier"):
+    with MarkedChildren("no-identifier"):
         assert read_mark(os.getpid()) != mark_of(RUN)

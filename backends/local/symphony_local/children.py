@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from symphony.host.processes.identity import RUN_ID_VARIABLE, birth_time
-from symphony.host.processes.mark import marked_children
+from symphony.host.processes.mark import MarkedChildren
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.children import ExitCallback, StartRefused
@@ -69,10 +69,11 @@ class LocalChildren:
         self, processes: Iterable[ProcessSpec], env: Mapping[str, str]
     ) -> Iterator[tuple[ProcessSpec, LocalChild | OSError]]:
         """Start processes; see `symphony.host.supervisor.children.Children`."""
+        marked_children = MarkedChildren(env.get(RUN_ID_VARIABLE, ""))
         for spec in processes:
             try:
                 self._environment.set(env, spec.env)
-                with marked_children(env.get(RUN_ID_VARIABLE, "")):
+                with marked_children:
                     child = self._start(spec)
             except OSError as exc:
                 yield spec, exc

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import resource
-from collections.abc import Iterator
 
 # The module `resource` has no name for this limit. The number is the same on all architectures.
 RLIMIT_LOCKS = 10
@@ -44,21 +43,33 @@ def read_mark(pid: int) -> int | None:
         return None
 
 
-@contextlib.contextmanager
-def marked_children(run_id: str) -> Iterator[None]:
-    """Give the mark of a run to the child processes that this process starts in the meantime.
+class MarkedChildren:
+    """A context manager that gives the mark of a run to the child processes that are started in its
+    ``with`` blocks.
 
     Child processes that other threads start at the same time can receive the mark too, so only a
-    supervisor may use this function.
+    supervisor may use this class. A supervisor enters one ``with`` block for each child, so each
+    block makes only two system calls.
     """
-    mark = mark_of(run_id)
-    if mark is None or not _set_soft_limit(mark):
-        yield
-        return
-    try:
-        yield
-    finally:
-        remove_own_mark()
+
+    def __init__(self, run_id: str) -> None:
+        self._mark = mark_of(run_id)
+        _, self._hard_limit = resource.getrlimit(RLIMIT_LOCKS)
+
+    def __enter__(self) -> None:
+        if self._mark is not None:
+            self._set_soft_limit(self._mark)
+
+    def __exit__(self, *_: object) -> None:
+        if self._mark is not None:
+            self._set_soft_limit(self._hard_limit)
+
+    def _set_soft_limit(self, limit: int) -> None:
+        try:
+            resource.setrlimit(RLIMIT_LOCKS, (limit, self._hard_limit))
+        except (OSError, ValueError):
+            # The hard limit does not allow marks.
+            self._mark = None
 
 
 def mark_process(pid: int, run_id: str) -> None:
@@ -79,15 +90,6 @@ def remove_own_mark() -> None:
 
     A supervisor whose launcher is a process of another run does not belong to that run.
     """
-    _, hard = resource.getrlimit(RLIMIT_LOCKS)
-    _set_soft_limit(hard)
-
-
-def _set_soft_limit(limit: int) -> bool:
-    """Set the soft limit of this process. Return False if the hard limit does not allow it."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         _, hard = resource.getrlimit(RLIMIT_LOCKS)
-        resource.setrlimit(RLIMIT_LOCKS, (limit, hard))
-    except (OSError, ValueError):
-        return False
-    return True
+        resource.setrlimit(RLIMIT_LOCKS, (hard, hard))

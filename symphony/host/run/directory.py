@@ -28,7 +28,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -235,15 +234,18 @@ class RunDirectory:
 
     # --- reading ---
 
-    def load_manifest(self) -> dict[str, Any]:
+    def load_manifest(self, *, is_new: bool = False) -> dict[str, Any]:
         """Return the contents of the manifest.
+
+        ``is_new`` states that the launcher has just written the manifest for this supervisor. Such
+        a manifest is not checked, because a launch waits for each check of each process.
 
         Raises BackendError if the manifest is damaged, and NotFound if the experiment does not
         exist any more.
         """
         with self.report_damage(self.manifest):
             data: dict[str, Any] = json.loads(self.manifest.read_bytes())
-            error = manifest_error(data)
+            error = "" if is_new else manifest_error(data)
             if error:
                 raise ValueError(error)
         return data
@@ -452,7 +454,7 @@ class RunDirectory:
             if not self.is_current():
                 return
             self.path.rename(trash)
-        shutil.rmtree(trash, ignore_errors=True)
+        _remove_tree(trash)
 
 
 def _is_own_namespace(record: Mapping[str, Any]) -> bool:
@@ -568,6 +570,15 @@ def launch_lock(root: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _remove_tree(path: Path) -> None:
+    """Remove a directory with all its files. Errors are ignored."""
+    # The import of `shutil` also imports modules for compression, which neither a supervisor nor
+    # `symphony ls` needs.
+    import shutil
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def _remove_stale_directories(root: Path) -> None:
     """Remove the directories that were left behind by launches and removals that were killed.
 
@@ -579,4 +590,4 @@ def _remove_stale_directories(root: Path) -> None:
         is_removal = name.startswith(_TRASH_PREFIX)
         with contextlib.suppress(BackendError):
             if is_removal or (name.startswith(_STAGING_PREFIX) and not stale.is_locked()):
-                shutil.rmtree(stale.path, ignore_errors=True)
+                _remove_tree(stale.path)

@@ -6,12 +6,14 @@ readers use, so that readers need no checks of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from symphony.names import is_name
 
 Check = Callable[[Any], bool]
+
+_TEXT = frozenset({str})
 
 
 def _is_text(value: Any) -> bool:
@@ -47,7 +49,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_text_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return isinstance(value, list) and _are_texts(value)
 
 
 def _is_command(value: Any) -> bool:
@@ -59,7 +61,12 @@ def _is_integer_list(value: Any) -> bool:
 
 
 def _is_text_mapping(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+    return isinstance(value, dict) and _are_texts(value.values())
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    # Every launch checks some values of each process, so this is written without a Python loop.
+    return _TEXT.issuperset(map(type, values))
 
 
 def _is_address_mapping(value: Any) -> bool:
@@ -103,6 +110,8 @@ _SUPERVISOR: Mapping[str, Check] = {
     "host": _is_text,
     "boot": _is_text,
 }
+
+_EVENT: Mapping[str, Check] = {"event": _is_text, "at": _is_number}
 
 # The values that an event of each kind contains, in addition to its kind and its time.
 _EVENTS: Mapping[str, Mapping[str, Check]] = {
@@ -152,10 +161,10 @@ def is_supervisor_record(data: Any) -> bool:
 
 def is_event(data: Any) -> bool:
     """Return whether ``data`` is a valid event. An event of an unknown kind is valid."""
-    if _first_error(data, {"event": _is_text, "at": _is_number}):
+    if _first_error(data, _EVENT):
         return False
-    checks = _EVENTS.get(data["event"], {})
-    return not _first_error(data, checks)
+    checks = _EVENTS.get(data["event"])
+    return checks is None or not _first_error(data, checks)
 
 
 def _first_error(data: Any, checks: Mapping[str, Check]) -> str:

@@ -266,13 +266,11 @@ def run_supervisor(preparation: Mapping[str, Any]) -> None:
 
 
 def _import_modules(children: str) -> None:
-    """Import everything that the supervisor needs, while the launcher is still preparing the
-    launch.
+    """Import everything that the supervisor needs to start processes, while the launcher is still
+    preparing the launch.
     """
     importlib.import_module("symphony.host.supervisor.supervisor")
     _load_children_class(children)
-    # An error can be that no more files can be opened. `_log_exception` must then still work.
-    importlib.import_module("traceback")
 
 
 def _load_children_class(children: str) -> Callable[..., Children]:
@@ -318,10 +316,10 @@ def _log_exception() -> None:
     Call this function before closing the report pipe, because the launcher reads the log when the
     pipe is closed.
     """
-    import traceback
-
+    # If no more files can be opened, the module `traceback` cannot be imported. This function is
+    # always available.
     with contextlib.suppress(OSError):
-        traceback.print_exc()
+        sys.__excepthook__(*sys.exc_info())
 
 
 def _launch(orders: Mapping[str, Any], children: str) -> None:
@@ -355,6 +353,7 @@ def _launch(orders: Mapping[str, Any], children: str) -> None:
         _send_report(orders["report"], report)
         return
     _send_report(orders["report"], LaunchReport(outcome=STARTED))
+    supervisor.prepare_stop()
     supervisor.run()
 
 
@@ -378,7 +377,7 @@ def _create_supervisor(run: RunDirectory, orders: Mapping[str, Any], children: s
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.supervisor.supervisor import Supervisor
 
-    manifest = run.load_manifest()
+    manifest = run.load_manifest(is_new=True)
     specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
     return Supervisor(
         run,

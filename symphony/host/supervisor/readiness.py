@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from symphony.host.processes.control import signal_group
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.supervisor.event_loop import EventLoop
-from symphony.line_search import LineSearch, SearchError, SearchProcess
 
 if TYPE_CHECKING:
     from symphony.host import exec
+    from symphony.line_search import LineSearch, SearchProcess
 
 NETWORK_TIMEOUT_SECONDS = 1.0
 COMMAND_TIMEOUT_SECONDS = 10.0
@@ -68,13 +68,13 @@ def make_probe(
     log: Path,
     log_start: int,
     env: Mapping[str, str],
-    search_process: SearchProcess,
+    search_process: SearchProcess | None,
 ) -> Probe:
     """Return the probe for a process's ``ready`` setting.
 
     ``log_start`` is the byte offset in ``log`` at which the output of the process's latest
     execution begins. ``env`` is the process's initial environment. ``search_process`` searches the
-    log.
+    log. It is only needed if the probe searches the log.
     """
     test = spec.ready or {}
     if "tcp" in test:
@@ -83,7 +83,9 @@ def make_probe(
     if "http" in test:
         host, port, path = test["http"]
         return Probe(functools.partial(responds_with_200, host, port, path))
-    if "log" in test:
+    if search_process is not None and "log" in test:
+        from symphony.line_search import LineSearch
+
         log_probe = LogProbe(log, log_start, LineSearch(search_process, test["log"]), test["log"])
         return Probe(log_probe.is_ready, log_probe.close)
     return Probe(functools.partial(command_succeeds, spec, test["command"], env))
@@ -221,6 +223,8 @@ class LogProbe:
 
         Raises ProbeError if no line contains a match, but a line could not be searched completely.
         """
+        from symphony.line_search import SearchError
+
         deadline = time.monotonic() + min(timeout, LOG_TIMEOUT_SECONDS)
         try:
             self._search.prepare()

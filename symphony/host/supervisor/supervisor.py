@@ -11,16 +11,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symphony.host.processes.control import signal_group
 from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.membership import RunProcesses, owner_names
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import apply, fold
@@ -31,9 +32,12 @@ from symphony.host.supervisor.event_log import EventLog
 from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
 from symphony.host.supervisor.log_times import LogTimes
 from symphony.host.supervisor.readiness import ReadinessMonitor, failing_probe, make_probe
-from symphony.line_search import SearchProcess
 from symphony.plan import start_order
 from symphony.status import ENDED, ReasonCode, State
+
+if TYPE_CHECKING:
+    from symphony.host.processes.membership import RunProcesses
+    from symphony.line_search import SearchProcess
 
 # The interval at which the supervisor polls processes whose exit it cannot wait for.
 CHECK_INTERVAL_SECONDS = 0.05
@@ -74,7 +78,7 @@ class Supervisor:
         backoff: restart_policy.Backoff | None = None,
     ) -> None:
         self._directory = run
-        self._processes = RunProcesses(run_id)
+        self._run_id = run_id
         self._specs = specs
         self._env = env
         self._holds = holds or {}
@@ -90,7 +94,7 @@ class Supervisor:
         self._children = children(self._loop, run, self._handle_exit)
         log_limits = {name: spec.log_limit for name, spec in specs.items()}
         self._log_times = LogTimes(self._loop, run, log_limits)
-        self._search_process = SearchProcess()
+        self._search_process = _search_process(specs.values())
         # Maps the name of each process that has exited to its process group, while the group still
         # has members.
         self._leftover_groups: dict[str, int] = {}
@@ -115,6 +119,16 @@ class Supervisor:
         """
         self._record("launched")
         self._start_or_decide(self._specs, launching=True)
+
+    def prepare_stop(self) -> None:
+        """Import the modules that a stop needs.
+
+        A launch does not wait for this. When the experiment is stopped, it may not be possible to
+        open more files.
+        """
+        from symphony.host.processes import membership
+
+        del membership
 
     def run(self) -> None:
         """Supervise the processes until all of them have exited."""
@@ -179,6 +193,13 @@ class Supervisor:
     def _leaders(self) -> dict[str, ProcessId]:
         children = self._running_children()
         return {child.name: ProcessId(child.pid, child.birth) for child in children}
+
+    @functools.cached_property
+    def _processes(self) -> RunProcesses:
+        """The processes of the run."""
+        from symphony.host.processes.membership import RunProcesses
+
+        return RunProcesses(self._run_id)
 
     # --- starting ---
 
@@ -384,6 +405,8 @@ class Supervisor:
         """
         if name not in self._gpus:
             return
+        from symphony.host.processes.membership import owner_names
+
         running = self._processes.find(self._leaders().values())
         if owner_names(running, self._leaders()) & {name, None}:
             return
@@ -511,10 +534,19 @@ class Supervisor:
 
 def log_exception(exc: BaseException) -> None:
     """Write an exception to the supervisor's log, if the log can be written."""
-    import traceback
-
+    # If no more files can be opened, the module `traceback` cannot be imported. This function is
+    # always available.
     with contextlib.suppress(OSError):
-        traceback.print_exception(exc)
+        sys.__excepthook__(type(exc), exc, exc.__traceback__)
+
+
+def _search_process(specs: Iterable[ProcessSpec]) -> SearchProcess | None:
+    """Return the process that searches logs, or None if no readiness test needs it."""
+    if not any(spec.ready and "log" in spec.ready for spec in specs):
+        return None
+    from symphony.line_search import SearchProcess
+
+    return SearchProcess()
 
 
 def _group_followers(specs: Mapping[str, ProcessSpec]) -> dict[str, list[str]]:

@@ -1,9 +1,10 @@
-"""The modules that frequent commands import."""
+"""What frequent commands and supervisors import and read before they start their work."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -37,3 +38,59 @@ def test_frequent_commands_import_no_heavy_module(program: Program, words: tuple
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "symphony.commandline" in imported
     assert imported & HEAVY == set()
+
+
+# A launch waits for the supervisor's imports. These modules are needed only by some experiments, or
+# only after the launch.
+NOT_FOR_A_START = HEAVY | {
+    "shutil",
+    "tempfile",
+    "traceback",
+    "symphony.model",
+    "symphony.line_search",
+    "symphony.host.logs",
+    "symphony.host.exec",
+    "symphony.host.processes.membership",
+    "symphony.host.processes.tree",
+}
+IMPORTS_OF_A_SUPERVISOR = f"""
+import sys
+sys.path[:] = {sys.path}
+from symphony.host.supervisor import handover
+handover._import_modules("symphony_local.children:LocalChildren")
+print(*sys.modules)
+"""
+
+
+@pytest.mark.without_coverage
+def test_supervisor_imports_only_what_it_needs_to_start_processes() -> None:
+    command = [sys.executable, "-I", "-S", "-c", IMPORTS_OF_A_SUPERVISOR]
+    imported = set(subprocess.check_output(command, text=True, timeout=TIMEOUT).split())
+    assert "symphony.host.supervisor.supervisor" in imported
+    assert imported & NOT_FOR_A_START == set()
+
+
+OPENED_ENTRY_POINTS = """
+import sys
+def report(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("entry_points.txt"):
+        print("opened", arguments[0])
+sys.addaudithook(report)
+from symphony.commandline import main
+sys.argv = ["symphony", "ls", "-b", "local"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.without_coverage
+def test_command_reads_the_entry_points_of_each_distribution_once(program: Program) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OPENED_ENTRY_POINTS],
+        env=program.env,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    )
+    opened = Counter(line for line in done.stdout.splitlines() if line.startswith("opened"))
+    assert set(opened.values()) == {1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import zipfile
 from importlib import metadata
@@ -65,6 +66,9 @@ def test_of_two_versions_only_the_first_on_the_path_counts(
         (directory / "entry_points.txt").write_text(f"[far.backends]\nfar = {value}\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "2.0"), str(tmp_path / "1.0")])
     assert read_entry_points("far.backends") == [EntryPoint("far", "new", "far")]
+    # Metadata is read once, until a distribution is installed or removed.
+    shutil.rmtree(tmp_path / "2.0" / "far-2.0.dist-info")
+    assert read_entry_points("far.backends") == [EntryPoint("far", "old", "far")]
 
 
 def test_another_finder_of_distributions_is_asked(

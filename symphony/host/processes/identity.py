@@ -9,6 +9,7 @@ import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 # Every process of a run has the run's identifier in this environment variable. Child processes
 # inherit the variable, so it also identifies the descendants of these processes, unless a program
@@ -32,8 +33,7 @@ class ProcessId:
     birth: float
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessStat:
+class ProcessStat(NamedTuple):
     """The identity of a process, the pid of its parent, and its session."""
 
     process: ProcessId
@@ -46,8 +46,8 @@ def read_stat(pid: int) -> ProcessStat | None:
 
     A zombie counts as an exited process.
     """
-    fields = _read_proc_stat(pid)
-    if fields is None or fields[_STATE] in (b"Z", b"X"):
+    fields = _read_running_stat(pid)
+    if fields is None:
         return None
     process = ProcessId(pid, float(fields[_START_TIME]))
     return ProcessStat(process, parent=int(fields[_PARENT]), session=int(fields[_SESSION]))
@@ -58,8 +58,8 @@ def birth_time(pid: int) -> float | None:
 
     A zombie counts as an exited process. See `ProcessId` for the unit.
     """
-    stat = read_stat(pid)
-    return None if stat is None else stat.process.birth
+    fields = _read_running_stat(pid)
+    return None if fields is None else float(fields[_START_TIME])
 
 
 def is_in_exec(pid: int) -> bool:
@@ -71,6 +71,12 @@ def is_in_exec(pid: int) -> bool:
     if fields is None:
         return False
     return fields[_VIRTUAL_MEMORY] != b"0" and fields[_ENVIRONMENT_END] == b"0"
+
+
+def _read_running_stat(pid: int) -> list[bytes] | None:
+    """Return the same as `_read_proc_stat`, but None if the process has exited."""
+    fields = _read_proc_stat(pid)
+    return None if fields is None or fields[_STATE] in (b"Z", b"X") else fields
 
 
 def _read_proc_stat(pid: int) -> list[bytes] | None:

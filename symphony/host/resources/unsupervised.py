@@ -56,14 +56,30 @@ class UnsupervisedUsage:
         for root in self._roots:
             # Another user can change this directory, so its contents are not used.
             with contextlib.suppress(SpecError):
-                runs += directory.find_all(root)
+                runs += _unfinished_runs(root)
         usages = (_usage(run) for run in runs if run != self._except_run)
         return [usage for usage in usages if usage is not None]
 
 
+def _unfinished_runs(root: Path) -> list[RunDirectory]:
+    """Return the run directories of the experiments that have not finished, sorted by name.
+
+    Raises SpecError if another user can change ``root``.
+    """
+    # There can be hundreds of finished experiments. One check for each of them is enough, and needs
+    # no Path, because creating a Path takes longer than the check.
+    names = [
+        name
+        for name in directory.list_names(root)
+        if not is_finished(f"{root}/{name}/{directory.EVENTS_FILE}")
+    ]
+    found = (directory.find(root, name) for name in sorted(names))
+    return [run for run in found if run is not None]
+
+
 def _usage(run: RunDirectory) -> _Usage | None:
     """Return what an experiment uses, or None if it has a supervisor or no running process."""
-    if is_finished(run.events) or run.is_locked() or not run.is_of_this_boot():
+    if run.is_locked() or not run.is_of_this_boot():
         return None
     from symphony.host.processes.membership import owner_names
     from symphony.host.run.running_processes import processes_of_run

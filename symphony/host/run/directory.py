@@ -53,6 +53,7 @@ _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 # The error numbers that mean that no space is left on a disk, or in the user's quota.
 NO_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
+EVENTS_FILE = "events.jsonl"
 LOG_START_SUFFIX = ".start"
 
 
@@ -114,7 +115,7 @@ class RunDirectory:
     @property
     def events(self) -> Path:
         """Return the path of the event log."""
-        return self._files / "events.jsonl"
+        return self._files / EVENTS_FILE
 
     @property
     def note(self) -> Path:
@@ -488,13 +489,21 @@ def find_all(root: Path) -> list[RunDirectory]:
 
     Raises SpecError if another user can change ``root``.
     """
+    candidates = (_find(root, name) for name in sorted(list_names(root)))
+    return [run for run in candidates if run is not None]
+
+
+def list_names(root: Path) -> list[str]:
+    """Return the names of everything in ``root``, which are not sorted and can be those of other
+    files.
+
+    Raises SpecError if another user can change ``root``.
+    """
     check_state_directory(root)
     try:
-        names = sorted(os.listdir(root))
+        return os.listdir(root)
     except FileNotFoundError:
         return []
-    candidates = (_find(root, name) for name in names)
-    return [run for run in candidates if run is not None]
 
 
 def all_roots(root: Path) -> list[Path]:

@@ -204,19 +204,27 @@ def encode(event: Event) -> bytes:
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
 
-def is_finished(path: Path) -> bool:
+def is_finished(path: str | os.PathLike[str]) -> bool:
     """Return whether the last event in an event log is that the experiment has finished.
 
-    This function reads only the end of the log.
+    This function reads only the end of the log. A launch calls it for every experiment.
     """
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_EVENT_BYTES))
-            lines = file.read().splitlines()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
-    event = _decode(lines[-1]) if lines else None
-    return isinstance(event, dict) and event.get("event") == "finished"
+    try:
+        start = max(0, os.lseek(descriptor, 0, os.SEEK_END) - _LAST_EVENT_BYTES)
+        end = os.pread(descriptor, _LAST_EVENT_BYTES, start)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    lines = end.splitlines()
+    if not lines or b"finished" not in lines[-1]:
+        return False
+    event = _decode(lines[-1])
+    return event is not None and event["event"] == "finished"
 
 
 class EventReader:

@@ -19,9 +19,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from symphony.errors import BackendError
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
@@ -45,8 +45,7 @@ _RECEIVE_BYTES = 65536
 SEND_TIMEOUT_SECONDS, SEND_RETRY_SECONDS = 10.0, 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchReport:
+class LaunchReport(NamedTuple):
     """The result of a launch.
 
     ``outcome`` is ``started``, ``exists`` if another launch has already claimed the name,
@@ -394,5 +393,5 @@ def _create_supervisor(run: RunDirectory, orders: Mapping[str, Any], children: s
 def _send_report(descriptor: int, report: LaunchReport) -> None:
     # If the launcher was killed, no process reads the report.
     with contextlib.suppress(BrokenPipeError):
-        os.write(descriptor, json.dumps(asdict(report)).encode())
+        os.write(descriptor, json.dumps(report._asdict()).encode())
     os.close(descriptor)

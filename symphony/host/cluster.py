@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from symphony.host.logs import IgnoredLine
     from symphony.host.render import HostManifest
-    from symphony.host.resources.leases import PortLeases
+    from symphony.host.resources.leases import GpuLeases, PortLeases
     from symphony.host.resources.ports import FinishingPorts
     from symphony.host.resources.unsupervised import UnsupervisedUsage
     from symphony.host.supervisor.restart_policy import Backoff
@@ -172,24 +172,12 @@ class HostCluster(Cluster):
             # Errors in the new experiment must be found before the old one is deleted. Ports and
             # GPUs are checked after the deletion, which releases those of the old experiment.
             preflight.check(self._render(experiment, lambda _: None))
-        while True:
-            with directory.full_disk_errors(self._root):
-                if force:
-                    self.delete(experiment.name)
-                else:
-                    self._free_name(experiment.name)
-            try:
-                return self._start(experiment)
-            except AlreadyExists:
-                # Another launch has used the name in the meantime. With ``force``, this launch
-                # replaces that experiment too.
-                if not force:
-                    raise
+        return self._start(experiment, force=force)
 
-    def _start(self, experiment: Experiment) -> HostManifest:
-        """Launch an experiment whose name is free, and return its manifest.
+    def _start(self, experiment: Experiment, *, force: bool) -> HostManifest:
+        """Free the experiment's name, launch the experiment, and return its manifest.
 
-        Raises AlreadyExists if another launch has used the name in the meantime.
+        Raises AlreadyExists if an experiment of this name is running and ``force`` is false.
         """
         from dataclasses import replace
 
@@ -204,18 +192,28 @@ class HostCluster(Cluster):
         try:
             with (
                 directory.full_disk_errors(self._root),
-                directory.staging_directory(self._root) as (run, lock),
-                handover.prepared_supervisor(
-                    run, experiment.name, children=self.children
-                ) as channel,
-                PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports,
-                GpuLeases(devices, unsupervised) as gpus,
+                # Other launches of the same name wait for this one, and do not compete for its
+                # ports and GPUs.
+                directory.staging_directory(self._root, experiment.name) as (run, lock),
             ):
-                manifest = self._render(experiment, ports.reserve)
-                preflight.check(manifest)
-                processes, gpu_leases = assign_gpus(manifest.processes, gpus)
-                manifest = replace(manifest, processes=processes)
-                self._hand_over(run, lock, channel, manifest, ports, gpu_leases)
+                if force:
+                    self.delete(experiment.name)
+                else:
+                    self._free_name(experiment.name)
+                with (
+                    handover.prepared_supervisor(
+                        run, experiment.name, children=self.children
+                    ) as channel,
+                    PortLeases(
+                        finishing=self._finishing_ports(), unsupervised=unsupervised
+                    ) as ports,
+                    GpuLeases(devices, unsupervised) as gpus,
+                ):
+                    manifest = self._render(experiment, ports.reserve)
+                    preflight.check(manifest)
+                    processes, gpu_leases = assign_gpus(manifest.processes, gpus)
+                    manifest = replace(manifest, processes=processes)
+                    self._hand_over(run, lock, channel, manifest, ports, gpus, gpu_leases)
         except BaseException:
             # Processes may already have started, for example if the caller was interrupted.
             if manifest is not None:
@@ -273,32 +271,40 @@ class HostCluster(Cluster):
         channel: socket.socket,
         manifest: HostManifest,
         ports: PortLeases,
-        gpu_leases: dict[str, list[int]],
+        gpus: GpuLeases,
+        gpus_of_processes: dict[str, list[int]],
     ) -> None:
         """Write the files in the run directory, and make the supervisor start the processes.
 
-        Raises AlreadyExists if another launch now uses the name, and LaunchFailed if a process
-        cannot be started.
+        ``gpus_of_processes`` maps process names to the descriptors of their leases in ``gpus``.
+        Raises AlreadyExists if another program has used the name in the meantime, and LaunchFailed
+        if a process cannot be started.
         """
         from symphony.host import preflight
         from symphony.host.supervisor import handover, restart_policy
 
-        held_to_the_end = [lock, *ports.leases.values()]
+        held_to_the_end = [*ports.leases.values()]
         held_until_started = ports.holds
         if self._hold_until_bound:
             held_to_the_end += ports.holds.values()
             held_until_started = {}
+
+        def release() -> None:
+            ports.release()
+            gpus.release()
+
         preflight.write(run, manifest)
         report = handover.hand_over(
             channel,
             run,
             self._root / manifest.experiment,
+            lock=lock,
             keep=held_to_the_end,
             holds=held_until_started,
-            gpus=gpu_leases,
+            gpus=gpus_of_processes,
             children_options=self._children_options(),
             backoff=self._backoff or restart_policy.Backoff(),
-            on_inherited=ports.release_holds,
+            on_inherited=release,
         )
         if report.outcome == handover.EXISTS:
             raise self._name_in_use(manifest.experiment)

@@ -131,7 +131,7 @@ def test_state_directory_that_another_user_creates_first(tmp_path: Path) -> None
     root = tmp_path / "local"
     root.mkdir()
     os.chown(root, ANOTHER_USER, -1)
-    with pytest.raises(SpecError, match="belongs to user"), directory.staging_directory(root):
+    with pytest.raises(SpecError, match="belongs to user"), directory.staging_directory(root, "e"):
         pass
     assert os.listdir(root) == []
 

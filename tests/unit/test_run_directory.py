@@ -5,13 +5,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
+from symphony.errors import BackendError
 from symphony.host.processes.identity import ProcessId, boot_id, identify
+from symphony.host.processes.tree import find_users_of_file
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
 
@@ -34,7 +39,7 @@ def mode(path: Path) -> int:
 
 def make_run(root: Path, name: str) -> tuple[RunDirectory, int]:
     """Return a complete run directory, and the descriptor that keeps its lock."""
-    with directory.staging_directory(root) as (run, lock):
+    with directory.staging_directory(root, name) as (run, lock):
         run.manifest.write_text(MANIFEST)
         kept = os.dup(lock)
         return run.claim(root / name), kept
@@ -46,13 +51,13 @@ def names_in(root: Path) -> list[str]:
 
 def test_staging_directory_is_private_and_locked(tmp_path: Path) -> None:
     root = tmp_path / "a" / "b"
-    with directory.staging_directory(root) as (run, lock):
+    with directory.staging_directory(root, "e") as (run, lock):
         assert mode(root) == mode(run.path) == mode(run.logs) == 0o700
         assert run.is_locked()
         assert os.get_inheritable(lock) is False
         assert directory.find_all(root) == []
     assert names_in(root) == [], "no process has inherited the lock"
-    with pytest.raises(RuntimeError), directory.staging_directory(root):
+    with pytest.raises(RuntimeError), directory.staging_directory(root, "e"):
         raise RuntimeError
     assert names_in(root) == []
 
@@ -69,36 +74,54 @@ def test_claimed_directory_is_complete_and_locked(tmp_path: Path) -> None:
 def test_claimed_name_cannot_be_claimed_again(tmp_path: Path) -> None:
     first, kept = make_run(tmp_path, "e")
     (first.path / "mine").touch()
-    with directory.staging_directory(tmp_path) as (second, _), pytest.raises(FileExistsError):
+    with directory.staging_directory(tmp_path, "e") as (second, _), pytest.raises(FileExistsError):
         second.claim(tmp_path / "e")
     assert names_in(tmp_path) == ["e"]
     assert (first.path / "mine").exists()
     os.close(kept)
 
 
-def test_one_of_many_concurrent_claims_succeeds(tmp_path: Path) -> None:
-    count = 8
-    barrier, outcomes, kept = threading.Barrier(count), list[str](), list[int]()
+def test_launch_waits_for_another_launch_of_its_name(tmp_path: Path) -> None:
+    is_waiting, order = threading.Event(), list[str]()
 
-    def claim() -> None:
-        with directory.staging_directory(tmp_path) as (run, lock):
-            barrier.wait()
-            try:
-                run.claim(tmp_path / "e")
-            except FileExistsError:
-                outcomes.append("lost")
-            else:
-                outcomes.append("won")
-                kept.append(os.dup(lock))
+    def stage() -> None:
+        is_waiting.set()
+        with directory.staging_directory(tmp_path, "e"):
+            order.append("second")
 
-    threads = [threading.Thread(target=claim) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(outcomes) == ["lost"] * (count - 1) + ["won"]
+    with directory.staging_directory(tmp_path, "e") as (run, lock):
+        second = threading.Thread(target=stage)
+        second.start()
+        is_waiting.wait()
+        with directory.staging_directory(tmp_path, "other"):
+            order.append("other")
+        order.append("first")
+        kept = os.dup(lock)
+        run.claim(tmp_path / "e")
+        # The claimed directory has a new name, so the second launch continues.
+        second.join()
+    assert order == ["other", "first", "second"]
     assert names_in(tmp_path) == ["e"]
-    os.close(kept[0])
+    os.close(kept)
+
+
+def test_launch_does_not_wait_for_a_suspended_launch(tmp_path: Path) -> None:
+    holder = "import sys, time; lock = open(sys.argv[1]); time.sleep(1000)"
+    with directory.staging_directory(tmp_path, "e") as (run, _):
+        other = subprocess.Popen([sys.executable, "-c", holder, str(run.lock)])
+        try:
+            while not any(user.pid == other.pid for user, _ in find_users_of_file(run.lock)):
+                assert other.poll() is None
+            other.send_signal(signal.SIGSTOP)
+            message = rf"another launch of 'e' \(pid {other.pid}\) is suspended .*kill -CONT"
+            with (
+                pytest.raises(BackendError, match=message),
+                directory.staging_directory(tmp_path, "e"),
+            ):
+                pass
+        finally:
+            other.kill()
+            other.wait()
 
 
 def test_next_launch_removes_remains_of_killed_launches(tmp_path: Path) -> None:
@@ -107,8 +130,8 @@ def test_next_launch_removes_remains_of_killed_launches(tmp_path: Path) -> None:
     (tmp_path / ".new-unlocked").mkdir()
     (tmp_path / ".new-unlocked" / "lock").touch()
     with (
-        directory.staging_directory(tmp_path) as (held, _),
-        directory.staging_directory(tmp_path) as (run, _),
+        directory.staging_directory(tmp_path, "held") as (held, _),
+        directory.staging_directory(tmp_path, "stale") as (run, _),
     ):
         assert names_in(tmp_path) == sorted([held.name, run.name, "e", ".other"])
 

@@ -79,19 +79,17 @@ class PortLeases:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Close this process's file descriptors for the leases and the holds.
+
+        Call this method after a supervisor has inherited them. From then on, only the supervisor
+        determines when they are released.
+        """
         for descriptor in (*self.leases.values(), *self.holds.values()):
             os.close(descriptor)
         self.leases.clear()
-        self.holds.clear()
-
-    def release_holds(self) -> None:
-        """Close this process's file descriptors for the holds.
-
-        Call this method after a supervisor has inherited the holds. From then on, only the
-        supervisor determines when the holds are released.
-        """
-        for descriptor in self.holds.values():
-            os.close(descriptor)
         self.holds.clear()
 
     def reserve(self, port: int) -> str | None:
@@ -170,6 +168,10 @@ class GpuLeases:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Close this process's file descriptors for the leases; see `PortLeases.release`."""
         for descriptor in self.leases.values():
             os.close(descriptor)
         self.leases.clear()

@@ -13,9 +13,10 @@ Run directories are stored in the directory that `state_root` returns:
                                 <process>.start where it starts if old output was removed
         secrets/                the secrets; SYMPHONY_SECRETS_DIR contains this path
 
-A launch prepares the complete directory under a temporary name and then renames it in one step. A
-reader therefore never sees an incomplete directory, and only one of two launches with the same name
-succeeds.
+A launch prepares the complete directory under a temporary name, ``.new-<experiment>``, and then
+renames it in one step. A reader therefore never sees an incomplete directory. While the temporary
+name exists, other launches of the same experiment wait, so that they do not compete for its ports
+and GPUs.
 
 A run can be deleted and replaced at any time. A program that changes a run therefore pins the run
 directory first, and a name is released only while the launch lock is held.
@@ -29,6 +30,7 @@ import fcntl
 import json
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +57,10 @@ NO_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 EVENTS_FILE = "events.jsonl"
 LOG_START_SUFFIX = ".start"
+
+# While a launch waits for another launch of the same name, it checks at these intervals whether the
+# other launch is over, and whether it is suspended.
+_STAGING_POLL_SECONDS, _SUSPENSION_CHECK_SECONDS = 0.02, 1.0
 
 
 def state_root(backend: str) -> Path:
@@ -450,12 +456,22 @@ class RunDirectory:
         Do nothing if the directory does not exist or, if it is pinned, if another run now has the
         name.
         """
-        trash = self.path.parent / f"{_TRASH_PREFIX}{os.urandom(16).hex()}"
         with launch_lock(self.path.parent):
             if not self.is_current():
                 return
-            self.path.rename(trash)
+            trash = _move_to_trash(self.path)
         _remove_tree(trash)
+
+
+def _move_to_trash(path: Path) -> Path:
+    """Give a directory a temporary name, so that its name is free at once. Return the new path.
+
+    A directory cannot always be removed immediately. For example, NFS keeps the files that a
+    program has open.
+    """
+    trash = path.parent / f"{_TRASH_PREFIX}{os.urandom(16).hex()}"
+    path.rename(trash)
+    return trash
 
 
 def _is_own_namespace(record: Mapping[str, Any]) -> bool:
@@ -521,27 +537,63 @@ def all_roots(root: Path) -> list[Path]:
 
 
 @contextlib.contextmanager
-def staging_directory(root: Path) -> Iterator[tuple[RunDirectory, int]]:
-    """Create a run directory under a temporary name, and hold its lock.
+def staging_directory(root: Path, name: str) -> Iterator[tuple[RunDirectory, int]]:
+    """Create the run directory of the experiment ``name`` under a temporary name, and hold its
+    lock.
+
+    If another launch of this experiment is in progress, wait until it has claimed the experiment's
+    name or has failed. Raises BackendError if that launch is suspended.
 
     Yield the directory and the lock's file descriptor, which is closed when the ``with`` block
     ends. If another process, such as a supervisor, has inherited the lock by then, that process
     owns the directory. Otherwise, the directory is removed. If the caller is killed, the next
     launch removes the directory.
     """
-    run = RunDirectory(root / f"{_STAGING_PREFIX}{os.urandom(16).hex()}")
-    with launch_lock(root):
-        _remove_stale_directories(root)
-        run.path.mkdir(mode=0o700)
-        lock = os.open(run.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    try:
-        run.logs.mkdir(mode=0o700)
-        yield run, lock
-    finally:
-        os.close(lock)
-        if not run.is_locked():
-            run.remove()
+    run, lock = _create_staging_directory(root, name)
+    with run.pin() as own:
+        try:
+            run.logs.mkdir(mode=_DIRECTORY_MODE)
+            yield run, lock
+        finally:
+            os.close(lock)
+            if not own.is_locked():
+                own.remove()
+
+
+def _create_staging_directory(root: Path, name: str) -> tuple[RunDirectory, int]:
+    run = RunDirectory(root / f"{_STAGING_PREFIX}{name}")
+    while True:
+        with launch_lock(root):
+            _remove_stale_directories(root)
+            if not os.path.lexists(run.path):
+                run.path.mkdir(mode=_DIRECTORY_MODE)
+                lock = os.open(run.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                return run, lock
+        _wait_for_launch(run, name)
+
+
+def _wait_for_launch(run: RunDirectory, name: str) -> None:
+    """Wait until the launch that owns a staging directory has claimed its name or has failed."""
+    next_check = time.monotonic() + _SUSPENSION_CHECK_SECONDS
+    while run.is_locked():
+        time.sleep(_STAGING_POLL_SECONDS)
+        if time.monotonic() >= next_check:
+            _check_launch_not_suspended(run, name)
+            next_check = time.monotonic() + _SUSPENSION_CHECK_SECONDS
+
+
+def _check_launch_not_suspended(run: RunDirectory, name: str) -> None:
+    from symphony.host.processes.tree import find_users_of_file
+
+    # FileNotFoundError means that the launch is over.
+    with contextlib.suppress(FileNotFoundError):
+        for process, _ in find_users_of_file(run.lock):
+            if is_suspended(process):
+                raise BackendError(
+                    f"another launch of {name!r} (pid {process.pid}) is suspended by a signal; "
+                    f"resume it with: kill -CONT {process.pid}"
+                )
 
 
 @contextlib.contextmanager
@@ -596,7 +648,9 @@ def _remove_stale_directories(root: Path) -> None:
     """
     for name in os.listdir(root):
         stale = RunDirectory(root / name)
-        is_removal = name.startswith(_TRASH_PREFIX)
-        with contextlib.suppress(BackendError):
-            if is_removal or (name.startswith(_STAGING_PREFIX) and not stale.is_locked()):
-                _remove_tree(stale.path)
+        if name.startswith(_TRASH_PREFIX):
+            _remove_tree(stale.path)
+        elif name.startswith(_STAGING_PREFIX):
+            with contextlib.suppress(BackendError):
+                if not stale.is_locked():
+                    _remove_tree(_move_to_trash(stale.path))

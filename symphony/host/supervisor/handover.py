@@ -94,6 +94,7 @@ def hand_over(
     run: RunDirectory,
     final: Path,
     *,
+    lock: int,
     keep: Sequence[int],
     holds: Mapping[int, int],
     gpus: Mapping[str, list[int]],
@@ -103,10 +104,11 @@ def hand_over(
 ) -> LaunchReport:
     """Send a prepared supervisor its orders, and return its launch report.
 
-    The supervisor receives three sets of file descriptors. It keeps the descriptors in ``keep``,
-    such as the lock and the port leases, until it exits. ``holds`` maps ports to descriptors, each
-    of which is kept until the supervisor starts the process that serves the port. ``gpus`` maps
-    process names to descriptors, which are kept until the process has exited for the last time.
+    The supervisor receives ``lock``, the descriptor of the run directory's lock, and three sets of
+    file descriptors. It keeps the descriptors in ``keep``, such as the port leases, until it exits
+    or the launch has failed. ``holds`` maps ports to descriptors, each of which is kept until the
+    supervisor starts the process that serves the port. ``gpus`` maps process names to descriptors,
+    which are kept until the process has exited for the last time.
     ``final`` is the final path of the run directory. ``children_options`` contains keyword
     arguments for the class that starts processes. ``on_inherited`` is called after the descriptors
     have been sent and before the supervisor starts its work.
@@ -125,7 +127,8 @@ def hand_over(
         # If the supervisor dies, the kernel closes its descriptors in this order. The report pipe
         # is the last one, so all other descriptors are already closed when the launcher reads
         # end-of-file from the pipe.
-        "descriptors": [*keep, *holds.values(), *gpu_descriptors, report_write],
+        "descriptors": [lock, *keep, *holds.values(), *gpu_descriptors, report_write],
+        "keep": list(keep),
         "holds": dict(holds),
         "gpus": dict(gpus),
         "children_options": dict(children_options),
@@ -301,6 +304,7 @@ def _receive_orders(channel: socket.socket) -> dict[str, Any] | None:
         return None
     received_as = dict(zip(orders["descriptors"], descriptors, strict=True))
     orders["report"] = received_as[orders["report"]]
+    orders["keep"] = [received_as[descriptor] for descriptor in orders["keep"]]
     orders["holds"] = {
         int(port): received_as[descriptor] for port, descriptor in orders["holds"].items()
     }
@@ -348,12 +352,24 @@ def _launch(orders: Mapping[str, Any], children: str) -> None:
             _log_exception()
         if supervisor is not None:
             supervisor.roll_back()
+        _release_resources(orders)
         run.remove()
         _send_report(orders["report"], report)
         return
     _send_report(orders["report"], LaunchReport(outcome=STARTED))
     supervisor.prepare_stop()
     supervisor.run()
+
+
+def _release_resources(orders: Mapping[str, Any]) -> None:
+    """Release the ports and GPUs of a failed launch.
+
+    When the name is free, another launch can use them at once.
+    """
+    # The supervisor has removed the descriptors that it has closed from `holds` and `gpus`.
+    for descriptors in (orders["keep"], orders["holds"].values(), *orders["gpus"].values()):
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def _failure_report(exc: Exception, final: Path) -> LaunchReport:

@@ -32,7 +32,7 @@ MOMENTS = {
     "the supervisor was spawned": "handover._spawn_supervisor",
     "the launcher has checked": "preflight.check",
     "the manifest is written": "preflight.write",
-    "the descriptors are sent": "leases.PortLeases.release_holds",
+    "the descriptors are sent": "leases.PortLeases.release",
     "the orders are sent": "handover._send_orders",
 }
 INTERRUPTED = """
@@ -251,10 +251,11 @@ def test_supervisor_that_fails_before_the_first_start_is_a_failed_launch(
     message: str,
 ) -> None:
     use_children(f"class Children:\n    def __init__(self, *_):\n        raise {error}\n")
-    experiment.new_process("p", command="true")
+    experiment.new_process("p", command="true").binds({"a": PORT})
     with pytest.raises(BackendError, match=message.replace("{}", str(state / "exp"))):
         cluster.launch(experiment)
     assert left_in(state) == []
+    assert not is_leased(PORT), "the next launch can use the port at once"
 
 
 def test_launch_on_a_full_disk_names_the_directory_and_the_remedy(

@@ -2,12 +2,14 @@
 
 import fcntl
 import os
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from symphony import BackendError, Cluster, NotFound, State
+from symphony import AlreadyExists, BackendError, Cluster, NotFound, State
 from symphony.host import stop
 from symphony.host.processes.identity import identify
 from symphony.host.run.directory import RunDirectory
@@ -26,26 +28,30 @@ def sleeper(experiment):
     return experiment
 
 
-def test_forced_launch_replaces_an_experiment_launched_in_the_meantime(
-    cluster, sleeper, state, monkeypatch
+@pytest.mark.parametrize("force", [True, False])
+def test_simultaneous_launches_of_one_name_do_not_compete_for_a_port(
+    cluster, sleeper, state, force
 ):
-    """Another launch uses the name between the deletion and the launch."""
-    other = Cluster.new("local", state_dir=state)
-    delete = cluster.delete
-    others = []
+    """Each forced launch replaces the one before it. Of several other launches, one succeeds."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    sleeper.list_all_processes()[0].binds({"a": port})
 
-    def delete_and_lose_the_race(name):
-        delete(name)
-        if not others:
-            other.launch(sleeper)
-            others.append(run_id_of(cluster))
+    def launch(_):
+        try:
+            return Cluster.new("local", state_dir=state).launch(sleeper, force=force).run_id
+        except AlreadyExists:
+            return None
 
-    monkeypatch.setattr(cluster, "delete", delete_and_lose_the_race)
-    manifest = cluster.launch(sleeper, force=True)
-    monkeypatch.undo()
-    assert run_id_of(cluster) == manifest.run_id != others[0]
+    count = 4
+    with ThreadPoolExecutor(count) as pool:
+        launched = [run_id for run_id in pool.map(launch, range(count)) if run_id]
+    assert len(launched) == (count if force else 1)
+    current = run_id_of(cluster)
+    assert current in launched
     assert all_running(cluster.describe_experiment("exp"))
-    assert marked(others[0]) == []
+    assert [run_id for run_id in launched if marked(run_id)] == [current]
 
 
 def test_replaced_experiment_is_not_removed(cluster, sleeper):

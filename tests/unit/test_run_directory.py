@@ -136,6 +136,28 @@ def test_next_launch_removes_remains_of_killed_launches(tmp_path: Path) -> None:
         assert names_in(tmp_path) == sorted([held.name, run.name, "e", ".other"])
 
 
+def test_launch_that_claims_its_name_at_this_moment_is_no_remains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory gets its final name between the check of its lock and its removal."""
+    kept: list[int] = []
+    is_locked = RunDirectory.is_locked
+
+    def claim_first(run: RunDirectory) -> bool:
+        if run.name == ".new-e":
+            monkeypatch.undo()
+            run.claim(tmp_path / "e")
+        return is_locked(run)
+
+    with directory.staging_directory(tmp_path, "e") as (_, lock):
+        kept.append(os.dup(lock))
+        monkeypatch.setattr(RunDirectory, "is_locked", claim_first)
+        with directory.staging_directory(tmp_path, "other") as (other, _):
+            assert names_in(tmp_path) == [other.name, "e"]
+    assert names_in(tmp_path) == ["e"]
+    os.close(kept[0])
+
+
 def test_remove_is_idempotent(tmp_path: Path) -> None:
     run, kept = make_run(tmp_path, "e")
     os.close(kept)

@@ -266,7 +266,8 @@ class Cluster(abc.ABC):
         `Cluster.dry_run`. With ``dry_run="server"``, the backend's server also validates the
         manifest. On backends that take some time to launch an experiment, such as Kubernetes,
         ``on_change`` is called during the launch with each status that differs from the previous
-        one.
+        one. On the other backends, it is called at most once, with a status whose note contains a
+        warning.
         """
         if dry_run not in (True, False, "server"):
             raise SpecError(f"dry_run must be True, False or 'server', not {shown(dry_run)}")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -163,8 +164,7 @@ class HostCluster(Cluster):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> HostManifest:
-        # The progress is not reported, because a launch on this machine takes very little time.
-        del on_change
+        # A launch on this machine takes very little time, so only a warning is reported.
         from symphony.host import preflight
 
         preflight.check_open_files(experiment, self.process_descriptors)
@@ -172,15 +172,19 @@ class HostCluster(Cluster):
             # Errors in the new experiment must be found before the old one is deleted. Ports and
             # GPUs are checked after the deletion, which releases those of the old experiment.
             preflight.check(self._render(experiment, lambda _: None))
-        return self._start(experiment, force=force)
+        manifest, warning = self._start(experiment, force=force)
+        if warning and on_change is not None:
+            with contextlib.suppress(NotFound):
+                status = self.describe_experiment(experiment.name)
+                on_change(replace(status, note=warning))
+        return manifest
 
-    def _start(self, experiment: Experiment, *, force: bool) -> HostManifest:
+    def _start(self, experiment: Experiment, *, force: bool) -> tuple[HostManifest, str]:
         """Free the experiment's name, launch the experiment, and return its manifest.
 
+        Also return a warning for the user, which can be empty.
         Raises AlreadyExists if an experiment of this name is running and ``force`` is false.
         """
-        from dataclasses import replace
-
         from symphony.host import preflight
         from symphony.host.resources.gpus import assign_gpus
         from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
@@ -213,13 +217,13 @@ class HostCluster(Cluster):
                     preflight.check(manifest)
                     processes, gpu_leases = assign_gpus(manifest.processes, gpus)
                     manifest = replace(manifest, processes=processes)
-                    self._hand_over(run, lock, channel, manifest, ports, gpus, gpu_leases)
+                    warning = self._hand_over(run, lock, channel, manifest, ports, gpus, gpu_leases)
         except BaseException:
             # Processes may already have started, for example if the caller was interrupted.
             if manifest is not None:
                 self._roll_back(manifest)
             raise
-        return manifest
+        return manifest, warning
 
     def _free_name(self, name: str) -> None:
         """Remove a finished experiment of this name, if there is one.
@@ -273,8 +277,10 @@ class HostCluster(Cluster):
         ports: PortLeases,
         gpus: GpuLeases,
         gpus_of_processes: dict[str, list[int]],
-    ) -> None:
+    ) -> str:
         """Write the files in the run directory, and make the supervisor start the processes.
+
+        Return the supervisor's warning, which can be empty.
 
         ``gpus_of_processes`` maps process names to the descriptors of their leases in ``gpus``.
         Raises AlreadyExists if another program has used the name in the meantime, and LaunchFailed
@@ -312,6 +318,7 @@ class HostCluster(Cluster):
             raise LaunchFailed(f"{report.reason}; the processes that had started were stopped")
         if report.outcome == handover.FAILED:
             raise BackendError(report.reason)
+        return report.warning
 
     def _children_options(self) -> dict[str, Any]:
         """Return the keyword arguments for the ``children`` class, as JSON-serializable values."""

@@ -14,6 +14,7 @@ import pytest
 
 from symphony.host import logs
 from symphony.host.run.directory import RunDirectory
+from symphony.host.run.note import NoteWriter, read_note
 from symphony.host.supervisor import log_limit, log_times
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.log_times import LogTimes
@@ -204,7 +205,7 @@ def recorder(
     monkeypatch.setattr(log_times, "INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(log_times, "POLL_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(log_times, "MAX_TIMES_BYTES", 200)
-    return LogTimes(loop, run, {"p": LIMIT})
+    return LogTimes(loop, run, {"p": LIMIT}, NoteWriter(run))
 
 
 def test_growing_log_is_limited_and_its_times_stay_valid(
@@ -223,6 +224,21 @@ def test_growing_log_is_limited_and_its_times_stay_valid(
     times = list(logs.log_times(run, "p"))
     assert times[-1][1] == log.stat().st_size
     assert logs.read(run, "p", since=times[-2][0]).endswith("line 0099999\n")
+
+
+def test_note_names_the_logs_that_cannot_be_limited(
+    recorder: LogTimes, run: RunDirectory, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int, end: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(log_limit, "punch_hole", refuse)
+    log.write_bytes(numbered(0, 50_000))
+    recorder.watch(["p"])
+    run_loop_until(recorder._loop, lambda: read_note(run) != "")
+    recorder.close()
+    assert read_note(run).startswith("the logs of p exceed their log_limit, because old lines")
+    assert read_note(run).endswith(f"{run.logs} (not supported)")
 
 
 def test_records_of_a_truncated_log_are_removed(

@@ -651,7 +651,7 @@ def _remove_stale_directories(root: Path) -> None:
         if name.startswith(_TRASH_PREFIX):
             _remove_tree(stale.path)
         elif name.startswith(_STAGING_PREFIX):
-            # FileNotFoundError means that a launch has claimed the experiment's name at this moment.
+            # FileNotFoundError means that a launch has claimed its name at this moment.
             with contextlib.suppress(BackendError, FileNotFoundError):
                 if not stale.is_locked():
                     _remove_tree(_move_to_trash(stale.path))

@@ -11,12 +11,13 @@ import contextlib
 import errno
 import os
 import time
+from pathlib import Path
 
 from symphony.errors import with_filename
-from symphony.host.run.directory import NO_SPACE_ERRORS, RunDirectory
+from symphony.host.run.directory import NO_SPACE_ERRORS, STATE_VARIABLE, RunDirectory
 from symphony.host.run.events import Event, encode
 from symphony.host.run.note import NoteWriter
-from symphony.host.supervisor.file_blocks import allocate
+from symphony.host.supervisor.file_blocks import allocate, can_punch_holes
 
 # The size of the reserve. It has space for the events of a stop, and for some restarts.
 RESERVE_BYTES, RESERVE_BYTES_PER_PROCESS = 16 << 10, 1 << 10
@@ -40,8 +41,27 @@ class EventLog:
         self._reserve_end: int | None = 0
         self._reserve_bytes = RESERVE_BYTES + RESERVE_BYTES_PER_PROCESS * processes
         self._unwritten = bytearray()
+        self._is_limit_possible = can_punch_holes(self._descriptor)
         with with_filename(self._path):
             self._extend_reserve()
+
+    def missing_support(self) -> str:
+        """Return a message about what the file system of the log does not support, or ``""``.
+
+        Call this method before `release_reserve`.
+        """
+        effects = []
+        if not self._is_limit_possible:
+            effects.append("log_limit has no effect")
+        if self._reserve_end is None:
+            effects.append("events are not recorded while the disk is full")
+        if not effects:
+            return ""
+        return (
+            f"{' and '.join(effects)}, because the file system of {Path(self._path).parent} does "
+            f"not support fallocate; if this matters, set {STATE_VARIABLE} to a directory on a "
+            "local disk"
+        )
 
     @property
     def is_complete(self) -> bool:

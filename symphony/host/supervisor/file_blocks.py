@@ -11,6 +11,7 @@ import os
 
 _FALLOC_FL_KEEP_SIZE = 0x1
 _FALLOC_FL_PUNCH_HOLE = 0x2
+_UNSUPPORTED_ERRORS = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV})
 
 _libc = ctypes.CDLL(None, use_errno=True)
 # On 32-bit systems, only fallocate64 accepts 64-bit offsets. A few C libraries have neither.
@@ -33,6 +34,16 @@ def punch_hole(descriptor: int, end: int) -> None:
     Raises OSError, for example if the file system does not support this operation.
     """
     _call(descriptor, _FALLOC_FL_PUNCH_HOLE | _FALLOC_FL_KEEP_SIZE, 0, end)
+
+
+def can_punch_holes(descriptor: int) -> bool:
+    """Return whether the file system of an empty file supports `punch_hole`."""
+    try:
+        punch_hole(descriptor, 1)
+    except OSError as exc:
+        # Other errors, such as an interruption, can disappear.
+        return exc.errno not in _UNSUPPORTED_ERRORS
+    return True
 
 
 def _call(descriptor: int, mode: int, offset: int, length: int) -> None:

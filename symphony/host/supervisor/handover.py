@@ -50,11 +50,13 @@ class LaunchReport(NamedTuple):
 
     ``outcome`` is ``started``, ``exists`` if another launch has already claimed the name,
     ``refused`` if a process could not be started for the reason in ``reason``, or ``failed`` if the
-    supervisor failed. In the last case, ``reason`` is a complete error message.
+    supervisor failed. In the last case, ``reason`` is a complete error message. ``warning`` is a
+    message about a launch that has succeeded.
     """
 
     outcome: str
     reason: str = ""
+    warning: str = ""
 
 
 # --- the launcher's side ---
@@ -356,7 +358,8 @@ def _launch(orders: Mapping[str, Any], children: str) -> None:
         run.remove()
         _send_report(orders["report"], report)
         return
-    _send_report(orders["report"], LaunchReport(outcome=STARTED))
+    report = LaunchReport(outcome=STARTED, warning=supervisor.missing_support)
+    _send_report(orders["report"], report)
     supervisor.prepare_stop()
     supervisor.run()
 

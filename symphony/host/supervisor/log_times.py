@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from symphony.host.run.directory import RunDirectory
+from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.event_loop import EventLoop
+from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.host.inotify import FileWatcher
@@ -28,13 +30,18 @@ class LogTimes:
     output, and a log without output costs nothing. A log that inotify cannot watch is polled.
 
     ``limits`` maps process names to the maximum sizes of their logs in bytes. When a recorded
-    length exceeds the limit, the oldest output is removed.
+    length exceeds the limit, the oldest output is removed. If the file system does not support
+    this, the log is not limited, and a message is added to ``notes``.
     """
 
-    def __init__(self, loop: EventLoop, run: RunDirectory, limits: Mapping[str, int]) -> None:
+    def __init__(
+        self, loop: EventLoop, run: RunDirectory, limits: Mapping[str, int], notes: NoteWriter
+    ) -> None:
         self._loop = loop
         self._run = run
         self._limits = dict(limits)
+        self._notes = notes
+        self._unlimited: list[str] = []
         self._recorded: dict[str, int] = {}
         self._growing: set[str] = set()
         self._polled: set[str] = set()
@@ -133,16 +140,20 @@ class LogTimes:
         self._run.log_times(process).unlink(missing_ok=True)
 
     def _apply_limit(self, process: str) -> None:
-        """Remove the output that exceeds the log's limit.
-
-        If the file system does not support this, the log is not limited.
-        """
+        """Remove the output that exceeds the log's limit."""
         from symphony.host.supervisor.log_limit import remove_old_output
 
         try:
             was_removed = remove_old_output(self._run.log(process), self._limits[process])
-        except OSError:
+        except OSError as exc:
             del self._limits[process]
+            self._unlimited.append(process)
+            self._notes.set(
+                "log limit",
+                f"the logs of {join_names(self._unlimited, limit=3)} exceed their log_limit, "
+                f"because old lines cannot be removed from files in {self._run.logs} "
+                f"({exc.strerror})",
+            )
             return
         if was_removed:
             with contextlib.suppress(OSError):

@@ -63,6 +63,8 @@ class Supervisor:
     name to the file descriptors of the process's GPU leases. The supervisor closes these
     descriptors when the process has exited for the last time. ``children`` creates the object that
     starts processes.
+
+    ``missing_support`` is a message about what the file system does not support, or ``""``.
     """
 
     def __init__(
@@ -87,13 +89,14 @@ class Supervisor:
         self._state = fold(specs, [])
         self._notes = NoteWriter(run)
         self._event_log = EventLog(run, self._notes, len(specs))
+        self.missing_support = self._event_log.missing_support()
         self._is_rewrite_scheduled = False
         self._is_recheck_scheduled = False
         self._last_error = ""
         self._loop = EventLoop(self._handle_error)
         self._children = children(self._loop, run, self._handle_exit)
         log_limits = {name: spec.log_limit for name, spec in specs.items()}
-        self._log_times = LogTimes(self._loop, run, log_limits)
+        self._log_times = LogTimes(self._loop, run, log_limits, self._notes)
         self._search_process = _search_process(specs.values())
         # Maps the name of each process that has exited to its process group, while the group still
         # has members.

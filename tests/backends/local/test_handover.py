@@ -15,7 +15,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from symphony import BackendError, Cluster, Experiment, LaunchFailed, SpecError, State
+from symphony import (
+    BackendError,
+    Cluster,
+    Experiment,
+    ExperimentStatus,
+    LaunchFailed,
+    SpecError,
+    State,
+)
 from symphony.host import preflight
 from symphony.host.cluster import HostCluster
 from symphony.host.processes.membership import RunProcesses
@@ -278,6 +286,36 @@ def test_launch_on_a_full_disk_names_the_directory_and_the_remedy(
     with pytest.raises(BackendError, match=message):
         cluster.launch(experiment)
     assert left_in(state) == []
+
+
+HAS_NO_FALLOCATE = """
+import errno
+from symphony.host.supervisor import file_blocks
+from symphony_local.children import LocalChildren as Children
+
+def refuse(*_):
+    raise OSError(errno.EOPNOTSUPP, "not supported")
+
+file_blocks._call = refuse
+"""
+
+
+def test_launch_reports_what_the_file_system_does_not_support(
+    cluster: HostCluster,
+    experiment: Experiment,
+    use_children: Callable[[str | None], None],
+    state: Path,
+) -> None:
+    use_children(HAS_NO_FALLOCATE)
+    experiment.new_process("p", command="true")
+    statuses: list[ExperimentStatus] = []
+    cluster.launch(experiment, on_change=statuses.append)
+    (status,) = statuses
+    assert status.note.startswith(
+        "log_limit has no effect and events are not recorded while the disk is full, because the "
+        f"file system of {state / 'exp'} does not support fallocate"
+    )
+    assert cluster.wait("exp", timeout=20).note == ""
 
 
 FAILS_LATER = """

@@ -370,12 +370,43 @@ def test_page_notices_closed_streams(
         ("line", {"name": "agent-0", "text": 1}),
         ("enrolment", {"what": "enrol", "name": ["agent-0"]}),
         ("score", {"version": 1, "value": "-5"}),
+        ("replay_request", {"what": "batch", "size": 1.5}),
     ],
 )
 def test_invalid_messages_are_refused(example: Any, check: str, invalid: Any) -> None:
     checks = example("roles.checks")
     with pytest.raises(checks.InvalidMessage):
         getattr(checks, check)(invalid)
+
+
+def test_servers_refuse_invalid_requests(example: Any) -> None:
+    """A refused request changes nothing."""
+    checks, policy = example("roles.checks"), example("roles.policy")
+    sent: list[object] = []
+    versions = SimpleNamespace(send=lambda *message: sent.append(message))
+    store = example("roles.ps").Store(versions)
+    curriculum = example("roles.curriculum").Curriculum(random.Random(1))
+    put = {"what": "put", "version": 1, "values": policy.untrained()}
+    requests = [
+        (store, {**put, "version": "2"}),
+        (store, {**put, "values": [[1.0]]}),
+        (store, {"what": "get"}),
+        (store, []),
+        (curriculum, {"start": 10_000, "reached": True}),
+        (curriculum, {"start": [1], "reached": True}),
+        (curriculum, {"start": 1, "reached": "yes"}),
+        (curriculum, None),
+    ]
+    assert store.answer(put) == {}
+    for server, message in requests:
+        with pytest.raises(checks.InvalidMessage):
+            server.answer(message)
+    assert store.answer({"what": "get", "but": -1}) == {"version": 1, "values": put["values"]}
+    assert len(sent) == 1
+    assert curriculum.episodes == 0
+    start = curriculum.answer({})
+    curriculum.answer({"start": start, "reached": True})
+    assert curriculum.episodes == 1
 
 
 def test_goal_is_reachable_from_every_state(example: Any) -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 from roles import maze
 
+# The replay buffer refuses larger batches.
+MAX_BATCH = 100_000
+
 
 class InvalidMessage(Exception):
     """A message has not the expected type, or lacks a field."""
@@ -50,6 +53,29 @@ def transitions(message: Any) -> list[Any]:
     return message
 
 
+def parameters(message: Any) -> dict[str, Any]:
+    """Check a message to the parameter server: new parameters, or a request for the newest ones."""
+    if isinstance(message, dict) and message.get("what") == "put":
+        return _with_fields(message, version=_is_count, values=_is_table)
+    return _with_fields(message, what=_is_text, but=_is_whole_number)
+
+
+def last_episode(message: Any) -> dict[str, Any]:
+    """Check a message to the curriculum: the result of the agent's last episode, or an empty object
+    before the first episode.
+    """
+    if message == {}:
+        return {}
+    return _with_fields(message, start=_is_start, reached=_is_truth_value)
+
+
+def replay_request(message: Any) -> dict[str, Any]:
+    """Check a request to the replay buffer."""
+    if isinstance(message, dict) and message.get("what") == "batch":
+        return _with_fields(message, size=_is_batch_size)
+    return _with_fields(message, what=_is_text)
+
+
 def _with_fields(message: Any, **checks: Any) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise InvalidMessage("it is not an object")
@@ -86,6 +112,33 @@ def _is_count(value: Any) -> bool:
 
 def _is_below(limit: int, value: Any) -> bool:
     return isinstance(value, int) and 0 <= value < limit
+
+
+def _is_whole_number(value: Any) -> bool:
+    return isinstance(value, int)
+
+
+def _is_truth_value(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_start(value: Any) -> bool:
+    return _is_below(maze.STATES, value) and value != maze.GOAL
+
+
+def _is_batch_size(value: Any) -> bool:
+    return _is_below(MAX_BATCH + 1, value)
+
+
+def _is_table(value: Any) -> bool:
+    """Return whether a value is a number for each state and action."""
+    return (
+        isinstance(value, list) and len(value) == maze.STATES and all(_is_row(row) for row in value)
+    )
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == maze.ACTIONS and all(map(_is_number, value))
 
 
 def _is_path(value: Any) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from roles import maze, options
+from roles import checks, maze, options
 from roles.member import Member
 from symphony.addons.zmq import ZmqServer
 
@@ -33,7 +33,7 @@ class Curriculum:
         """Record the result of an agent's last episode, if there was one, and return the start
         state of the agent's next episode.
         """
-        start = message.get("start")
+        start = checks.last_episode(message).get("start")
         if start is not None:
             self.episodes += 1
             self._reached[start] += NEW * (message["reached"] - self._reached[start])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from roles import checks
 from roles.member import Member
 from symphony.addons.zmq import ZmqPub, ZmqServer
 
@@ -22,7 +23,7 @@ class Store:
         parameters to a client. The result is empty for the learner, and for a client that already
         has these parameters.
         """
-        if message["what"] == "put":
+        if checks.parameters(message)["what"] == "put":
             self._newest = {"version": message["version"], "values": message["values"]}
             self._versions.send(VERSION, message["version"])
             return {}

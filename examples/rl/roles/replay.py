@@ -84,7 +84,8 @@ class Memory:
         """Answer a request: the learner requests batches, and agents request permission to play an
         episode.
         """
-        return self.batch(message["size"]) if message["what"] == "batch" else self.ticket()
+        is_batch = checks.replay_request(message)["what"] == "batch"
+        return self.batch(message["size"]) if is_batch else self.ticket()
 
 
 def main() -> None:

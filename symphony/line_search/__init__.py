@@ -135,12 +135,12 @@ class LineSearch:
 
     A newline, a carriage return or both end a line: a program that shows a progress bar writes a
     carriage return after or before each version of the bar. Lines longer than
-    `helper.LONGEST_LINE_BYTES` are searched in parts. ``has_abandoned_lines`` is true if the search
-    of a line was abandoned because it took too long. Close a search when it is no longer needed.
+    `helper.LONGEST_LINE_BYTES` are searched in parts. Close a search when it is no longer needed.
     """
 
     def __init__(self, process: SearchProcess, pattern: str) -> None:
-        self.has_abandoned_lines = False
+        self._has_abandoned_lines = False
+        self._shown_pattern = pattern
         self._pattern = pattern.encode(errors="surrogatepass")
         self._incomplete_line = b""
         self._unsearched = b""
@@ -153,6 +153,16 @@ class LineSearch:
         if self._is_open:
             self._is_open = False
             self._process.remove_user()
+
+    @property
+    def problem(self) -> str:
+        """A message if the search of a line was abandoned because it took too long, or ``""``."""
+        if not self._has_abandoned_lines:
+            return ""
+        return (
+            f"it takes too long to search the log for {self._shown_pattern!r}; "
+            "simplify the regular expression"
+        )
 
     @property
     def is_behind(self) -> bool:
@@ -195,5 +205,5 @@ class LineSearch:
             self._pattern, self._unsearched
         )
         self._unsearched = self._unsearched[searched_bytes:]
-        self.has_abandoned_lines = self.has_abandoned_lines or is_abandoned
+        self._has_abandoned_lines = self._has_abandoned_lines or is_abandoned
         return is_found

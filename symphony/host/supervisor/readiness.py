@@ -86,7 +86,7 @@ def make_probe(
     if search_process is not None and "log" in test:
         from symphony.line_search import LineSearch
 
-        log_probe = LogProbe(log, log_start, LineSearch(search_process, test["log"]), test["log"])
+        log_probe = LogProbe(log, log_start, LineSearch(search_process, test["log"]))
         return Probe(log_probe.is_ready, log_probe.close)
     return Probe(functools.partial(command_succeeds, spec, test["command"], env))
 
@@ -208,11 +208,10 @@ class LogProbe:
     that a log that grows quickly does not fill the memory.
     """
 
-    def __init__(self, log: Path, start: int, search: LineSearch, pattern: str) -> None:
+    def __init__(self, log: Path, start: int, search: LineSearch) -> None:
         self._log = log
         self._offset = start
         self._search = search
-        self._pattern = pattern
 
     def close(self) -> None:
         """Close the search."""
@@ -232,11 +231,8 @@ class LogProbe:
                 return True
         except SearchError as exc:
             raise ProbeError(str(exc)) from exc
-        if self._search.has_abandoned_lines:
-            raise ProbeError(
-                f"it takes too long to search the log for {self._pattern!r}; "
-                "simplify the regular expression"
-            )
+        if self._search.problem:
+            raise ProbeError(self._search.problem)
         return False
 
     def _search_until(self, deadline: float) -> bool:

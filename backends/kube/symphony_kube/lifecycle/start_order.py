@@ -43,7 +43,8 @@ def create_in_start_order(
     """Create the units that start after other processes, each when its start conditions are met.
 
     Units that can never start are not created. ``resources`` maps unit names to the objects to
-    create. ``on_change`` is called with each new status. Raises `LaunchFailed` if the experiment is
+    create. ``on_change`` is called with each new status, whose note contains the problems of log
+    searches. Raises `LaunchFailed` if the experiment is
     deleted during the launch, or if a unit waits for a process whose image cannot be pulled. Such a
     unit would wait forever.
     """
@@ -57,7 +58,7 @@ def create_in_start_order(
         observation = observations.first()
         while True:
             if on_change is not None:
-                on_change(observation.status)
+                on_change(logs.with_note(observation.status))
             states = logs.add_ready(observation.containers)
             startable, waiting = _split_by_verdict(waiting, states)
             _check_images(waiting, states)
@@ -152,6 +153,8 @@ class ReadyLogs:
         # all runs for which a reader has been started.
         self._reading: set[tuple[str, float]] = set()
         self._followed: set[tuple[str, float]] = set()
+        # A mapping from processes to messages about lines that took too long to search.
+        self._problems: dict[str, str] = {}
         self._streams: set[ResponseStream] = set()
         self._recorded: dict[str, set[str]] = {}
         self._record_lock = threading.Lock()
@@ -206,6 +209,16 @@ class ReadyLogs:
             name: replace(state, was_ready=True) if name in ready else state
             for name, state in states.items()
         }
+
+    def with_note(self, status: ExperimentStatus) -> ExperimentStatus:
+        """Return a status whose note contains the problems of processes that are not ready yet."""
+        problems = [
+            f"{process}: {problem}"
+            for process, problem in sorted(self._problems.copy().items())
+            if process not in self._ready
+        ]
+        notes = [status.note, *problems] if status.note else problems
+        return replace(status, note="; ".join(notes))
 
     def _follow(self, process: str, started: float) -> None:
         """Read a process's log until the line that shows readiness is found or the log ends."""
@@ -262,24 +275,26 @@ class ReadyLogs:
             if self._stopped.is_set():
                 return False
             with contextlib.closing(LineSearch(self._search_process, pattern)) as search:
-                return self._search(stream, search)
+                return self._search(stream, search, process)
         finally:
             stream.close()
             self._streams.discard(stream)
 
-    def _search(self, stream: ResponseStream, search: LineSearch) -> bool:
+    def _search(self, stream: ResponseStream, search: LineSearch, process: str) -> bool:
         search.prepare()
         for data in stream.chunks():
             search.add(data)
-            if self._search_added(search):
+            if self._search_added(search, process):
                 return True
         search.complete_last_line()
-        return self._search_added(search)
+        return self._search_added(search, process)
 
-    def _search_added(self, search: LineSearch) -> bool:
+    def _search_added(self, search: LineSearch, process: str) -> bool:
         while search.is_behind and not self._stopped.is_set():
             if search.search_next():
                 return True
+            if search.problem:
+                self._problems[process] = search.problem
         return False
 
     def _record(self, pod: str, process: str) -> None:

@@ -32,7 +32,8 @@ def escape(text: str) -> str:
     Kubernetes expands ``$(NAME)`` and replaces ``$$`` with ``$``. If a byte of a non-ASCII
     character follows a single ``$``, Kubernetes replaces the byte with another character. In all
     other places, for example in ``$(date +%s)``, ``$`` is not escaped, so that a shell script
-    remains readable.
+    remains readable. ``$(date)`` is escaped although the plan does not declare a variable ``date``:
+    ``envFrom``, the Services of the namespace and admission webhooks can also define variables.
     """
     return _DOLLARS.sub(_doubled_unless_unchanged, text)
 

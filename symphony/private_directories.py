@@ -107,9 +107,23 @@ def _problem(path: Path, info: os.stat_result, *, is_last: bool) -> str | None:
     others = stat.S_IWGRP | stat.S_IWOTH
     if not info.st_mode & others or (info.st_mode & stat.S_ISVTX and not is_last):
         return None
-    if info.st_mode & stat.S_IWOTH or not _is_own_group(info.st_gid):
-        return f"other users may write to {path} (to change this, run: chmod go-w {path})"
-    return None
+    if info.st_mode & stat.S_IWOTH:
+        users = "other users"
+    elif not _is_own_group(info.st_gid):
+        users = f"members of {_group_name(info.st_gid)}"
+    else:
+        return None
+    return f"{users} may write to {path} ({_fix_of_mode(path, info, is_last=is_last)})"
+
+
+def _fix_of_mode(path: Path, info: os.stat_result, *, is_last: bool) -> str:
+    """Return how the mode of a directory must be changed so that the directory can be used."""
+    # With the sticky bit, other users can still create files in a parent directory, but they cannot
+    # replace the directories of this user.
+    command = f"chmod go-w {path}" if is_last else f"chmod +t {path}"
+    if os.geteuid() in (_ROOT_UID, info.st_uid):
+        return f"to change this, run: {command}"
+    return f"its owner can change this with: {command}"
 
 
 def user_name(uid: int) -> str:
@@ -120,6 +134,15 @@ def user_name(uid: int) -> str:
         return f"user {pwd.getpwuid(uid).pw_name}"
     except KeyError:
         return f"user {uid}"
+
+
+def _group_name(gid: int) -> str:
+    import grp
+
+    try:
+        return f"group {grp.getgrgid(gid).gr_name}"
+    except KeyError:
+        return f"group {gid}"
 
 
 def _is_own_group(gid: int) -> bool:

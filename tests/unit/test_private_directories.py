@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,16 +64,17 @@ def test_private_directory_can_be_used(state: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "changed_mode"), [("home", 0o777), ("home/state/local", 0o1777)]
+    ("changed", "changed_mode", "fix"),
+    [("home", 0o777, "+t"), ("home/state/local", 0o1777, "go-w")],
 )
 def test_directory_that_other_users_may_write_to(
-    state: Path, tmp_path: Path, changed: str, changed_mode: int
+    state: Path, tmp_path: Path, changed: str, changed_mode: int, fix: str
 ) -> None:
     (tmp_path / changed).chmod(changed_mode)
     (tmp_path / "link").symlink_to(state)
     expected = (
         f"other users may write to {tmp_path / changed} "
-        f"(to change this, run: chmod go-w {tmp_path / changed})"
+        f"(to change this, run: chmod {fix} {tmp_path / changed})"
     )
     assert problem(state) == problem(tmp_path / "link") == expected
 
@@ -82,7 +84,24 @@ def test_members_of_a_group_are_other_users(state: Path) -> None:
     state.chmod(0o770)
     assert problem(state) is None, "the group has the name of the user and no other members"
     os.chown(state, -1, ANOTHER_USER)
-    assert str(problem(state)).startswith(f"other users may write to {state} ")
+    assert problem(state) == (
+        f"members of group {ANOTHER_USER} may write to {state} "
+        f"(to change this, run: chmod go-w {state})"
+    )
+
+
+@as_root
+def test_fix_for_a_directory_that_a_group_shares(state: Path, tmp_path: Path) -> None:
+    """The members can still create files after the fix, but cannot replace the directory."""
+    shared = tmp_path / "home"
+    os.chown(shared, -1, ANOTHER_USER)
+    shared.chmod(0o2775)
+    found = str(problem(state))
+    assert found.startswith(f"members of group {ANOTHER_USER} may write to {shared} ")
+    command = found.partition("to change this, run: ")[2].rstrip(")")
+    subprocess.run(command.split(), check=True)
+    assert mode(shared) == 0o3775
+    assert problem(state) is None
 
 
 @as_root

@@ -11,7 +11,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -107,16 +107,17 @@ def decode(path: Path, data: bytes) -> str:
 # --- JSON ---
 
 
-def from_json(path: Path, text: str) -> tuple[Any, Locator]:
+def from_json(path: Path, text: str, repeatable_keys: Collection[str] = ()) -> tuple[Any, Locator]:
     """Parse the contents of a JSON file. Return the data and a function that locates its values.
 
+    The keys in ``repeatable_keys`` can occur several times in one object. The last value counts.
     Raises `SpecError` if the text is not valid JSON, contains a duplicate key, or exceeds a limit.
     """
 
     def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key, value in pairs:
-            if key in result:
+            if key in result and key not in repeatable_keys:
                 raise SpecError(f"{path}: duplicate key {key!r}")
             result[key] = value
         return result

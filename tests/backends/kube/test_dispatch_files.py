@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from symphony import NotFound, SpecError
 from symphony.kube import GKEDispatcher
+from symphony.model.limits import MAX_BYTES
 from symphony_kube.node_pools.pools import MachineResources, Taint
 
 TFJSON = Path(__file__).parent / "tfjson"
@@ -340,10 +341,11 @@ def test_description_without_pools(tmp_path, content, message):
         (
             "a.json",
             b'{"resource": {}, "resource": {}}',
-            "a.json: the key 'resource' occurs twice in one object",
+            "a.json: duplicate key 'resource'",
         ),
-        ("a.json", b"9" * 5000, "a.json: not JSON: Exceeds the limit"),
-        ("a.json", b"[" * 200_000, "a.json: nested too deeply"),
+        ("a.json", b"9" * 5000, "a.json: a number with more than 300 digits"),
+        ("a.json", b"[" * 200_000, "a.json: nested more than 100 levels deep"),
+        ("a.json", b" " * (MAX_BYTES + 1), "a.json: larger than 8 MiB, which is the maximum size"),
     ],
 )
 def test_file_that_is_not_json(tmp_path, name, content, message):

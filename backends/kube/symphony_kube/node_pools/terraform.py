@@ -20,6 +20,7 @@ from typing import Any
 from symphony.config.locations import expand_user
 from symphony.errors import NotFound, SpecError
 from symphony.model import validators
+from symphony.model.documents import from_json, read_text
 from symphony.model.quantities import MILLICORES_PER_CORE, parse_number, parse_whole_number
 from symphony.names import join_names
 from symphony_kube.node_pools.gke_reserve import DEFAULT_MAX_PODS, Reserve
@@ -91,36 +92,20 @@ def _check_unique_name(pool: NodePool, pools: list[NodePool]) -> None:
 
 def _load(path: Path) -> Any:
     try:
-        text = expand_user(path).read_bytes().decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_without_duplicate_keys)
-    except FileNotFoundError:
+        text = read_text(expand_user(path))
+        # Some editors write a byte order mark, which the decoder leaves in the text.
+        data, _ = from_json(path, text.removeprefix("\ufeff"), repeatable_keys=(COMMENT_KEY,))
+    except NotFound as exc:
         raise NotFound(
-            f"{path}: no such file; it must be the cluster description in Terraform JSON syntax"
+            f"{exc}; it must be the cluster description in Terraform JSON syntax"
         ) from None
-    except OSError as exc:
-        raise SpecError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
-    except UnicodeDecodeError as exc:
-        raise SpecError(f"{path}: not UTF-8 text (byte {exc.start}); save it as UTF-8") from exc
-    except json.JSONDecodeError as exc:
-        hint = ""
-        if path.suffix != ".json":
-            hint = "; use Terraform JSON syntax (*.tf.json), not the native syntax"
-        raise SpecError(f"{path}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}{hint}") from exc
-    except RecursionError as exc:
-        raise SpecError(f"{path}: nested too deeply") from exc
     except SpecError as exc:
-        raise SpecError(f"{path}: {exc}") from exc
-    except ValueError as exc:  # Python rejects integers with thousands of digits.
-        raise SpecError(f"{path}: not JSON: {exc}") from exc
-
-
-def _without_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in result and key != COMMENT_KEY:
-            raise SpecError(f"the key {key!r} occurs twice in one object")
-        result[key] = value
-    return result
+        if path.suffix != ".json" and isinstance(exc.__cause__, json.JSONDecodeError):
+            raise SpecError(
+                f"{exc}; use Terraform JSON syntax (*.tf.json), not the native syntax"
+            ) from exc
+        raise
+    return data
 
 
 def _pool_blocks(data: Any, where: str) -> dict[str, Any]:

@@ -7,7 +7,9 @@ standard library. The package also provides the names of its backends and tools,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from symphony.lazy_names import import_when_used
 
 if TYPE_CHECKING:
     from symphony.addons import DockerBuilder as DockerBuilder
@@ -63,7 +65,7 @@ _NAMES = {
     "status": ("ExperimentStatus", "LogLine", "ProcessStatus", "State"),
     "tmux": ("TmuxCluster",),
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = {name: f"symphony.{module}" for module, names in _NAMES.items() for name in names}
 
 # The backends and tools are not in this list. Otherwise, ``from symphony import *`` would import
 # all backends, and would fail if the packages that one of them needs are not installed.
@@ -95,16 +97,4 @@ __all__ = [
     "address",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'symphony' has no attribute {name!r}")
-    import importlib
-
-    value = getattr(importlib.import_module(f"symphony.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = import_when_used(__name__, _MODULES)

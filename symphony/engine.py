@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from symphony.lazy_names import import_when_used
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -17,16 +19,4 @@ _MODULES = {
 
 __all__ = ["AddressBook", "Cluster", "SymphonyConfig"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'symphony.engine' has no attribute {name!r}")
-    import importlib
-
-    value = getattr(importlib.import_module(_MODULES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = import_when_used(__name__, _MODULES)

@@ -6,8 +6,7 @@ is required only for requests to a cluster.
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from symphony.lazy_names import import_when_used
 
 _MODULES = {
     "KubeCluster": "symphony_kube.cluster",
@@ -29,14 +28,4 @@ __all__ = [
     "ProcessGroup",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'symphony.kube' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_MODULES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = import_when_used(__name__, _MODULES)

@@ -5,8 +5,7 @@ The core must not import backends, so each name is imported on first use.
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from symphony.lazy_names import import_when_used
 
 _MODULES = {
     "LocalCluster": "symphony_local.cluster",
@@ -16,14 +15,4 @@ _MODULES = {
 
 __all__ = ["LocalCluster", "Process", "ProcessGroup"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'symphony.local' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_MODULES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = import_when_used(__name__, _MODULES)

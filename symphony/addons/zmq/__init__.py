@@ -14,7 +14,11 @@ is first used. The socket classes require pyzmq.
 
 from __future__ import annotations
 
+import importlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from symphony.lazy_names import import_when_used
 
 if TYPE_CHECKING:
     from symphony.addons.zmq.aio import (
@@ -66,8 +70,6 @@ _HOMES = {
     "pipeline": ("ZmqPull", "ZmqPush"),
     "topics": ("ZmqPub", "ZmqSub"),
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-_ALIASES = {"ZmqPuller": "ZmqPull", "ZmqPusher": "ZmqPush"}
 
 __all__ = [
     "AsyncZmqClient",
@@ -97,14 +99,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    wanted = _ALIASES.get(name, name)
-    if wanted not in _HOME:
-        raise AttributeError(f"module 'symphony.addons.zmq' has no attribute {name!r}")
-    import importlib
-
+def _load(module: str, name: str) -> Any:
     try:
-        module = importlib.import_module(f"symphony.addons.zmq.{_HOME[wanted]}")
+        return getattr(importlib.import_module(f"symphony.addons.zmq.{module}"), name)
     except ModuleNotFoundError as exc:
         if exc.name != "zmq":
             raise
@@ -114,10 +111,12 @@ def __getattr__(name: str) -> Any:
         raise PluginError(
             f"{name} needs the package 'pyzmq'; install it with: {install_command('zmq')}"
         ) from exc
-    value = getattr(module, wanted)
-    globals()[name] = value
-    return value
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+_LOADERS = {
+    name: partial(_load, module, name) for module, names in _HOMES.items() for name in names
+}
+_LOADERS["ZmqPuller"] = _LOADERS["ZmqPull"]
+_LOADERS["ZmqPusher"] = _LOADERS["ZmqPush"]
+
+__getattr__, __dir__ = import_when_used(__name__, _LOADERS)

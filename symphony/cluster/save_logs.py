@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from symphony.errors import unusable_path_errors, with_filename
+from symphony.replace_file import replace_file
 from symphony.status import LogLine
 
 MAX_CONCURRENT_READS = 8
@@ -27,7 +28,7 @@ def save_once(
     files = _log_files(directory, names)
 
     def save(name: str) -> None:
-        _replace(files[name], read(name))
+        replace_file(files[name], (piece.encode() for piece in read(name)))
 
     with ThreadPoolExecutor(max_workers=MAX_CONCURRENT_READS) as pool:
         # Iterating over the results raises the first error that occurred in a thread.
@@ -59,19 +60,6 @@ def _log_files(directory: str | os.PathLike[str], names: Sequence[str]) -> dict[
     with unusable_path_errors(parent, "used as the directory of the logs"):
         parent.mkdir(parents=True, exist_ok=True)
     return {name: parent / f"{name}.log" for name in names}
-
-
-def _replace(path: Path, pieces: Iterable[str]) -> None:
-    """Write the pieces of a text to a temporary file and rename it to ``path``."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with with_filename(path):
-            with temporary.open("w", encoding="utf-8", newline="") as file:
-                file.writelines(pieces)
-            temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 class _LogWriters:

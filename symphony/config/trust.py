@@ -20,6 +20,7 @@ from symphony.config.merging import ConfigSource, SourcedValue, UntrustedFile
 from symphony.errors import SpecError
 from symphony.model.documents import read_bytes
 from symphony.model.limits import MAX_CONFIGURATION_BYTES
+from symphony.replace_file import replace_file
 
 # The settings that can run commands or determine where the state of experiments is. A kubeconfig
 # can contain commands that return credentials. The options of a backend include `preamble_cmds` and
@@ -140,10 +141,8 @@ def trust(path: Path, environ: Mapping[str, str], *, dry_run: bool = False) -> C
         record = _record(path, environ)
         _check_directory(record.parent)
         private_directories.create(record.parent)
-        # The file is replaced atomically, because another command can read it at the same time.
-        temporary = record.with_name(f"{record.name}.{os.getpid()}")
-        temporary.write_bytes(_digest(data).encode() + b"  " + os.fsencode(path.resolve()) + b"\n")
-        temporary.replace(record)
+        content = _digest(data).encode() + b"  " + os.fsencode(path.resolve()) + b"\n"
+        replace_file(record, [content])
     return source
 
 

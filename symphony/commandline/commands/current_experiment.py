@@ -5,13 +5,13 @@ The name is stored in the state directory, in one file per backend.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from symphony.commandline.exit_codes import UsageError
-from symphony.errors import SpecError, with_filename
+from symphony.errors import SpecError
 from symphony.host.run.directory import check_state_directory, state_root
 from symphony.private_directories import create
+from symphony.replace_file import replace_file
 
 
 def require_current(backend: str) -> str:
@@ -37,15 +37,7 @@ def set_current(backend: str, experiment: str) -> None:
     """Make ``experiment`` the current experiment of ``backend``."""
     file = _file_of(backend)
     create(file.parent)
-    # Replace the file atomically, because another process can read it at any time.
-    temporary = file.with_name(f"{file.name}.{os.getpid()}")
-    with with_filename(file):
-        try:
-            temporary.write_text(f"{experiment}\n")
-            temporary.replace(file)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+    replace_file(file, [f"{experiment}\n".encode()])
 
 
 def clear_current(backend: str, experiment: str) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from symphony.errors import SpecError
 from symphony.private_directories import check, create
+from symphony.replace_file import replace_file
 
 MAX_AGE_SECONDS = 60.0
 
@@ -97,10 +98,7 @@ def _write_names(file: Path, names: Sequence[str]) -> None:
         for other in _cache_files():
             if not _is_recent(other):
                 _remove_file(other)
-        # The file is replaced atomically because another shell can read it at the same time.
-        temporary = file.with_name(f"{file.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(names), encoding="utf-8")
-        temporary.replace(file)
+        replace_file(file, [json.dumps(names).encode()])
 
 
 def _remove_file(file: Path) -> None:

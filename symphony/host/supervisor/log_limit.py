@@ -18,6 +18,7 @@ from pathlib import Path
 from symphony.host.logs import first_kept_offset
 from symphony.host.run.directory import LOG_START_SUFFIX
 from symphony.host.supervisor.file_blocks import punch_hole
+from symphony.replace_file import replace_file
 
 _BLOCK_BYTES = 1 << 16
 
@@ -79,11 +80,4 @@ def _next_line_start(descriptor: int, offset: int, end: int) -> int:
 
 def _record_start(log: Path, start: int) -> None:
     """Store the offset at which a log starts. A reader sees the previous offset or this one."""
-    path = log.with_suffix(LOG_START_SUFFIX)
-    temporary = log.with_suffix(f"{LOG_START_SUFFIX}.new")
-    try:
-        temporary.write_text(f"{start}\n")
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    replace_file(log.with_suffix(LOG_START_SUFFIX), [f"{start}\n".encode()])

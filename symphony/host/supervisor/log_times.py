@@ -11,6 +11,7 @@ from symphony.host.run.directory import RunDirectory
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.names import join_names
+from symphony.replace_file import replace_file
 
 if TYPE_CHECKING:
     from symphony.host.inotify import FileWatcher
@@ -170,12 +171,14 @@ class LogTimes:
         if path.stat().st_size <= self._max_times_bytes.get(process, MAX_TIMES_BYTES):
             return
         start = first_kept_offset(self._run.log(process))
-        temporary = path.with_suffix(".when.new")
-        with temporary.open("w") as file:
-            for at, length in log_times(self._run, process):
-                if length > start:
-                    file.write(f"{at:.3f} {length}\n")
-        temporary.replace(path)
+        replace_file(
+            path,
+            (
+                f"{at:.3f} {length}\n".encode()
+                for at, length in log_times(self._run, process)
+                if length > start
+            ),
+        )
         self._max_times_bytes[process] = max(MAX_TIMES_BYTES, 2 * path.stat().st_size)
 
     def _log_size(self, process: str) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from symphony.errors import NotFound, SpecError
+from symphony.replace_file import replace_file
 
 _FILE_TYPES = {
     stat.S_IFDIR: "a directory",
@@ -60,17 +59,7 @@ def write_private_file(target: Path, text: str) -> None:
 
     Raises OSError, with ``target`` as the file name, if the file cannot be written.
     """
-    temporary = target.with_name(f".symphony-{secrets.token_hex(6)}")
-    with _errors_name(target, instead_of=temporary):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    replace_file(target, [text.encode()], mode=0o600)
 
 
 def _file_type(path: Path, found: os.stat_result) -> str:
@@ -86,15 +75,3 @@ def _file_type(path: Path, found: os.stat_result) -> str:
     except OSError:  # The link's target does not exist.
         link_target = ""
     return link_target or f"a link to {path.resolve()}"
-
-
-@contextlib.contextmanager
-def _errors_name(target: Path, *, instead_of: Path) -> Iterator[None]:
-    """Replace the temporary file's name in errors with the target's name."""
-    try:
-        yield
-    except OSError as exc:
-        if exc.filename in (None, os.fspath(instead_of)):
-            exc.filename = os.fspath(target)
-            exc.filename2 = None
-        raise

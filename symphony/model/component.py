@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from symphony.checked_attributes import CheckedAttributes
 from symphony.errors import SpecError, error_path, shown
 from symphony.model import validators
 from symphony.model.settings import (
@@ -14,13 +15,15 @@ from symphony.model.settings import (
     POD,
     PULL_POLICIES,
     READY_FIELDS,
-    READY_TESTS,
     RESTART_POLICIES,
     SETTINGS,
     SHARED_MEMORY,
     TOLERATION_FIELDS,
     VOLUME_KINDS,
+    OwnSettings,
     Settings,
+    check_unchanged,
+    one_ready_test,
 )
 from symphony.model.value_types import ENV, LABELS, LOG_SIZE, SERVICE_NAMES, parse_fields
 from symphony.names import check_name
@@ -30,12 +33,13 @@ if TYPE_CHECKING:
 
     from symphony.model.document_path import DocumentPath
     from symphony.model.validators import ServiceSpec
+    from symphony.model.value_types import Field
 
 
 Item = TypeVar("Item")
 
 
-class Component:
+class Component(CheckedAttributes):
     """A named part of an experiment: a process or a group.
 
     The methods that change a setting return the component, so that calls can be chained. These
@@ -44,10 +48,12 @@ class Component:
     """
 
     kind: ClassVar[str] = "component"
+    # The attributes that contain arguments of the constructor.
+    _fields: ClassVar[Mapping[str, Field]] = {}
 
     def __init__(self, name: str) -> None:
         self._name = check_name(name, self.kind)
-        self._settings = Settings()
+        self._settings = OwnSettings()
 
     @property
     def name(self) -> str:
@@ -242,11 +248,8 @@ class Component:
         seconds, the process has failed to become ready.
         """
         given = {"tcp": tcp, "http": http, "command": command, "log": log}
-        tests = {name: value for name, value in given.items() if value is not None}
-        if len(tests) != 1:
-            choices = ", ".join(READY_TESTS)
-            raise SpecError(f"ready takes exactly one of {choices}, not {len(tests)}")
-        ready = parse_fields(READY_FIELDS, tests)
+        one_ready_test(given)
+        ready = parse_fields(READY_FIELDS, given)
         ready["timeout"] = READY_FIELDS["timeout"].parse(timeout)
         self._settings.ready = ready
         return self
@@ -439,6 +442,26 @@ class Component:
 
     # --- internals ---
 
+    def check_values(self) -> None:
+        """Raise `SpecError` if the program has changed a value in place so that it is invalid.
+
+        The message names the component and the value. Values that are set with a method or as an
+        attribute are validated immediately.
+        """
+        try:
+            self._check_options()
+            self._settings.check()
+        except SpecError as exc:
+            raise SpecError(
+                f"{self.kind} {self.path!r}: {exc}", path=(*self.document_path, *exc.path)
+            ) from exc
+
+    def _check_options(self) -> None:
+        """Raise `SpecError` if an argument of the constructor has been changed in place, and is now
+        invalid.
+        """
+        check_in_place(self, self._fields)
+
     def _refuse_pod_setting(self, call: str) -> None:
         """Raise `SpecError` if the component shares its group's Pod."""
 
@@ -457,10 +480,11 @@ class Component:
             if value not in ("", False)
         }
         volume = {kind: details}
-        if volume in self._settings.volumes:
+        volumes = SETTINGS["volumes"].parse(self._settings.volumes, "volumes")
+        if volume in volumes:
             return self
         mount_path = mount_path_of(volume)
-        if any(mount_path_of(other) == mount_path for other in self._settings.volumes):
+        if any(mount_path_of(other) == mount_path for other in volumes):
             raise SpecError(f"{self.kind} {self.name!r} mounts two volumes at {mount_path!r}")
         self._settings.volumes.append(volume)
         return self
@@ -495,6 +519,37 @@ def add_all(
         for item in added:
             remove(item)
         raise
+
+
+def attribute_parsers(
+    fields: Mapping[str, Field], unset: Mapping[str, Callable[[], Any]]
+) -> dict[str, Callable[[Any], Any]]:
+    """Return a mapping from attributes to functions that validate their values.
+
+    The attributes contain the arguments in ``fields`` of a constructor. For the value None, the
+    attribute is set to the result of its function in ``unset``, or to None if there is none.
+    """
+
+    def parser(field: Field) -> Callable[[Any], Any]:
+        create = unset.get(field.name, _none)
+        return lambda value: create() if value is None else field.parse(value)
+
+    return {name: parser(field) for name, field in fields.items()}
+
+
+def check_in_place(owner: object, fields: Mapping[str, Field]) -> None:
+    """Raise `SpecError` if the program has changed the value of an attribute in place, and the new
+    value is not in its normalized form.
+    """
+    values = vars(owner)
+    for name, field in fields.items():
+        value = values[name]
+        if value is not None:
+            check_unchanged(field.parse(value), value, name)
+
+
+def _none() -> None:
+    return None
 
 
 def _add_new(existing: list[Any], items: Iterable[Any]) -> None:

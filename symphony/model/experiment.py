@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from symphony.checked_attributes import CheckedAttributes
 from symphony.errors import NotFound, SpecError, shown
 from symphony.model import validators
-from symphony.model.component import add_all
+from symphony.model.component import add_all, attribute_parsers, check_in_place
 from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.group import ProcessGroup
 from symphony.model.images import DOCKERFILE, ImageBuild, image_build
 from symphony.model.process import Process
-from symphony.model.value_types import ENV, parse_fields
+from symphony.model.value_types import ENV
 from symphony.names import check_is_text, check_name, did_you_mean
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Member = Process | ProcessGroup
 
 
-class Experiment:
+class Experiment(CheckedAttributes):
     """A set of processes that are launched together, described once for all backends.
 
     ``secrets`` is a path, a list of paths, or ``{name: path}``, and declares the files that every
@@ -38,6 +39,15 @@ class Experiment:
     no such file.
     """
 
+    _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = attribute_parsers(
+        EXPERIMENT_OPTIONS, {"secrets": dict, "preamble_cmds": list, "env": dict}
+    )
+    secrets: dict[str, str]
+    port_range: tuple[int, int] | None
+    preamble_cmds: list[str]
+    start_dir: str | None
+    env: dict[str, str]
+
     def __init__(
         self,
         name: str,
@@ -49,20 +59,12 @@ class Experiment:
         env: Mapping[str, object] | None = None,
     ) -> None:
         self._name = check_name(name, "experiment")
-        given = {
-            "secrets": secrets,
-            "port_range": port_range,
-            "preamble_cmds": preamble_cmds,
-            "start_dir": start_dir,
-            "env": env,
-        }
-        parsed = parse_fields(EXPERIMENT_OPTIONS, given)
-        self.secrets: dict[str, str] = parsed.get("secrets", {})
-        self.port_range: tuple[int, int] | None = parsed.get("port_range")
-        self.preamble_cmds: list[str] = parsed.get("preamble_cmds", [])
-        self.start_dir: str | None = parsed.get("start_dir")
-        self.env: dict[str, str] = parsed.get("env", {})
-        self.base_dir = None
+        self.secrets = secrets
+        self.port_range = port_range
+        self.preamble_cmds = preamble_cmds  # type: ignore[assignment]
+        self.start_dir = start_dir
+        self.env = env  # type: ignore[assignment]
+        self._base_dir: Path | None = None
         self._images: dict[str, ImageBuild] = {}
         self._members: dict[str, Member] = {}
         self._groups: dict[str, ProcessGroup] = {}
@@ -81,9 +83,7 @@ class Experiment:
 
     @base_dir.setter
     def base_dir(self, value: str | Path | None) -> None:
-        self._base_dir = (
-            None if value is None else Path(validators.nonempty_text(value, "base_dir"))
-        )
+        self._base_dir = None if value is None else validators.path(value, "base_dir")
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.list_all_processes())} processes)"
@@ -176,7 +176,7 @@ class Experiment:
         process._refuse_other_placement(f"experiment {self.name!r} without a group")
         self._refuse_taken_name(process.name)
         self._members[process.name] = process
-        process.experiment = self
+        process._experiment = self
 
     def add_processes(self, processes: Iterable[Process]) -> None:
         """Add several processes, or none of them if one of them cannot be added."""
@@ -193,7 +193,7 @@ class Experiment:
         for name in (group.name, *(process.name for process in group.list_processes())):
             self._refuse_taken_name(name)
         self._members[group.name] = self._groups[group.name] = group
-        group.experiment = self
+        group._experiment = self
 
     def add_process_groups(self, groups: Iterable[ProcessGroup]) -> None:
         """Add several groups, or none of them if one of them cannot be added."""
@@ -204,7 +204,7 @@ class Experiment:
         """Remove a process that is in no group, or a group."""
         del self._members[member.name]
         self._groups.pop(member.name, None)
-        member.experiment = None
+        member._experiment = None
 
     def _refuse_taken_name(self, name: str) -> None:
         """Raise `SpecError` if a process or a group already has the given name. Names are
@@ -275,7 +275,11 @@ class Experiment:
     # --- files ---
 
     def dump_dict(self) -> dict[str, Any]:
-        """Return the experiment as a dictionary with the keys of an experiment file."""
+        """Return the experiment as a dictionary with the keys of an experiment file.
+
+        Raises `SpecError` if the program has changed a value in place so that it is invalid.
+        """
+        self._check_options()
         options: dict[str, Any] = {
             "name": self.name,
             "secrets": dict(self.secrets),
@@ -288,6 +292,23 @@ class Experiment:
         result = {key: value for key, value in options.items() if value}
         result["processes"] = {name: member.dump() for name, member in self._members.items()}
         return result
+
+    def check_values(self) -> None:
+        """Raise `SpecError` if the program has changed a value of the experiment, a group or a
+        process in place so that it is invalid.
+
+        The message names the group or process, and the value. Values that are set with a method or
+        as an attribute are validated immediately.
+        """
+        self._check_options()
+        for component in self.list_components():
+            component.check_values()
+
+    def _check_options(self) -> None:
+        try:
+            check_in_place(self, EXPERIMENT_OPTIONS)
+        except SpecError as exc:
+            raise SpecError(f"experiment {self.name!r}: {exc}", path=exc.path) from exc
 
     @classmethod
     def load_dict(

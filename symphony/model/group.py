@@ -5,14 +5,14 @@ On Kubernetes, a group is one Pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import NotFound, SpecError, shown
 from symphony.model import validators
-from symphony.model.component import Component, add_all
+from symphony.model.component import Component, add_all, attribute_parsers
 from symphony.model.process import PREAMBLE_CMDS, START_DIR, Process
-from symphony.model.value_types import field_table
+from symphony.model.value_types import Field, field_table
 from symphony.names import check_is_text, did_you_mean
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ class ProcessGroup(Component):
     """
 
     kind: ClassVar[str] = "group"
+    _fields: ClassVar[Mapping[str, Field]] = GROUP_OPTIONS
+    _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = attribute_parsers(
+        _fields, {"preamble_cmds": list}
+    )
+    start_dir: str | None
+    preamble_cmds: list[str]
 
     def __init__(
         self,
@@ -43,12 +49,15 @@ class ProcessGroup(Component):
         preamble_cmds: validators.Strings | None = None,
     ) -> None:
         super().__init__(name)
-        self.start_dir: str | None = None if start_dir is None else START_DIR.parse(start_dir)
-        self.preamble_cmds: list[str] = (
-            [] if preamble_cmds is None else PREAMBLE_CMDS.parse(preamble_cmds)
-        )
-        self.experiment: Experiment | None = None
+        self.start_dir = start_dir
+        self.preamble_cmds = preamble_cmds  # type: ignore[assignment]
+        self._experiment: Experiment | None = None
         self._processes: dict[str, Process] = {}
+
+    @property
+    def experiment(self) -> Experiment | None:
+        """The experiment to which the group was added, or None."""
+        return self._experiment
 
     def new_process(self, name: str, **options: Unpack[ProcessOptions]) -> Process:
         """Create a process in the group. The keyword arguments are those of `Process`."""
@@ -88,7 +97,7 @@ class ProcessGroup(Component):
         if self.experiment is not None:
             self.experiment._refuse_taken_name(process.name)
         self._processes[process.name] = process
-        process.group = self
+        process._group = self
 
     def add_processes(self, processes: Iterable[Process]) -> None:
         """Add several processes, or none of them if one of them cannot be added."""
@@ -97,7 +106,7 @@ class ProcessGroup(Component):
 
     def _remove(self, process: Process) -> None:
         del self._processes[process.name]
-        process.group = None
+        process._group = None
 
     def get_process(self, name: str) -> Process:
         """Return the member with the given name.
@@ -116,7 +125,11 @@ class ProcessGroup(Component):
         return list(self._processes.values())
 
     def dump(self) -> dict[str, Any]:
-        """Return the group without its name, as it is written in an experiment file."""
+        """Return the group without its name, as it is written in an experiment file.
+
+        Raises `SpecError` if the program has changed a value in place so that it is invalid.
+        """
+        self.check_values()
         options: dict[str, Any] = {}
         if self.start_dir is not None:
             options["start_dir"] = self.start_dir

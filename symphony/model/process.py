@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from symphony.errors import SpecError
 from symphony.model import validators
-from symphony.model.component import Component
+from symphony.model.component import Component, attribute_parsers
 from symphony.model.value_types import (
     ENV,
     NONEMPTY_TEXT,
@@ -103,24 +103,62 @@ class Process(Component):
     """
 
     kind: ClassVar[str] = "process"
+    _fields: ClassVar[Mapping[str, Field]] = {
+        name: field for name, field in PROCESS_OPTIONS.items() if name not in ("cmd", "env")
+    }
+    _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = attribute_parsers(
+        _fields, {"preamble_cmds": list}
+    )
+    container_image: str | None
+    command: list[str] | None
+    args: list[str] | None
+    cmds: list[str] | None
+    start_dir: str | None
+    preamble_cmds: list[str]
 
     def __init__(self, name: str, **options: Unpack[ProcessOptions]) -> None:
         super().__init__(name)
         validators.refuse_unknown(options, PROCESS_OPTIONS, f"process {name!r}")
         parsed = parse_fields(PROCESS_OPTIONS, options)
         self._refuse_two_programs(parsed)
-        self.container_image: str | None = parsed.get("container_image")
-        self.command: list[str] | None = parsed.get("command")
-        self.args: list[str] | None = parsed.get("args")
-        self.cmds: list[str] | None = parsed.get("cmd") or parsed.get("cmds") or None
-        self.start_dir: str | None = parsed.get("start_dir")
-        self.preamble_cmds: list[str] = parsed.get("preamble_cmds") or []
+        # The values have been validated, so they need not be set one by one.
+        vars(self).update(
+            container_image=parsed.get("container_image"),
+            command=parsed.get("command"),
+            args=parsed.get("args"),
+            cmds=parsed.get("cmd") or parsed.get("cmds") or None,
+            start_dir=parsed.get("start_dir"),
+            preamble_cmds=parsed.get("preamble_cmds") or [],
+        )
         self._settings.env.update(parsed.get("env", {}))
-        self.group: ProcessGroup | None = None
-        self.experiment: Experiment | None = None
+        self._group: ProcessGroup | None = None
+        self._experiment: Experiment | None = None
         # The group for which a dispatcher has placed the process. The process must be added to this
         # group later.
-        self.placed_with: ProcessGroup | None = None
+        self._placed_with: ProcessGroup | None = None
+
+    def _set_public(self, name: str, value: object) -> None:
+        if value is not None and name in ("cmds", "command", "args"):
+            others = ("command", "args") if name == "cmds" else ("cmds",)
+            for other in others:
+                if getattr(self, other) is not None:
+                    raise SpecError(
+                        f"process {self.name!r} cannot have {name}, because it has {other}; "
+                        f"set {other} to None first"
+                    )
+        super()._set_public(name, value)
+
+    @property
+    def group(self) -> ProcessGroup | None:
+        """The group of the process, or None if the process is in no group."""
+        return self._group
+
+    @property
+    def experiment(self) -> Experiment | None:
+        """The experiment to which the process was added, or None. A process in a group has none,
+        because the group is in the experiment.
+        """
+        return self._experiment
 
     @property
     def path(self) -> str:
@@ -134,7 +172,11 @@ class Process(Component):
         return own_path if self.group is None else (*self.group.document_path, *own_path)
 
     def dump(self) -> dict[str, Any]:
-        """Return the process as it is written in an experiment file, without its name."""
+        """Return the process as it is written in an experiment file, without its name.
+
+        Raises `SpecError` if the program has changed a value in place so that it is invalid.
+        """
+        self.check_values()
         options = {
             "container_image": self.container_image,
             "command": self.command,
@@ -163,7 +205,7 @@ class Process(Component):
 
     def _refuse_other_placement(self, target: str, group: ProcessGroup | None = None) -> None:
         """Raise `SpecError` if a dispatcher placed the process for a group other than ``group``."""
-        placed_with = self.placed_with
+        placed_with = self._placed_with
         if placed_with is not None and placed_with is not group:
             raise SpecError(
                 f"process {self.name!r} was assigned to machines with "

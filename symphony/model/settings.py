@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from symphony.errors import SpecError, error_path, shown
 from symphony.model import validators
 from symphony.model.value_types import (
     ABSOLUTE_PATH,
@@ -37,7 +38,6 @@ from symphony.model.value_types import (
     ValueType,
     any_of,
     choice,
-    definition,
     described,
     field_table,
     has_key,
@@ -47,8 +47,12 @@ from symphony.model.value_types import (
     object_schema,
     or_null,
     or_reference,
+    pairs,
+    parse_list,
+    parse_record,
     whole_match,
 )
+from symphony.names import check_name, did_you_mean
 
 # The levels of settings. A Pod setting applies to the group as a whole, a container setting applies
 # to every member of the group, and any other setting applies only to the component on which it is
@@ -91,14 +95,17 @@ class Setting:
     """The declaration of a setting.
 
     ``method`` is the name of the `Component` method or attribute that sets the value. ``schema`` is
-    the JSON Schema of the value in a file. ``fields`` contains the keys of the value if the value
-    is a mapping with fixed keys.
+    the JSON Schema of the value in a file. ``parse`` takes the value in the form that `Settings`
+    contains, and its name for error messages; it returns the value in its normalized form, or
+    raises `SpecError`. ``fields`` contains the keys of the value if the value is a mapping with
+    fixed keys.
     """
 
     name: str
     level: str
     description: str
     schema: Schema
+    parse: Callable[[Any, str], Any]
     method: str
     form: FileForm
     fields: dict[str, Field]
@@ -382,21 +389,74 @@ def _volume_schema() -> Schema:
     }
 
 
-_READY_SCHEMA: Schema = {
-    **object_schema(READY_FIELDS),
-    "oneOf": [has_key(test) for test in READY_TESTS],
-}
+def one_ready_test(given: Mapping[str, Any]) -> None:
+    """Raise `SpecError` unless exactly one readiness test is given."""
+    tests = [name for name in READY_TESTS if given.get(name) is not None]
+    if len(tests) != 1:
+        raise SpecError(f"ready takes exactly one of {', '.join(READY_TESTS)}, not {len(tests)}")
+
+
+def _record(fields: dict[str, Field]) -> Callable[[Any, str], dict[str, Any]]:
+    def parse(value: object, subject: str) -> dict[str, Any]:
+        return parse_record(fields, value, subject)
+
+    return parse
+
+
+def _ready(value: object, subject: str) -> dict[str, Any]:
+    result = parse_record(READY_FIELDS, value, subject)
+    one_ready_test(result)
+    return result
+
+
+def _volume(value: object, subject: str) -> dict[str, Any]:
+    kinds = validators.mapping(value, subject)
+    validators.refuse_unknown(kinds, VOLUME_KINDS, subject)
+    if len(kinds) != 1:
+        raise SpecError(f"{subject} must have one kind, such as nfs: {{...}}, not {shown(value)}")
+    ((kind, details),) = kinds.items()
+    _, fields = VOLUME_KINDS[kind]
+    with error_path(kind):
+        return {kind: parse_record(fields, details, f"a volume of kind {kind}")}
+
+
+def _volumes(value: object, subject: str) -> list[dict[str, Any]]:
+    return parse_list(_volume, value, subject)
+
+
+def _tolerations(value: object, subject: str) -> list[dict[str, Any]]:
+    return parse_list(_record(TOLERATION_FIELDS), value, subject)
+
+
+def _condition_pair(name: object, condition: object) -> tuple[str, str]:
+    condition = validators.one_of(condition, CONDITIONS, "the condition of starts_after")
+    return check_name(name, "process"), condition
+
+
+def _env_secret_pair(key: object, secret: object) -> tuple[str, str]:
+    name = validators.env_name(key)
+    return name, validators.nonempty_text(secret, f"the secret of variable {name!r}")
+
+
+_READY = ValueType(
+    {**object_schema(READY_FIELDS), "oneOf": [has_key(test) for test in READY_TESTS]}, _ready
+)
 _TOLERATION_SCHEMA: Schema = {
     **object_schema(TOLERATION_FIELDS),
     **any_of(has_key("key"), _HAS_EXISTS_OPERATOR),
 }
-_ENV_SECRETS_SCHEMA = mapping_of(
-    {"pattern": or_reference(whole_match(validators.ENV_NAME_PATTERN))}, NONEMPTY_TEXT.schema
+_ENV_SECRETS = ValueType(
+    mapping_of(
+        {"pattern": or_reference(whole_match(validators.ENV_NAME_PATTERN))}, NONEMPTY_TEXT.schema
+    ),
+    pairs(_env_secret_pair),
 )
-_CONDITIONS_SCHEMA = any_of(
-    NAME.schema, list_of(NAME.schema), mapping_of(NAME.schema, choice(CONDITIONS).schema)
+_CONDITIONS = ValueType(
+    any_of(NAME.schema, list_of(NAME.schema), mapping_of(NAME.schema, choice(CONDITIONS).schema)),
+    pairs(_condition_pair),
 )
-_OBJECT_SCHEMA: Schema = {"type": "object"}
+_JOB = ValueType(any_of(FLAG.schema, object_schema(JOB_FIELDS)), _record(JOB_FIELDS))
+_OBJECT = ValueType({"type": "object"}, validators.plain_mapping)
 
 
 # --- the table ---
@@ -409,7 +469,7 @@ def _none() -> None:
 def _setting(
     level: str,
     description: str,
-    schema: Schema,
+    value_type: ValueType,
     *,
     method: str = "",
     form: FileForm = FileForm.VALUE,
@@ -421,7 +481,8 @@ def _setting(
     declaration = {
         "level": level,
         "description": description,
-        "schema": described(description, schema),
+        "schema": described(description, value_type.schema),
+        "parse": value_type.parse,
         "method": method,
         "form": form,
         "fields": fields or {},
@@ -438,27 +499,27 @@ class Settings:
         CONTAINER,
         "Environment variables of the process. Variables that symphony sets, such as service "
         "addresses, take precedence.",
-        ENV.schema,
+        ENV,
         method="set_envs",
     )
     env_secrets: dict[str, str] = _setting(
         CONTAINER,
         "Environment variables that contain the values of the experiment's secrets: "
         "{variable: secret name}.",
-        _ENV_SECRETS_SCHEMA,
+        _ENV_SECRETS,
         method="set_env_secret",
         form=FileForm.PAIRS,
     )
     binds: dict[str, int | None] = _setting(
         OWN,
         "Services that the process listens on: a name, a list of names, or {name: port or null}.",
-        SERVICES.schema,
+        SERVICES,
         method="binds",
     )
     connects: list[str] = _setting(
         CONTAINER,
         "Services that the process connects to: a name or a list of names.",
-        SERVICE_NAMES.schema,
+        SERVICE_NAMES,
         method="connects",
         unset=list,
     )
@@ -466,21 +527,21 @@ class Settings:
         OWN,
         "Services that clients outside the experiment can reach: a name, a list of names, or "
         "{name: port or null}.",
-        SERVICES.schema,
+        SERVICES,
         method="exposes",
     )
     encrypted: list[str] = _setting(
         OWN,
         "Services that the process binds and encrypts. Only processes that bind or connect to an "
         "encrypted service receive its encryption keys.",
-        SERVICE_NAMES.schema,
+        SERVICE_NAMES,
         method="encrypts",
         unset=list,
     )
     resource_request: dict[str, str] = _setting(
         CONTAINER,
         "The resources that must be available for the process to start.",
-        {**object_schema(RESOURCE_FIELDS), **_ONE_MEMORY},
+        ValueType({**object_schema(RESOURCE_FIELDS), **_ONE_MEMORY}, _record(RESOURCE_FIELDS)),
         method="resource_request",
         form=FileForm.KEYWORDS,
         fields=RESOURCE_FIELDS,
@@ -489,7 +550,7 @@ class Settings:
     resource_limit: dict[str, Any] = _setting(
         CONTAINER,
         "The maximum amounts of resources that the process can use.",
-        {**object_schema(LIMIT_FIELDS), **_ONE_MEMORY},
+        ValueType({**object_schema(LIMIT_FIELDS), **_ONE_MEMORY}, _record(LIMIT_FIELDS)),
         method="resource_limit",
         form=FileForm.KEYWORDS,
         fields=LIMIT_FIELDS,
@@ -498,28 +559,28 @@ class Settings:
     image_pull_policy: str | None = _setting(
         CONTAINER,
         "The condition under which Kubernetes pulls the image.",
-        choice(PULL_POLICIES).schema,
+        choice(PULL_POLICIES),
         method="image_pull_policy",
         unset=_none,
     )
     restart_policy: str | None = _setting(
         POD,
         "The condition under which the process is restarted; the default is Never.",
-        choice(RESTART_POLICIES).schema,
+        choice(RESTART_POLICIES),
         method="restart_policy",
         unset=_none,
     )
     termination_grace_period: int | None = _setting(
         POD,
         "The time in seconds between SIGTERM and SIGKILL; the default is 30.",
-        WHOLE_NUMBER.schema,
+        WHOLE_NUMBER,
         method="termination_grace_period",
         unset=_none,
     )
     ready: dict[str, Any] | None = _setting(
         CONTAINER,
         "The test that determines when the process is ready, and the timeout of the test.",
-        _READY_SCHEMA,
+        _READY,
         method="ready",
         form=FileForm.KEYWORDS,
         fields=READY_FIELDS,
@@ -529,7 +590,7 @@ class Settings:
         POD,
         "Processes or groups that must be ready before the process starts. To set the conditions, "
         "use {name: ready | started | succeeded}.",
-        _CONDITIONS_SCHEMA,
+        _CONDITIONS,
         method="starts_after",
         form=FileForm.CONDITIONS,
     )
@@ -538,14 +599,14 @@ class Settings:
         "The maximum size of the process's log, in bytes or with a unit such as '100Mi'. The "
         "oldest lines are removed when the log is larger; the default is 1Gi, and the minimum is "
         "64Ki.",
-        LOG_SIZE.schema,
+        LOG_SIZE,
         method="log_limit",
         unset=_none,
     )
     job: dict[str, Any] | None = _setting(
         POD,
         "Run the process to completion.",
-        any_of(FLAG.schema, object_schema(JOB_FIELDS)),
+        _JOB,
         method="job",
         form=FileForm.KEYWORDS_OR_FLAG,
         fields=JOB_FIELDS,
@@ -554,7 +615,7 @@ class Settings:
     volumes: list[dict[str, Any]] = _setting(
         CONTAINER,
         "The volumes to mount, as a list. The only key of each element is the kind of the volume.",
-        list_of(_volume_schema()),
+        ValueType(list_of(_volume_schema()), _volumes),
         method="mount_",
         form=FileForm.VOLUMES,
         unset=list,
@@ -563,33 +624,33 @@ class Settings:
     node_selector: dict[str, str] = _setting(
         POD,
         "Labels that the node must have.",
-        definition("labels"),
+        LABELS,
         method="node_selector",
         form=FileForm.PAIRS,
     )
     tolerations: list[dict[str, Any]] = _setting(
         POD,
         "The node taints that the Pod tolerates.",
-        list_of(_TOLERATION_SCHEMA),
+        ValueType(list_of(_TOLERATION_SCHEMA), _tolerations),
         method="add_toleration",
         form=FileForm.LIST_OF_KEYWORDS,
         fields=TOLERATION_FIELDS,
         unset=list,
     )
     labels: dict[str, str] = _setting(
-        POD, "Labels that are added to the Pod.", LABELS.schema, method="add_labels"
+        POD, "Labels that are added to the Pod.", LABELS, method="add_labels"
     )
     pod_yml: dict[str, Any] = _setting(
         POD,
         "Fields that are merged into the rendered Pod and override its fields.",
-        _OBJECT_SCHEMA,
+        _OBJECT,
         method="pod_yml",
         form=FileForm.ATTRIBUTE,
     )
     container_yml: dict[str, Any] = _setting(
         CONTAINER,
         "Fields that are merged into the rendered container and override its fields.",
-        _OBJECT_SCHEMA,
+        _OBJECT,
         method="container_yml",
         form=FileForm.ATTRIBUTE,
     )
@@ -627,6 +688,49 @@ SETTINGS: dict[str, Setting] = {
     item.name: Setting(name=item.name, **item.metadata) for item in fields(Settings)
 }
 _UNSET: dict[str, Any] = vars(Settings())
+
+
+class OwnSettings(Settings):
+    """The settings of a component. In contrast to `Settings`, values are validated when an
+    attribute is set.
+    """
+
+    def __init__(self) -> None:
+        # This is faster than setting the attributes one by one.
+        vars(self).update(vars(Settings()))
+
+    # mypy accepts any attribute of a class that has __setattr__.
+    if not TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: object) -> None:
+            setting = SETTINGS.get(name)
+            if setting is None:
+                hint = did_you_mean(name, SETTINGS)
+                raise SpecError(f"there is no setting {shown(name)}{hint}")
+            if not _is_unset(name, value):
+                value = setting.parse(value, name)
+            object.__setattr__(self, name, value)
+
+    def check(self) -> None:
+        """Raise `SpecError` if the program has changed a value in place, and the new value is not
+        in its normalized form.
+        """
+        for name, value in vars(self).items():
+            if not _is_unset(name, value):
+                check_unchanged(SETTINGS[name].parse(value, name), value, name)
+
+
+def _is_unset(name: str, value: object) -> bool:
+    unset = _UNSET[name]
+    # The comparison of an object of another type can raise an error.
+    return value is unset or (type(value) is type(unset) and value == unset)
+
+
+def check_unchanged(parsed: object, value: object, subject: str) -> None:
+    """Raise `SpecError` if ``value`` differs from its normalized form ``parsed``."""
+    if parsed != value:
+        with error_path(subject):
+            raise SpecError(f"{subject} must be {shown(parsed)}, not {shown(value)}")
 
 
 def _merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ Each validator returns the value in its normalized form, or raises `SpecError`. 
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +16,15 @@ from typing import Any, TypeVar
 
 from symphony.checked_methods import is_path
 from symphony.errors import SpecError, error_path, shown
+from symphony.model.limits import MAX_DEPTH, MAX_DIGITS, TOO_DEEP, TOO_MANY_DIGITS
 from symphony.names import check_name, did_you_mean, join_names
 
 # The first and the last port of the range from which symphony chooses ports, unless the experiment
 # has a port_range.
 DEFAULT_PORT_RANGE = (7000, 8999)
 MIN_PORT, MAX_PORT = 1, 65535
+# Kubernetes stores counts and numbers of seconds as 32-bit integers.
+MAX_WHOLE_NUMBER = 2**31 - 1
 
 T = TypeVar("T")
 
@@ -47,8 +52,18 @@ def text(value: object, subject: str) -> str:
 
     Return the value as a string.
     """
-    # Almost all values are strings already.
-    result = value if type(value) is str else _as_text(value, subject)
+    if type(value) is str and value.isascii() and "\0" not in value:
+        # Most values are such text, which needs no further checks.
+        return value
+    if not _is_scalar(value):
+        raise SpecError(f"{subject} must be text, not {shown(value)}")
+    try:
+        result = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    except Exception as exc:
+        # Python refuses to convert very large integers, and a conversion of a class can fail.
+        raise SpecError(f"{subject} must be text, but {shown(value)} is not convertible") from exc
+    if not isinstance(result, str):
+        raise SpecError(f"{subject} must be text, not {shown(value)}")
     if "\0" in result:
         raise SpecError(
             f"{subject} contains a NUL character, which no argument or variable can contain"
@@ -59,20 +74,6 @@ def text(value: object, subject: str) -> str:
         raise SpecError(
             f"{subject} is not valid Unicode, as Kubernetes requires: {shown(result)}"
         ) from exc
-    return result
-
-
-def _as_text(value: object, subject: str) -> str:
-    """Return the text form of a scalar, and raise `SpecError` for other values."""
-    if not _is_scalar(value):
-        raise SpecError(f"{subject} must be text, not {shown(value)}")
-    try:
-        result = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
-    except Exception as exc:
-        # Python refuses to convert very large integers, and a conversion of a class can fail.
-        raise SpecError(f"{subject} must be text, but {shown(value)} is not convertible") from exc
-    if not isinstance(result, str):
-        raise SpecError(f"{subject} must be text, not {shown(value)}")
     return result
 
 
@@ -174,6 +175,8 @@ def whole_number(value: object, subject: str, *, least: int = 0) -> int:
         raise SpecError(f"{subject} must be a whole number, not {shown(value)}")
     if value < least:
         raise SpecError(f"{subject} must be at least {least}, not {shown(value)}")
+    if value > MAX_WHOLE_NUMBER:
+        raise SpecError(f"{subject} must be at most {MAX_WHOLE_NUMBER}, not {shown(value)}")
     return value
 
 
@@ -243,12 +246,18 @@ def env_pair(key: object, value: object) -> tuple[str, str]:
 def env_name(key: object) -> str:
     """Validate the name of an environment variable, and return it."""
     name = text(key, "the name of a variable")
-    if not ENV_NAME_PATTERN.fullmatch(name):
+    if not _is_env_name(name):
         raise SpecError(
             f"variable name {shown(name)} is not valid: "
             "use letters, digits, '_', '-' and '.', and do not begin with a digit"
         )
     return name
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_env_name(name: str) -> bool:
+    # The processes of an experiment usually have the same variables.
+    return ENV_NAME_PATTERN.fullmatch(name) is not None
 
 
 def label_pair(key: object, value: object) -> tuple[str, str]:
@@ -302,6 +311,48 @@ def mapping(value: object, subject: str) -> dict[str, Any]:
                 f"{subject} has the key {shown(key)}, which is not text; put it in quotes"
             )
     return dict(value)
+
+
+def plain_mapping(value: object, subject: str) -> dict[str, Any]:
+    """Validate a mapping that a YAML or JSON file can contain, and return a deep copy of it."""
+    result: dict[str, Any] = _plain(mapping(value, subject), subject, 0)
+    return result
+
+
+def _key_of(subject: str, key: str) -> str:
+    return f"{subject}.{key}" if key.isprintable() else f"{subject}[{shown(key)}]"
+
+
+def _plain(value: object, subject: str, depth: int) -> Any:
+    """Return a copy of a value that consists of mappings, lists, text, numbers, booleans and
+    None.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return text(value, subject)
+    if isinstance(value, int):
+        if abs(value) >= 10**MAX_DIGITS:
+            raise SpecError(f"{subject}: {TOO_MANY_DIGITS}")
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise SpecError(f"{subject} must be a finite number, not {shown(value)}")
+        return float(value)
+    if depth > MAX_DEPTH:
+        raise SpecError(f"{subject[:80]}...: {TOO_DEEP}")
+    if isinstance(value, Mapping):
+        items = mapping(value, subject).items()
+        return {
+            text(key, subject): _plain(item, _key_of(subject, key), depth + 1)
+            for key, item in items
+        }
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{subject}[{index}]", depth + 1) for index, item in enumerate(value)]
+    raise SpecError(
+        f"{subject} must be text, a number, true, false, null, a list or a mapping, "
+        f"not {shown(value)}"
+    )
 
 
 def files(value: object, subject: str) -> dict[str, str]:

@@ -76,6 +76,30 @@ def parse_fields(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[
     return result
 
 
+def parse_record(fields: Mapping[str, Field], value: object, subject: str) -> dict[str, Any]:
+    """Return the values that are set in a mapping with fixed keys, in their normalized form.
+
+    Raises `SpecError` if a key is unknown, a required key is missing or a value is invalid.
+    """
+    given = validators.mapping(value, subject)
+    validators.refuse_unknown(given, fields, subject)
+    for name, field in fields.items():
+        if field.required and given.get(name) is None:
+            raise SpecError(f"{subject} needs {name}", path=(name,))
+    return parse_fields(fields, given)
+
+
+def parse_list(parse: Callable[[Any, str], Any], value: object, subject: str) -> list[Any]:
+    """Return the elements of a list, each in the normalized form that ``parse`` returns."""
+    if not isinstance(value, list):
+        raise SpecError(f"{subject} must be a list, not {shown(value)}")
+    result = []
+    for index, item in enumerate(value):
+        with error_path(index):
+            result.append(parse(item, f"element {index} of {subject}"))
+    return result
+
+
 # --- building schemas ---
 
 
@@ -180,7 +204,12 @@ DEFINITIONS: dict[str, Schema] = {
         "maximum": validators.MAX_PORT,
         "pattern": or_reference(),
     },
-    "count": {"type": ["integer", "string"], "minimum": 0, "pattern": or_reference()},
+    "count": {
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "maximum": validators.MAX_WHOLE_NUMBER,
+        "pattern": or_reference(),
+    },
     "copies": {
         "type": ["integer", "string"],
         "minimum": 0,
@@ -228,7 +257,7 @@ DEFINITIONS: dict[str, Schema] = {
 # --- checks ---
 
 
-def _pairs(
+def pairs(
     parse_pair: Callable[[object, object], tuple[str, str]],
 ) -> Callable[[object, str], dict[str, str]]:
     """Return a function that validates each key and value of a mapping with ``parse_pair``."""
@@ -278,6 +307,10 @@ def _positive_seconds(value: object, subject: str) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not isinstance(value, (int, float)) or not is_number or not value > 0:
         raise SpecError(f"{subject} must be a number of seconds above 0, not {shown(value)}")
+    if value > validators.MAX_WHOLE_NUMBER:
+        raise SpecError(
+            f"{subject} must be at most {validators.MAX_WHOLE_NUMBER} seconds, not {shown(value)}"
+        )
     return value
 
 
@@ -308,8 +341,8 @@ ABSOLUTE_PATH = ValueType(definition("absolute"), validators.absolute_path)
 WHOLE_NUMBER = ValueType(definition("count"), validators.whole_number)
 QUANTITY = ValueType(definition("quantity"), quantity_text)
 LOG_SIZE = ValueType(definition("quantity"), log_size_text)
-ENV = ValueType(definition("env"), _pairs(validators.env_pair))
-LABELS = ValueType(definition("labels"), _pairs(validators.label_pair))
+ENV = ValueType(definition("env"), pairs(validators.env_pair))
+LABELS = ValueType(definition("labels"), pairs(validators.label_pair))
 FILES = ValueType(definition("files"), validators.files)
 SERVICES = ValueType(definition("services"), validators.services)
 SERVICE_NAMES = ValueType(
@@ -337,6 +370,7 @@ TIMEOUT_SECONDS = ValueType(
     {
         "type": ["number", "string"],
         "exclusiveMinimum": 0,
+        "maximum": validators.MAX_WHOLE_NUMBER,
         "pattern": or_reference(),
         "default": 60,
     },

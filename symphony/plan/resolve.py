@@ -137,6 +137,7 @@ def resolve(
     The experiment is not modified, and later changes to it do not affect the plan. Raises
     `SpecError` for the first error in the experiment, or if a port is unavailable.
     """
+    experiment.check_values()
     settings = {
         process.name: effective_settings(process) for process in experiment.list_all_processes()
     }
@@ -176,7 +177,11 @@ def resolve(
 
 
 def check_experiment(experiment: Experiment) -> Iterator[Finding]:
-    """Yield all errors that `resolve` would raise, except for errors about unavailable ports."""
+    """Yield all errors that `resolve` would raise, except for errors about unavailable ports.
+
+    Raises `SpecError` if the program has changed a value in place so that it is invalid.
+    """
+    experiment.check_values()
     settings = {
         process.name: effective_settings(process) for process in experiment.list_all_processes()
     }

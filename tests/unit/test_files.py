@@ -121,8 +121,8 @@ def test_errors_in_json_have_the_name_of_the_file(tmp_path: Path, text: str, mes
 
 
 def test_the_largest_number_of_a_file_is_a_float_too(tmp_path: Path) -> None:
-    seconds = "1" * 300
-    assert load(tmp_path, HEAD + f"    termination_grace_period: {seconds}\n")
+    number = "1" * 300
+    assert load(tmp_path, HEAD + f"    pod_yml: {{number: {number}}}\n")
 
 
 def test_a_file_without_an_end_is_refused(tmp_path: Path) -> None:

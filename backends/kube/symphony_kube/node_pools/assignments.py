@@ -164,7 +164,7 @@ class Placements:
         )
         # The placement is written into the owner's settings, and would not apply in another group.
         # Therefore, adding the process to another group is an error.
-        process.placed_with = owner if isinstance(owner, ProcessGroup) else None
+        process._placed_with = owner if isinstance(owner, ProcessGroup) else None
         return owner if known is None else known.owner
 
     def _remove_placement(self, owner: Owner) -> None:

@@ -273,6 +273,8 @@ class NodePoolDispatcher:
         self, process: Process, process_group: ProcessGroup | None, assignment: Assignment
     ) -> NodePool:
         owner = _owner(process, process_group)
+        for component in (process, owner):
+            component.check_values()
         return self._placements.assign(process, owner, assignment, list(self._pools.values()))
 
     def _known_gpu_type(self, name: str, pool: NodePool | None) -> str:

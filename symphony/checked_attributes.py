@@ -7,12 +7,10 @@ attribute would have no effect, and a wrong value would fail in a later call.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import SpecError, shown
-from symphony.names import did_you_mean
 
 # A function that returns the normalized form of a value, or raises `SpecError`.
 Parser = Callable[[Any], Any]
@@ -48,7 +46,7 @@ class CheckedAttributes:
     def _check_can_set(self, name: str, value: object) -> None:
         """Raise `SpecError` if the attribute is read-only, or is a method, or does not exist."""
         cls = type(self)
-        attribute = inspect.getattr_static(cls, name, None)
+        attribute = _class_attribute(cls, name)
         if isinstance(attribute, property) and attribute.fset is not None:
             return
         if callable(attribute) and not isinstance(attribute, type):
@@ -63,6 +61,8 @@ class CheckedAttributes:
         if is_property or (is_own and attribute is not None):
             raise SpecError(f"{name} of {cls.__name__} is read-only and cannot be set")
         if is_own:
+            from symphony.names import did_you_mean
+
             public = [other for other in (*self._parsers, *dir(cls)) if not other.startswith("_")]
             raise SpecError(
                 f"{cls.__name__} has no attribute {shown(name)}{did_you_mean(name, public)}"
@@ -70,7 +70,15 @@ class CheckedAttributes:
 
     def __delattr__(self, name: str) -> None:
         """Delete an attribute. Attributes that every object of the class has cannot be deleted."""
-        attribute = inspect.getattr_static(type(self), name, None)
+        attribute = _class_attribute(type(self), name)
         if name in self._parsers or isinstance(attribute, property):
             raise SpecError(f"{name} of {type(self).__name__} cannot be deleted")
         object.__delattr__(self, name)
+
+
+def _class_attribute(cls: type[Any], name: str) -> object:
+    """Return an attribute of a class without calling its descriptor, or None if there is none."""
+    for base in cls.__mro__:
+        if name in vars(base):
+            return vars(base)[name]
+    return None

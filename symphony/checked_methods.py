@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -94,13 +94,16 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def check_methods(cls: type[Any], checks: Mapping[str, Check] = CHECKS) -> None:
-    """Make every public method that ``cls`` itself defines check its arguments.
+def check_methods(
+    cls: type[Any], checks: Mapping[str, Check] = CHECKS, *, also: Collection[str] = ()
+) -> None:
+    """Make every public method that ``cls`` itself defines, and those in ``also``, check its
+    arguments.
 
     ``checks`` maps annotations without ``| None`` to their checks.
     """
     for name, value in list(vars(cls).items()):
-        if isinstance(value, FunctionType) and not name.startswith("_"):
+        if isinstance(value, FunctionType) and (name in also or not name.startswith("_")):
             setattr(cls, name, _checked(value, checks))
 
 

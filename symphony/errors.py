@@ -18,7 +18,7 @@ error as ``__cause__``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -93,6 +93,15 @@ def shown(value: object) -> str:
     if text.isprintable():
         return text
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def dotted(path: Iterable[str | int]) -> str:
+    """Return keys and indices as one line for an error message, such as ``processes.db.env``."""
+    return ".".join(_shown_key(str(key)) for key in path)
+
+
+def _shown_key(key: str) -> str:
+    return key if key.isprintable() else shown(key)
 
 
 @contextmanager

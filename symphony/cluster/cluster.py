@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
+from symphony.checked_attributes import CheckedAttributes
 from symphony.checked_methods import CHECKS, Check, check_methods
 from symphony.cluster.matching import (
     Until,
@@ -74,7 +75,7 @@ class Manifest(abc.ABC):
         )
 
 
-class Cluster(abc.ABC):
+class Cluster(CheckedAttributes, abc.ABC):
     """An object that launches experiments and reports their status. Each backend defines one
     subclass.
 
@@ -93,6 +94,9 @@ class Cluster(abc.ABC):
     dry_run_checks_name: ClassVar[bool] = True
     # True if every process must have a container image.
     requires_image: bool = False
+    _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "requires_image": lambda value: _flag(value, "requires_image")
+    }
     _resources: Mapping[str, str] = MappingProxyType({})
     _configuration: SymphonyConfig | None = None
 
@@ -206,6 +210,10 @@ class Cluster(abc.ABC):
 
     @configuration.setter
     def configuration(self, configuration: SymphonyConfig) -> None:
+        from symphony.config import SymphonyConfig
+
+        if not isinstance(configuration, SymphonyConfig):
+            raise SpecError(f"configuration must be a SymphonyConfig, not {shown(configuration)}")
         self._configuration = configuration
 
     # --- describing ---
@@ -691,6 +699,12 @@ class Cluster(abc.ABC):
     def fuzzy_match_process(self, experiment: str, name: str) -> list[str]:
         """Return the names of the experiment's processes that ``name`` can refer to."""
         return fuzzy_match(name, [process.name for process in self.describe_experiment(experiment)])
+
+
+def _flag(value: object, subject: str) -> bool:
+    from symphony.model.validators import flag
+
+    return flag(value, subject)
 
 
 def _is_experiment(value: object) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster import plugins
 from symphony.config import SymphonyConfig
-from symphony.errors import PluginError, SpecError
+from symphony.errors import PluginError, SpecError, dotted
 from symphony.names import did_you_mean
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _first_word_of(message: str, options: Iterable[str]) -> str:
 
 def _at_position(configuration: SymphonyConfig, exc: Exception, *keys: str) -> SpecError:
     position = configuration.position(*keys)
-    dotted = ".".join(keys)
+    key = dotted(keys)
     if position is None:
-        return SpecError(f"{dotted} in the configuration: {exc}", path=keys)
-    return SpecError(f"{position}: {dotted}: {exc}", path=keys)
+        return SpecError(f"{key} in the configuration: {exc}", path=keys)
+    return SpecError(f"{position}: {key}: {exc}", path=keys)

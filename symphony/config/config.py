@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from symphony.checked_attributes import CheckedAttributes
 from symphony.checked_methods import check_methods
 from symphony.config import locations
 from symphony.errors import SpecError, SymphonyError, shown
@@ -26,7 +27,7 @@ PROGRAM_SOURCE = "the program"
 BACKEND_OPTION, PROFILE_OPTION = "--backend", "--profile"
 
 
-class SymphonyConfig:
+class SymphonyConfig(CheckedAttributes):
     """The configuration of this program. The constructor always returns the same object.
 
     The value of a field is taken from the first of these sources that sets the field:

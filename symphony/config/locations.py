@@ -131,7 +131,7 @@ def file_locations(environ: Mapping[str, str]) -> list[FileLocation]:
     named = environ.get(FILE_VARIABLE)
     if named:
         path = expand_user(named)
-        locations.append(FileLocation(FILE_VARIABLE, path, path.exists()))
+        locations.append(FileLocation(FILE_VARIABLE, path, _exists(path)))
     user = user_files(environ)
     locations += [FileLocation("user", path, True) for path in user]
     if not user:
@@ -142,6 +142,14 @@ def file_locations(environ: Mapping[str, str]) -> list[FileLocation]:
 
 def _existing(directory: Path, names: Sequence[str]) -> list[Path]:
     return [path for path in map(directory.joinpath, names) if _is_file(path)]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        # For example, the path is too long.
+        return False
 
 
 def _is_file(path: Path) -> bool:

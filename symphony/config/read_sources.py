@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from symphony.checked_methods import is_path
 from symphony.config import fields, locations
 from symphony.config.merging import ConfigSource, SourcedValue
-from symphony.errors import NotFound, SpecError, error_path
+from symphony.errors import NotFound, SpecError, dotted, error_path, shown
 
 # The command-line options that set a field of the configuration.
 COMMAND_LINE_OPTIONS = {"--backend": "backend", "--profile": "profile"}
@@ -34,7 +35,7 @@ def from_program(
     try:
         content = fields.read_content(settings, base, own_fields)
     except SpecError as exc:
-        key = ".".join(map(str, exc.path))
+        key = dotted(exc.path)
         raise SpecError(f"{key}: {exc}" if key else str(exc), path=exc.path) from exc
     profiles = {profile: _with_source(values, name) for profile, values in content.profiles.items()}
     return ConfigSource(values=_with_source(content.values, name), profiles=profiles)
@@ -118,6 +119,8 @@ def _read_files(
 
 def _named_path(named_file: str) -> Path:
     path = locations.expand_user(named_file)
+    if not is_path(path):
+        raise SpecError(f"{locations.FILE_VARIABLE} must be a path, not {shown(named_file)}")
     if not path.exists():
         raise NotFound(f"{locations.FILE_VARIABLE} is {path}, but there is no such file")
     return path

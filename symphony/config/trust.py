@@ -17,7 +17,7 @@ from pathlib import Path
 from symphony import private_directories
 from symphony.config import fields, file_formats, locations
 from symphony.config.merging import ConfigSource, SourcedValue, UntrustedFile
-from symphony.errors import SpecError
+from symphony.errors import SpecError, dotted
 from symphony.model.documents import read_bytes
 from symphony.model.limits import MAX_CONFIGURATION_BYTES
 from symphony.replace_file import replace_file
@@ -81,11 +81,11 @@ def other_owner(path: Path) -> str | None:
 
 def settings_that_need_trust(source: ConfigSource) -> dict[str, SourcedValue]:
     """Return the settings of a source, such as ``profiles.gke.kubeconfig``, that need trust."""
-    found = {".".join(key): value for key, value in source.values.items() if _needs_trust(key)}
+    found = {dotted(key): value for key, value in source.values.items() if _needs_trust(key)}
     for name, values in source.profiles.items():
         for key, value in values.items():
             if _needs_trust(key):
-                found[".".join((fields.PROFILES, name, *key))] = value
+                found[dotted((fields.PROFILES, name, *key))] = value
     return found
 
 
@@ -110,7 +110,7 @@ def _without_untrusted_settings(path: Path, source: ConfigSource) -> ConfigSourc
     kept = {key: value for key, value in source.values.items() if key not in ignored_keys}
     untrusted = UntrustedFile(
         path=path,
-        settings=tuple(".".join(key) for key in ignored_keys),
+        settings=tuple(dotted(key) for key in ignored_keys),
         profiles=tuple(name for name in source.profiles if name not in profiles),
     )
     return replace(source, values=kept, profiles=profiles, untrusted=untrusted)

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from symphony.errors import NotFound, SpecError
+from symphony.errors import NotFound, SpecError, dotted
 from symphony.model.document_path import DocumentPath
 from symphony.model.limits import (
     MAX_BYTES,
@@ -55,7 +55,7 @@ def errors_with_position(locate: Locator) -> Iterator[None]:
 
 def with_position(error: SpecError, locate: Locator) -> SpecError:
     """Return a copy of an error whose message begins with its position and its path."""
-    dotted_path = ".".join(map(str, error.path))
+    dotted_path = dotted(error.path)
     location = (
         f"{locate(error.path)}: {dotted_path}: " if dotted_path else f"{locate(error.path)}: "
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from symphony.errors import NotFound, SpecError
+from symphony.errors import NotFound, SpecError, shown
 from symphony.names import check_is_text, did_you_mean, join_names, service_env_name
 
 PREFIX = "SYMPH_"
@@ -69,6 +69,14 @@ class AddressBook(Mapping[str, Endpoint]):
     """A mapping from service names to an experiment's endpoints, in declaration order."""
 
     endpoints: tuple[Endpoint, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        """Raise `SpecError` if ``endpoints`` is not a tuple of endpoints."""
+        is_valid = isinstance(self.endpoints, tuple) and all(
+            isinstance(endpoint, Endpoint) for endpoint in self.endpoints
+        )
+        if not is_valid:
+            raise SpecError(f"endpoints must be a tuple of Endpoint, not {shown(self.endpoints)}")
 
     def __getitem__(self, service: str) -> Endpoint:
         for endpoint in self.endpoints:

@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import symphony
 from symphony import (
@@ -34,9 +36,13 @@ from symphony import (
     SpecError,
     SymphonyConfig,
     SymphonyError,
+    commandline,
 )
 from symphony.addons import DockerBuilder
 from symphony.addons.zmq.options import Options
+from symphony.checked_methods import CHECKS
+from symphony.cluster import cluster as cluster_module
+from symphony.commandline.parsing import dispatch
 from symphony.errors import shown
 from symphony.kube import KubeCluster, NodePool, NodePoolDispatcher
 from symphony.local import LocalCluster
@@ -609,6 +615,67 @@ def test_a_wrong_argument_is_refused_with_one_line_and_changes_nothing(
                 if found:
                     problems.append(f"{name}={kind}: {found[:300]}")
     assert not problems, "\n".join(problems)
+
+
+# Values that are generated, in addition to those in `WRONG`.
+VALUES = st.one_of(
+    st.sampled_from(list(WRONG.values())).map(lambda create: create()),
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+        lambda values: st.one_of(
+            st.lists(values, max_size=2),
+            st.dictionaries(st.one_of(st.text(max_size=5), st.integers()), values, max_size=2),
+        ),
+        max_leaves=4,
+    ),
+)
+
+
+@settings(
+    max_examples=5 * settings().max_examples,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data())
+def test_random_arguments_are_accepted_or_refused_without_a_change(
+    data: st.DataObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")  # No container engine may be used.
+    configuration()
+    case = data.draw(st.sampled_from(CASES))
+    arguments: dict[str, Any] = {}
+    for name, is_required in case.parameters().items():
+        if is_required or data.draw(st.booleans()):
+            is_valid = data.draw(st.booleans())
+            arguments[name] = valid(case.method, name) if is_valid else data.draw(VALUES)
+    target = case.subject.create()
+    note = f"{case.name}({shown(arguments)})"
+    run, state = partial(case.run, target, arguments), partial(case.subject.state, target)
+    found = problem(run, state, [], None, "")
+    assert not found, f"{note}: {found}"
+
+
+# The annotations of arguments that are checked by the called method itself.
+CHECKED_ELSEWHERE = {
+    "Any": "any value is valid, or a validator of the model checks it",
+    "Handler": "checked together with its field",
+    "Mapping[str, str]": "the validators of resources name the key",
+    "Strings": "a validator of the model checks it, because a command can be text or a list",
+    "bool | Literal['server']": "compared with the permitted values",
+}
+
+
+def test_every_annotation_of_a_checked_method_is_known() -> None:
+    known = {*CHECKS, *cluster_module._CHECKS, *dispatch.METHOD_CHECKS}
+    classes = [SymphonyConfig, *BACKENDS.values(), commandline.SymphonyParser]
+    unknown: dict[str, str] = {}
+    for cls in classes:
+        for name in dir(cls):
+            method = getattr(inspect.getattr_static(cls, name), "__wrapped__", None)
+            for parameter, annotation in getattr(method, "__annotations__", {}).items():
+                text = str(annotation).replace('"', "'").removesuffix(" | None")
+                if parameter != "return" and text not in known:
+                    unknown[text] = f"{cls.__name__}.{name}({parameter})"
+    assert unknown.keys() == CHECKED_ELSEWHERE.keys(), unknown
 
 
 BACKENDS = {"kube": KubeCluster, "local": LocalCluster, "tmux": public_objects()["TmuxCluster"]}

@@ -97,8 +97,8 @@ class KubeCluster(Cluster):
             )
         # A default image applies to every process without an image of its own.
         self.requires_image = image is None
-        self.namespace = namespace
-        self.options = RenderOptions(
+        self._namespace = namespace
+        self._options = RenderOptions(
             image=image,
             expose=expose,
             jobs_only=jobs_only,
@@ -110,6 +110,16 @@ class KubeCluster(Cluster):
         self._context = context
         self._kubeconfig = kubeconfig
         self._connections = connections
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace for all experiments, or None if each experiment gets its own namespace."""
+        return self._namespace
+
+    @property
+    def options(self) -> RenderOptions:
+        """The options that determine how experiments are rendered."""
+        return self._options
 
     @functools.cached_property
     def api(self) -> Api:

@@ -15,6 +15,7 @@ from symphony.addons.docker.context import build_context
 from symphony.addons.docker.detect_engine import check_choice, find
 from symphony.addons.docker.engines import Engine
 from symphony.addons.docker.subprocesses import Output
+from symphony.checked_attributes import CheckedAttributes
 from symphony.config.locations import expand_user
 from symphony.errors import BackendError, SpecError, error_path, shown
 from symphony.model import validators
@@ -30,7 +31,7 @@ _TAG = re.compile(r"[A-Za-z0-9_][-.A-Za-z0-9_]{0,127}")
 _Paths = str | os.PathLike[str]
 
 
-class DockerBuilder:
+class DockerBuilder(CheckedAttributes):
     """A builder that builds one image with docker or podman.
 
     ``context_directories`` is a list of ``{"name": ..., "path": ..., "force_update": ...}``. Each

@@ -325,7 +325,7 @@ class AsyncZmqServer(AsyncSocketOwner):
 
     async def send_error(self, text: str) -> None:
         """Reply with an error, which the client raises as `ZmqRemoteError`."""
-        await self._send_reply(protocol.error_reply(text))
+        await self._send_reply(protocol.error_reply(protocol.error_text(text)))
 
     async def serve(self, handler: Callable[[Any], Any]) -> None:
         """Reply to every request with the result of ``handler``, which is a function or a coroutine

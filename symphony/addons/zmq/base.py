@@ -16,6 +16,7 @@ from symphony.addons.zmq.errors import (
     ZmqMessageError,
     ZmqOrderError,
 )
+from symphony.addons.zmq.options import seconds
 
 if TYPE_CHECKING:
     from symphony.addons.zmq.endpoint import SocketAddress
@@ -71,7 +72,10 @@ class SocketOwner(abc.ABC):
         """Wait at most ``timeout`` seconds for the socket to close, and return whether it is
         closed.
         """
-        return self._closed_event.wait(timeout)
+        allowed = seconds(timeout, "timeout")
+        return self._closed_event.wait(
+            None if allowed is None else min(allowed, threading.TIMEOUT_MAX)
+        )
 
     def disown(self) -> None:
         """In a forked child, mark this object as closed, and leave the socket to the parent

@@ -77,6 +77,13 @@ def error_reply(exc: BaseException | str) -> list[bytes]:
     return [text.encode(errors="replace"), ERROR]
 
 
+def error_text(text: object) -> str:
+    """Validate the text of an error reply, and return it."""
+    if not isinstance(text, str):
+        raise ZmqOptionError(f"the text of an error must be text, not {shown(text)}")
+    return text
+
+
 def publication_frames(topic: object, message: Any, dumps: Dumps | None) -> tuple[bytes, Any]:
     """Return the frames of a publication. Raises `ZmqMessageError` if the message cannot be
     serialized or is not bytes, and `ZmqOptionError` if the topic is invalid.

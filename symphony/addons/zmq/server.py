@@ -17,8 +17,13 @@ from symphony.addons.zmq.errors import (
     ZmqOptionError,
     ZmqOrderError,
 )
-from symphony.addons.zmq.options import OWN_TIMEOUT, Timeout
-from symphony.addons.zmq.protocol import error_reply, not_bytes_error, parse_request
+from symphony.addons.zmq.options import OWN_TIMEOUT, Timeout, seconds
+from symphony.addons.zmq.protocol import (
+    error_reply,
+    error_text,
+    not_bytes_error,
+    parse_request,
+)
 from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, Fault
 from symphony.addons.zmq.sync import SyncReceiver, SyncSocket
 from symphony.errors import shown
@@ -160,7 +165,7 @@ class ZmqServer(RequestReceiver):
     def send_error(self, text: str) -> None:
         """Reply with an error, which the client raises as `ZmqRemoteError`."""
         self._refuse_during_loop("send_error")
-        self._send_reply(error_reply(text))
+        self._send_reply(error_reply(error_text(text)))
 
     # --- the loop ---
 
@@ -174,6 +179,8 @@ class ZmqServer(RequestReceiver):
         loop and propagates to the caller.
         """
         _check(handler)
+        if not isinstance(blocking, bool):
+            raise ZmqOptionError(f"blocking must be True or False, not {shown(blocking)}")
         self._refuse_during_loop("start_loop")
         if self._due:
             raise ZmqOrderError(
@@ -208,9 +215,10 @@ class ZmqServer(RequestReceiver):
         If the handler calls this method, it returns False immediately, because the loop cannot stop
         before the handler returns.
         """
+        allowed = seconds(timeout, "timeout")
         if self._loop is threading.current_thread():
             return self._idle.is_set()
-        return self._idle.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+        return self._idle.wait(None if allowed is None else min(allowed, threading.TIMEOUT_MAX))
 
     def disown(self) -> None:
         """In a forked child, leave the socket and the loop to the parent process."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from symphony.checked_methods import check_methods
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.arguments import (
     DRY_RUN_SERVER,
     parse_parameter,
     parse_seconds,
 )
-from symphony.commandline.parsing.dispatch import CommandLine
+from symphony.commandline.parsing.dispatch import METHOD_CHECKS, CommandLine
 
 if TYPE_CHECKING:
     from symphony.cluster import Manifest
@@ -181,3 +182,6 @@ class BaseCommands(CommandLine):
                 (f"{self.prog} delete{location} {experiment}", "stop and delete it"),
             ]
         )
+
+
+check_methods(BaseCommands, METHOD_CHECKS, also=("_add_experiment_name", "_add_component_arg"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from symphony.commandline.exit_codes import FAILED, OK, one_line
 from symphony.commandline.output.escapes import escape
 from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colour
-from symphony.errors import PluginError, SpecError
+from symphony.errors import PluginError, SpecError, dotted
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
 from symphony.lint.literals import Machine
 from symphony.model.document_path import DocumentPath
@@ -131,7 +131,7 @@ class CheckReport:
         match = _POSITION_PATTERN.match(rest)
         if match is not None and rest != text:
             position = _position_from(match)
-            location = ".".join(map(str, error.path))
+            location = dotted(error.path)
             text = rest[match.end() :].removeprefix(f"{location}: ")
         problem, _, hint = text.partition("; ")
         finding = Finding(

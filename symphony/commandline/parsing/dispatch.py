@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
+from symphony.checked_methods import CHECKS, Check, check_methods
 from symphony.commandline import exit_codes
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.arguments import (
@@ -20,7 +21,7 @@ from symphony.commandline.parsing.arguments import (
     help_from_docstring,
     split_remainder,
 )
-from symphony.errors import with_filename
+from symphony.errors import NotFound, SpecError, shown, with_filename
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -47,6 +48,8 @@ class CommandLine:
     goes_by_backend: ClassVar[bool] = False
 
     def __init__(self, prog: str | None = None) -> None:
+        if prog is not None and not (isinstance(prog, str) and prog.isprintable() and prog):
+            raise SpecError(f"prog must be the name of a program, not {shown(prog)}")
         self.args = argparse.Namespace(backend=None, profile=None, debug=False)
         self.master_parser = Parser(prog=prog, add_help=False)
         self.prog = self.master_parser.prog
@@ -207,11 +210,25 @@ class CommandLine:
         code, or None for 0. If ``remainder`` is true, the command accepts words after ``--``.
         """
         method = f"action_{name.replace('-', '_')}"
-        action: Callable[[argparse.Namespace], int | None] = getattr(self, method)
+        action: Callable[[argparse.Namespace], int | None] | None = getattr(self, method, None)
+        if not callable(action):
+            from symphony.names import did_you_mean
+
+            others = [other for other in dir(self) if other.startswith("action_")]
+            raise SpecError(
+                f"the command {shown(name)} calls {shown(method)[1:-1]}(args), which "
+                f"{type(self).__name__} does not have{did_you_mean(method, others)}"
+            )
+        aliases = [*aliases, *self._aliases.get(name, ())]
+        for word in (name, *aliases):
+            if not isinstance(word, str):
+                raise SpecError(f"an alias of {name!r} must be text, not {shown(word)}")
+            if word in self.subparsers.choices or word in self._parser_factories:
+                raise SpecError(f"{self.prog} already has a command {word!r}; choose another name")
         summary, description = self._help_text(action.__doc__, self.prog)
         parser: argparse.ArgumentParser = self.subparsers.add_parser(
             name,
-            aliases=[*aliases, *self._aliases.get(name, ())],
+            aliases=aliases,
             help=summary,
             description=description,
             add_help=False,
@@ -226,7 +243,12 @@ class CommandLine:
     def get_subparser(self, name: str) -> argparse.ArgumentParser:
         """Return the parser for a command, for example to add arguments to it."""
         self._create_parser(name)
-        found: argparse.ArgumentParser = self.subparsers.choices[name]
+        found: argparse.ArgumentParser | None = self.subparsers.choices.get(name)
+        if found is None:
+            from symphony.names import did_you_mean
+
+            hint = did_you_mean(name, self.verbs)
+            raise NotFound(f"{self.prog} has no command {shown(name)}{hint}")
         return found
 
     @property
@@ -441,6 +463,18 @@ class CommandLine:
         if verb is not None and "--force" in verb._option_string_actions:
             text = re.sub(r"\blaunch with force\b", "launch with --force", text)
         return text
+
+
+# The checks for the annotations of the methods that a program with its own commands calls.
+METHOD_CHECKS = {
+    **CHECKS,
+    "argparse.ArgumentParser": Check(
+        lambda value: isinstance(value, argparse.ArgumentParser),
+        "a parser, such as the result of add_subparser",
+    ),
+    "Sequence[str]": CHECKS["Sequence[str]"]._replace(expected="a list of words"),
+}
+check_methods(CommandLine, METHOD_CHECKS)
 
 
 def _add_common_options(

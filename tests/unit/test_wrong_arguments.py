@@ -15,6 +15,7 @@ from __future__ import annotations
 import enum
 import importlib
 import inspect
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ from symphony.addons.zmq.options import Options
 from symphony.checked_methods import CHECKS
 from symphony.cluster import cluster as cluster_module
 from symphony.commandline.parsing import dispatch
+from symphony.config import fields, locations
 from symphony.errors import shown
 from symphony.kube import KubeCluster, NodePool, NodePoolDispatcher
 from symphony.local import LocalCluster
@@ -722,3 +724,115 @@ def test_a_wrong_option_in_the_configuration_is_refused_with_its_key(
     with pytest.raises(SpecError) as caught:
         Cluster.new("local")
     assert str(caught.value) == f"options.local.{key} in the configuration: {message}"
+
+
+class OwnParser(commandline.SymphonyParser):
+    def action_train(self, args: object) -> None:
+        """Train."""
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters"),
+    [
+        ("add_subparser", {"name": "train", "aliases": ["t"], "remainder": True}),
+        ("get_subparser", {"name": "ls"}),
+        ("add_dry_run", {"parser": None}),
+        ("_add_experiment_name", {"parser": None, "required": False, "positional": False}),
+        ("_add_component_arg", {"parser": None}),
+        ("run", {"argv": ["--version"]}),
+    ],
+)
+def test_wrong_arguments_of_a_command_line_are_refused(
+    method: str, parameters: dict[str, Any]
+) -> None:
+    problems = []
+    for name in parameters:
+        for kind, create in WRONG.items():
+            parser = OwnParser("own")
+            arguments = {**parameters}
+            if "parser" in arguments:
+                arguments["parser"] = parser.add_subparser("train")
+            value = arguments[name] = create()
+            call = partial(getattr(parser, method), **arguments)
+            found = problem(call, lambda: None, [name, method], value, "")
+            if found:
+                problems.append(f"{name}={kind}: {found[:300]}")
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: OwnParser("own").add_subparser("trian"),
+            "the command 'trian' calls action_trian(args), which OwnParser does not have; did you "
+            "mean 'action_train'",
+        ),
+        (lambda: OwnParser("own").add_subparser("launch"), "own already has a command 'launch'"),
+        (lambda: OwnParser("own").get_subparser("trian"), "own has no command 'trian'"),
+        (lambda: OwnParser(5), "prog must be the name of a program, not 5"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_command_that_cannot_be_added_is_refused(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(SymphonyError) as caught:
+        call()
+    assert str(caught.value).startswith(message)
+
+
+KEYS = st.sampled_from(
+    [*fields.KNOWN, "cpu", "local", "kube", "state_dir", "gpus", "x-a", "a\nb", "usernme"]
+)
+DOCUMENTS = st.recursive(
+    st.one_of(VALUES, st.sampled_from(["local", "kube", "4Gi"])),
+    lambda values: st.dictionaries(KEYS, values, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    document=st.dictionaries(KEYS, DOCUMENTS, max_size=3), suffix=st.sampled_from(["yml", "json"])
+)
+def test_a_random_configuration_is_accepted_or_refused(
+    document: dict[str, Any], suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configuration()
+
+    def use() -> None:
+        for backend in BACKENDS:
+            Cluster.new(backend).manifest(experiment())
+
+    found = problem(partial(config.update, document), config.settings, [], None, "")
+    found = found or problem(use, lambda: None, [], None, "")
+    try:
+        text = json.dumps(document)
+    except Exception:  # Not every value can be part of a file.
+        text = ""
+    config.reset()
+    Path(f"random.{suffix}").write_text(text, encoding="utf-8", errors="surrogatepass")
+    load = partial(config.load_config_file, f"random.{suffix}")
+    found = found or problem(load, config.settings, [], None, "")
+    read = partial(Experiment.load_file, f"random.{suffix}")
+    found = found or problem(read, lambda: None, [], None, "")
+    config.reset()
+    monkeypatch.setenv("SYMPHONY_CONFIG", f"random.{suffix}")
+    found = found or problem(use, lambda: None, [], None, "")
+    monkeypatch.delenv("SYMPHONY_CONFIG")
+    assert not found, f"{shown(document)}: {found}"
+
+
+@pytest.mark.parametrize(
+    "variable", [*locations.VARIABLES, "SYMPHONY_CONFIG", "SYMPHONY_STATE_DIR"]
+)
+@pytest.mark.parametrize("text", ["a\nb", "x" * 5000, "\udcff"])
+def test_a_wrong_variable_is_refused_with_one_line(
+    variable: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, text)
+
+    def use() -> None:
+        SymphonyConfig().settings()
+        for backend in (None, "local", "kube"):
+            Cluster.new(backend).manifest(experiment())
+
+    assert not problem(use, lambda: None, [], None, "")

@@ -222,7 +222,7 @@ class CommandLine:
         aliases = [*aliases, *self._aliases.get(name, ())]
         for word in (name, *aliases):
             if not isinstance(word, str):
-                raise SpecError(f"an alias of {name!r} must be text, not {shown(word)}")
+                raise SpecError(f"aliases of {name!r} must be text, not {shown(word)}")
             if word in self.subparsers.choices or word in self._parser_factories:
                 raise SpecError(f"{self.prog} already has a command {word!r}; choose another name")
         summary, description = self._help_text(action.__doc__, self.prog)

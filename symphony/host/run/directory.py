@@ -37,7 +37,8 @@ from pathlib import Path
 from typing import Any
 
 from symphony import private_directories
-from symphony.errors import BackendError, NotFound, SymphonyError
+from symphony.checked_methods import is_path
+from symphony.errors import BackendError, NotFound, SpecError, SymphonyError, shown
 from symphony.host.processes.identity import (
     ProcessId,
     boot_id,
@@ -67,13 +68,23 @@ def state_root(backend: str) -> Path:
     """Return the directory that contains a backend's run directories.
 
     This directory is below SYMPHONY_STATE_DIR if that variable is set, and below the XDG state
-    directory otherwise.
+    directory otherwise. Raises `SpecError` if the variable does not contain a path.
     """
-    configured = os.environ.get(STATE_VARIABLE)
-    if configured:
-        return Path(configured).absolute() / backend
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base).absolute() / "symphony" / backend
+    configured = _path_in(STATE_VARIABLE)
+    if configured is not None:
+        return configured.absolute() / backend
+    base = _path_in("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return base.absolute() / "symphony" / backend
+
+
+def _path_in(variable: str) -> Path | None:
+    """Return the path in an environment variable, or None if the variable is not set or empty."""
+    value = os.environ.get(variable)
+    if not value:
+        return None
+    if not is_path(value):
+        raise SpecError(f"{variable} must be a path, not {shown(value)}")
+    return Path(value)
 
 
 def check_state_directory(directory: Path) -> None:

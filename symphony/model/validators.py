@@ -23,8 +23,8 @@ from symphony.names import check_name, did_you_mean, join_names
 # has a port_range.
 DEFAULT_PORT_RANGE = (7000, 8999)
 MIN_PORT, MAX_PORT = 1, 65535
-# Kubernetes stores counts and numbers of seconds as 32-bit integers.
-MAX_WHOLE_NUMBER = 2**31 - 1
+# Kubernetes stores numbers in 64 bits. JSON libraries refuse much larger ones.
+MAX_WHOLE_NUMBER = 2**63 - 1
 
 T = TypeVar("T")
 

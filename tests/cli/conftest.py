@@ -59,7 +59,7 @@ class Program:
     for tests of signals, pipes, terminals and the exit of the process.
     """
 
-    def __init__(self, directory: Path, bytecode_cache: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.state = directory / "state"
         inherited = {
@@ -70,7 +70,6 @@ class Program:
             "SYMPHONY_STATE_DIR": str(self.state),
             "XDG_CONFIG_HOME": str(directory / "config"),
             "XDG_CACHE_HOME": str(directory / "cache"),
-            "PYTHONPYCACHEPREFIX": str(bytecode_cache),
             "TERM": "xterm",
         }
         self.terminals: list[Terminal] = []
@@ -195,13 +194,7 @@ def cleaned_up(program: Program) -> Iterator[Program]:
             cluster.delete(name)
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory for compiled modules, so that only the first process compiles them."""
-    return tmp_path_factory.mktemp("pycache")
-
-
 @pytest.fixture
-def program(tmp_path: Path, cache: Path) -> Iterator[Program]:
-    with cleaned_up(Program(tmp_path, cache)) as made:
+def program(tmp_path: Path) -> Iterator[Program]:
+    with cleaned_up(Program(tmp_path)) as made:
         yield made

@@ -392,9 +392,9 @@ def wait_for_reason(cli: Program, reason: str) -> None:
         watching.terminate()
 
 
-def program_for_backend(directory: Path, cache: Path, **env: str) -> Iterator[Program]:
+def program_for_backend(directory: Path, **env: str) -> Iterator[Program]:
     """Yield a program whose environment selects the backend; delete its experiments afterwards."""
-    program = Program(directory, cache)
+    program = Program(directory)
     program.env.update(env)
     try:
         yield program

@@ -238,7 +238,7 @@ def write_screens() -> None:
     """Write the golden files of the tables."""
     with (
         short_directory() as directory,
-        cleaned_up(Program(directory, directory / "cache")) as program,
+        cleaned_up(Program(directory)) as program,
     ):
         stage(program)
         for name, words in SCREENS.items():

@@ -18,9 +18,9 @@ CREW = {"crew": {"processes": {"agent-1": {"cmd": "true"}, "bob": {"cmd": "true"
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Program]:
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """One program for all tests: completion changes nothing."""
-    made = Program(tmp_path_factory.mktemp("completing"), cache)
+    made = Program(tmp_path_factory.mktemp("completing"))
     (made.directory / ".symphony.yml").write_text("profiles: {gke: {backend: local}, lab: {}}\n")
     learner = {"cmd": "true", "binds": "replay", "exposes": {"board": None}}
     made.run("rl", {"learner": learner, **CREW})

@@ -129,9 +129,9 @@ def tmux_panes(socket_path: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Environment]:
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     """One environment for all tests, because no dry run changes it."""
-    program = Program(tmp_path_factory.mktemp("dry"), cache)
+    program = Program(tmp_path_factory.mktemp("dry"))
     yield Environment(program, "local")
     cluster = program.cluster
     for name in cluster.list_experiments():

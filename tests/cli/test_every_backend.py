@@ -20,8 +20,8 @@ class TestLocal(Scenarios):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def cli(cls, tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Program]:
-        yield from program_for_backend(tmp_path_factory.mktemp("local"), cache)
+    def cli(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+        yield from program_for_backend(tmp_path_factory.mktemp("local"))
 
 
 class TestTmux(Scenarios):
@@ -29,11 +29,9 @@ class TestTmux(Scenarios):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def cli(
-        cls, tmp_path_factory: pytest.TempPathFactory, cache: Path, sockets: Path
-    ) -> Iterator[Program]:
+    def cli(cls, tmp_path_factory: pytest.TempPathFactory, sockets: Path) -> Iterator[Program]:
         env = {"SYMPHONY_BACKEND": "tmux", "TMUX_TMPDIR": str(sockets), "TMUX": ""}
-        yield from program_for_backend(tmp_path_factory.mktemp("tmux"), cache, **env)
+        yield from program_for_backend(tmp_path_factory.mktemp("tmux"), **env)
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,9 +17,9 @@ CREW = {name: {"cmd": f"echo {name}"} for name in ("learner", "agent")}
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Program]:
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """One program for all tests: none of them changes anything."""
-    made = Program(tmp_path_factory.mktemp("anywhere"), cache)
+    made = Program(tmp_path_factory.mktemp("anywhere"))
     for name in ("a", "b"):
         made.run(name, CREW)
     yield made

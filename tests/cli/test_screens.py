@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ from tests.cli.screens import GOLDEN, SCREENS, parts, screen, short_directory, s
 
 
 @pytest.fixture(scope="module")
-def staged(cache: Path) -> Iterator[Program]:
-    with short_directory() as directory, cleaned_up(Program(directory, cache)) as program:
+def staged() -> Iterator[Program]:
+    with short_directory() as directory, cleaned_up(Program(directory)) as program:
         stage(program)
         yield program
 

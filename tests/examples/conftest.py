@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import cache, program
+from tests.cli.conftest import program
 
-__all__ = ["cache", "program", "push_image"]
+__all__ = ["program", "push_image"]
 
 
 def push_image(kube_cluster: Any, directory: Path) -> str:

@@ -12,12 +12,6 @@ from tests.cli.scenarios import Scenarios, program_for_backend, refuse
 from tests.cli.terminal import INTERRUPT
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """Return a directory for compiled modules, so that only the first run compiles."""
-    return tmp_path_factory.mktemp("pycache")
-
-
 class TestKube(Scenarios):
     backend = "kube"
     pending_settings: ClassVar = {"node_selector": {"symphony.test/no-such-node": "true"}}
@@ -26,14 +20,13 @@ class TestKube(Scenarios):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def cli(cls, kube_session, tmp_path_factory, cache):
+    def cli(cls, kube_session, tmp_path_factory):
         name = f"{PREFIX}{secrets.token_hex(2)}"
         kube_session.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         try:
             wait_for_account(kube_session.api, name)
             yield from program_for_backend(
                 tmp_path_factory.mktemp("kube"),
-                cache,
                 SYMPHONY_BACKEND="kube",
                 SYMPHONY_KUBECONFIG=str(kube_session.cluster.kubeconfig),
                 SYMPHONY_NAMESPACE=name,

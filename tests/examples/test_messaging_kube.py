@@ -12,8 +12,6 @@ from symphony import Cluster, Experiment
 from tests.examples.conftest import push_image
 from tests.examples.messaging import EXAMPLES, check
 
-pytestmark = pytest.mark.client
-
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_example_succeeds(kube_cluster: Any, path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.examples.conftest import push_image
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "zmq"
 
-pytestmark = [pytest.mark.client, pytest.mark.namespaces]
+pytestmark = pytest.mark.namespaces
 
 
 @pytest.mark.parametrize(

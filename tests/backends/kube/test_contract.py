@@ -27,7 +27,6 @@ class KubeContract(BackendContract):
         yield lambda: self.kube.raw.find(f"{path}/contract-mine")["data"] == {"key": "value"}
 
 
-@pytest.mark.client
 class TestSharedNamespace(KubeContract):
     @pytest.fixture
     def options(self, kube_cluster):

@@ -8,8 +8,6 @@ from symphony_kube.status.details import process_details
 
 from .conftest import FOREVER, python, wait_until
 
-pytestmark = pytest.mark.client
-
 RESOURCES = {
     "requests": {"cpu": "1", "memory": "1Gi"},
     "limits": {"memory": "1Gi", "cpu": "2", "nvidia.com/gpu": "1"},

@@ -89,7 +89,6 @@ def test_unexpected_response_is_ignored() -> None:
     assert dropped_fields(hatch, MADE) == []
 
 
-@pytest.mark.client
 def test_server_dry_run_accepts_normalized_values(shared, name):
     exp = shared.new_experiment(name)
     unschedulable(exp, "right").container_yml = {
@@ -126,7 +125,6 @@ WRONG = [
 ]
 
 
-@pytest.mark.client
 def test_server_dry_run_reports_unknown_fields(shared, name):
     for job, setting, written, message in WRONG:
         exp = shared.new_experiment(name)

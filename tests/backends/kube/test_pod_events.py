@@ -72,7 +72,6 @@ def test_setup_problem(events: list[Object], code: ReasonCode | None, reason: st
     assert (found.code, found.text) == (code, reason)
 
 
-@pytest.mark.client
 def test_missing_volume_is_reported(kube_cluster, kube_faults, open_cluster, name, monkeypatch):
     def explain_setup_after(seconds: float) -> None:
         monkeypatch.setattr("symphony_kube.status.pod_events.SLOW_SETUP_SECONDS", seconds)

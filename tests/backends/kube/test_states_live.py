@@ -12,8 +12,6 @@ from symphony.testing.contract import until
 
 from .conftest import FOREVER, python
 
-pytestmark = pytest.mark.client
-
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
 
 FAT = "open('/data/x', 'wb').write(bytes(10**7)); import signal; signal.pause()"

@@ -187,7 +187,8 @@ def _validate_toml(text: str) -> None:
 
 def _write_script(page: Page, blocks: Sequence[Block], sandbox: Sandbox) -> tuple[Path, list[Step]]:
     program = shlex.join([sys.executable, str(_PYTHON_BLOCKS)])
-    lines = [_START_PYTHON.format(program=program)]
+    uses_python = any(_is_python_step(block) for block in blocks)
+    lines = [_START_PYTHON.format(program=program)] if uses_python else []
     steps: list[Step] = []
 
     def add(run: str, suffix: str, content: str, step: Step, path: str = "") -> None:
@@ -203,7 +204,7 @@ def _write_script(page: Page, blocks: Sequence[Block], sandbox: Sandbox) -> tupl
         if block.title:
             step = Step(line=block.line, title=f"file {block.title}")
             add(_WRITE_FILE, ".file", block.text, step, path=str(sandbox.directory / block.title))
-        elif block.language == "python":
+        elif _is_python_step(block):
             request = {"code": block.text, "page": page.name, "line": block.line}
             step = Step(line=block.line, title="Python block")
             add(_RUN_PYTHON, ".json", json.dumps(request), step)
@@ -218,6 +219,10 @@ def _write_script(page: Page, blocks: Sequence[Block], sandbox: Sandbox) -> tupl
     script = sandbox.steps / "page.sh"
     script.write_text("".join(lines), encoding="utf-8")
     return script, steps
+
+
+def _is_python_step(block: Block) -> bool:
+    return block.language == "python" and not block.excerpt and not block.title
 
 
 def _run_script(script: Path, sandbox: Sandbox, timeout: float) -> None:

@@ -406,7 +406,8 @@ def test_launch_fails_if_the_server_does_not_respond(running, options):
     experiment = cluster.new_experiment("other")
     for number in range(100):
         # All commands together are larger than the buffer of a pipe.
-        python(experiment, f"worker-{number}", FOREVER, "x" * 10_000)
+        command = ["sh", "-c", "exec sleep 1000", "x" * 10_000]
+        experiment.new_process(f"worker-{number}", command=command)
     match = (
         "'worker-0': got no window: the tmux server 'test' does not respond; "
         f"continue it .kill -CONT {pid}. or end"
@@ -439,7 +440,8 @@ def test_server_that_stops_responding_during_a_launch(cluster, experiment, optio
     path = install_wrapper(cluster._root.parent / "bin", script)
     other = cluster.new_experiment("other")
     for number in range(100):
-        python(other, f"worker-{number}", FOREVER).termination_grace_period(1)
+        process = other.new_process(f"worker-{number}", command=["sleep", "1000"])
+        process.termination_grace_period(1)
     try:
         with monkeypatch.context() as patch:
             patch.setenv("PATH", path)
@@ -552,7 +554,7 @@ LAUNCHER = """
 import json, sys
 from symphony import Cluster
 cluster, name = Cluster.new("tmux", **json.loads(sys.argv[1])), sys.argv[2]
-for turn in range(3):
+for turn in range(2):
     experiment = cluster.new_experiment(name)
     experiment.new_process("p", cmd="echo hi")
     cluster.launch(experiment)

@@ -58,9 +58,9 @@ def is_possible(env: Mapping[str, str]) -> bool:
 def run(
     args: Sequence[str],
     *,
-    env: Mapping[str, str],
+    env: Mapping[str, str] = os.environ,
     cwd: Path,
-    input: str,
+    input: str = "",
     timeout: float,
     script: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:

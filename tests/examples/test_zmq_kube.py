@@ -1,12 +1,11 @@
 """Run the ZeroMQ example on a real Kubernetes cluster, from an image of its Dockerfile."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli import in_process
 from tests.examples.conftest import push_image
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "zmq"
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.namespaces
 @pytest.mark.parametrize(
     "own_namespaces", [True, False], ids=["own namespaces", "shared namespace"]
 )
-def test_example_succeeds(kube_cluster, own_namespaces):
+def test_example_succeeds(kube_cluster, own_namespaces, tmp_path):
     image = push_image(kube_cluster, EXAMPLE)
     options = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig)]
     if not own_namespaces:
@@ -25,8 +24,7 @@ def test_example_succeeds(kube_cluster, own_namespaces):
     name = f"zmq-{kube_cluster.namespace[-8:]}"
 
     def symphony(*arguments):
-        command = [sys.executable, "-m", "symphony", *arguments, *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=100)
+        return in_process.run([*arguments, *options], cwd=tmp_path, timeout=100)
 
     try:
         launch = ["launch", str(EXAMPLE / "experiment.py"), "--name", name]

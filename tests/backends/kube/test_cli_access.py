@@ -8,6 +8,7 @@ import urllib.request
 
 import pytest
 
+from tests.cli import in_process
 from tests.cli.terminal import Terminal
 
 from .module_experiment import launched, python, until_succeeded
@@ -43,10 +44,9 @@ def argv(running):
 
 @pytest.fixture
 def symphony(argv, tmp_path):
-    def run(*words, **options):
-        return subprocess.run(
-            argv(*words), capture_output=True, text=True, cwd=tmp_path, timeout=60, **options
-        )
+    def run(*words, input=""):
+        arguments = argv(*words)[3:]
+        return in_process.run(arguments, cwd=tmp_path, input=input, timeout=60)
 
     return run
 

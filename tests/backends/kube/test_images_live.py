@@ -4,7 +4,6 @@ import http.server
 import json
 import os
 import subprocess
-import sys
 import tarfile
 import threading
 import urllib.error
@@ -19,6 +18,7 @@ from symphony.addons.docker.context import build_context
 from symphony.addons.docker.detect_engine import find
 from symphony.addons.docker.subprocesses import step
 from symphony.model.images import ContextEntry
+from tests.cli import in_process
 
 from .conftest import managed_objects
 
@@ -121,8 +121,7 @@ def symphony(kube_cluster, project):
     ]
 
     def run(*words):
-        command = [sys.executable, "-m", "symphony", "launch", *words, *options]
-        return subprocess.run(command, capture_output=True, text=True, cwd=project, timeout=100)
+        return in_process.run(["launch", *words, *options], cwd=project, timeout=100)
 
     return run
 

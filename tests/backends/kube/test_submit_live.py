@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubetest.rawapi import MERGE_PATCH
+from tests.cli import in_process
 
 TRAIN = (Path(__file__).parents[3] / "examples" / "submit" / "train.py").read_text(encoding="utf-8")
 # The rights to create Jobs and to read Pods.
@@ -35,9 +36,9 @@ def argv(kube_cluster):
 
 
 @pytest.fixture
-def symphony(argv):
+def symphony(argv, tmp_path):
     def run(*words, **options):
-        return subprocess.run(argv(*words, **options), capture_output=True, text=True, timeout=100)
+        return in_process.run(argv(*words, **options)[3:], cwd=tmp_path, timeout=100)
 
     return run
 

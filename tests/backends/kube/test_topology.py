@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import subprocess
-import sys
 import zlib
 
 import pytest
@@ -18,6 +16,7 @@ from symphony_kube.render.experiment import render
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.roster import decode_roster, encode_roster
 from symphony_kube.status.topology import build_topology
+from tests.cli import in_process
 
 from .conftest import FOREVER, python
 from .specimens import FILES, IMAGE, planned
@@ -112,16 +111,6 @@ def test_missing_right_is_named(kube_cluster, open_cluster, shared, name):
         shared.describe_topology("nowhere")
 
 
-# On a busy machine, the completion can take longer than a user would wait.
-WITHOUT_COMPLETION_TIMEOUT = """
-import sys
-from symphony.commandline.parsing import dispatch
-dispatch.COMPLETION_TIMEOUT_SECONDS = 60
-from symphony.__main__ import main
-sys.exit(main())
-"""
-
-
 def test_graph_completion_and_dry_runs_of_the_command_line(
     kube_cluster, shared, name, tmp_path, monkeypatch
 ):
@@ -135,8 +124,7 @@ def test_graph_completion_and_dry_runs_of_the_command_line(
     options += ["--namespace", kube_cluster.namespace]
 
     def symphony(*words):
-        argv = [sys.executable, "-c", WITHOUT_COMPLETION_TIMEOUT, *words]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        return in_process.run(words, cwd=tmp_path, timeout=60)
 
     graph = symphony("graph", *options, name)
     assert "binds db:7400 ← client" in graph.stdout, graph.stderr

@@ -48,6 +48,8 @@ class ReasonCode(str, enum.Enum):
     CANNOT_START = "cannot-start"
     # The process has exited and will be restarted, usually after a delay.
     BACKING_OFF = "backing-off"
+    # The experiment is started again, because a process failed and `on_failure` is `restart`.
+    EXPERIMENT_RESTARTS = "experiment-restarts"
 
     # --- The process is running. ---
 
@@ -69,6 +71,11 @@ class ReasonCode(str, enum.Enum):
     EVICTED = "evicted"
     # The process was stopped by symphony.
     STOPPED = "stopped"
+    # The process was stopped because the processes in the experiment's `ends_with` have finished.
+    EXPERIMENT_ENDED = "experiment-ended"
+    # The process was stopped because another process failed and `on_failure` is `stop`, or is
+    # `restart` and no restart is left.
+    EXPERIMENT_FAILED = "experiment-failed"
     # The process will never start, for example because its start condition can no longer be met.
     NEVER_STARTED = "never-started"
     # The process's state or exit status cannot be determined.

@@ -226,6 +226,10 @@ class Cluster(CheckedAttributes, abc.ABC):
         port_range: Any = None,
         preamble_cmds: Strings | None = None,
         start_dir: str | None = None,
+        env: Mapping[str, object] | None = None,
+        ends_with: Strings | None = None,
+        on_failure: str | Mapping[str, Any] | None = None,
+        deadline: float | str | None = None,
     ) -> Experiment:
         """Return an empty experiment without launching anything. The keyword arguments are those of
         `Experiment`.
@@ -241,6 +245,10 @@ class Cluster(CheckedAttributes, abc.ABC):
             port_range=port_range,
             preamble_cmds=preamble_cmds,
             start_dir=start_dir,
+            env=env,
+            ends_with=ends_with,
+            on_failure=on_failure,
+            deadline=deadline,
         )
 
     @abc.abstractmethod

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from symphony.host.resources.leases import GpuLeases, PortLeases
     from symphony.host.resources.ports import FinishingPorts
     from symphony.host.resources.unsupervised import UnsupervisedUsage
-    from symphony.host.supervisor.restart_policy import Backoff
     from symphony.model import Experiment
     from symphony.model.validators import Strings
+    from symphony.plan.restart_policy import Backoff
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
 
@@ -99,8 +99,8 @@ class HostCluster(Cluster):
         )
         self._gpus = None if gpus is None else _device_names(gpus)
         if backoff is not None:
-            from symphony.host.supervisor.restart_policy import Backoff
             from symphony.model.validators import instance
+            from symphony.plan.restart_policy import Backoff
 
             instance(backoff, Backoff, "backoff")
         self._backoff = backoff
@@ -287,7 +287,8 @@ class HostCluster(Cluster):
         if a process cannot be started.
         """
         from symphony.host import preflight
-        from symphony.host.supervisor import handover, restart_policy
+        from symphony.host.supervisor import handover
+        from symphony.plan import restart_policy
 
         held_to_the_end = [*ports.leases.values()]
         held_until_started = ports.holds

@@ -23,6 +23,7 @@ from symphony.model.quantities import parse_quantity
 from symphony.model.settings import Settings
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.resolve import Plan, PlannedProcess
+from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.shell import argv
 
 HOST = "127.0.0.1"
@@ -121,7 +122,7 @@ def _preview(spec: ProcessSpec) -> dict[str, Any]:
         "env_secrets": spec.env_secrets,
         "starts_after": spec.starts_after,
         "ready": ready,
-        "restart_policy": None if spec.restart == "Never" else spec.restart,
+        "restart_policy": None if spec.restart == RestartPolicy() else spec.restart.value(),
         "termination_grace_period": None if has_default_grace else spec.grace,
         "gpus": spec.gpus,
         "log_limit": None if has_default_log_limit else spec.log_limit,
@@ -178,7 +179,7 @@ def _process_spec(
         env=_own_variables(plan, process, shared_env),
         env_secrets={**plan.env_secrets(process), **{key: key for key in process.keys}},
         grace=_grace_seconds(process.pod),
-        restart=process.pod.restart_policy or "Never",
+        restart=process.restart,
         ready=_with_addresses(ready, plan) or None,
         ready_timeout=ready_timeout,
         starts_after=process.starts_after,

@@ -14,6 +14,7 @@ from symphony.lint import gpus, literals, rendering, sizes, structure
 from symphony.lint.literals import Machine
 from symphony.lint.merge import in_document_order, merge_findings
 from symphony.lint.targets import Target
+from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.plan.findings import ERROR, NOTE, WARNING, Finding
 
 if TYPE_CHECKING:
@@ -27,7 +28,15 @@ _STRUCTURAL_KEYS = frozenset({"binds", "connects", "count", "exposes", "processe
 # The rules whose findings refer to another part of the experiment. If that part could not be
 # loaded, these rules would report problems that the experiment does not have.
 _REFERRING_RULES = frozenset(
-    {"encrypted", "no-processes", "ready", "start-order", "unbound-service", "unused-service"}
+    {
+        "encrypted",
+        "ends-with",
+        "no-processes",
+        "ready",
+        "start-order",
+        "unbound-service",
+        "unused-service",
+    }
 )
 
 
@@ -94,7 +103,7 @@ def _component_of(path: DocumentPath) -> DocumentPath:
 
 
 _OPTION_KEYS = frozenset(
-    {"name", "secrets", "port_range", "images"}
+    {"name", "images", *EXPERIMENT_OPTIONS}
     | {"container_image", "command", "args", "cmd", "cmds", "env", "start_dir", "preamble_cmds"}
 )
 

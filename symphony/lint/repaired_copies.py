@@ -43,7 +43,10 @@ def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:
 
 def _without_reported_errors(experiment: Experiment) -> Experiment:
     """Return a copy of an experiment from which the values that cause errors have been removed."""
-    copy = _loaded(experiment, experiment.dump_dict())
+    data = experiment.dump_dict()
+    # A copy can lack these processes.
+    data.pop("ends_with", None)
+    copy = _loaded(experiment, data)
     while True:
         paths = [finding.path for finding in check_experiment(copy) if finding.level == ERROR]
         removable = {path for path in paths if len(path) > 1}

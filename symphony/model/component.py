@@ -15,7 +15,9 @@ from symphony.model.settings import (
     POD,
     PULL_POLICIES,
     READY_FIELDS,
+    RESTART_FIELDS,
     RESTART_POLICIES,
+    RESTARTING_POLICIES,
     SETTINGS,
     SHARED_MEMORY,
     TOLERATION_FIELDS,
@@ -25,7 +27,14 @@ from symphony.model.settings import (
     check_unchanged,
     one_ready_test,
 )
-from symphony.model.value_types import ENV, LABELS, LOG_SIZE, SERVICE_NAMES, parse_fields
+from symphony.model.value_types import (
+    ENV,
+    LABELS,
+    LOG_SIZE,
+    SERVICE_NAMES,
+    parse_fields,
+    parse_policy,
+)
 from symphony.names import check_name
 
 if TYPE_CHECKING:
@@ -194,11 +203,25 @@ class Component(CheckedAttributes):
 
     # --- life cycle ---
 
-    def restart_policy(self, policy: str) -> Self:
-        """Set the restart policy: ``Always``, ``OnFailure`` or ``Never`` (the default)."""
+    def restart_policy(
+        self,
+        policy: str,
+        *,
+        max_restarts: int | None = None,
+        backoff: float | str | None = None,
+    ) -> Self:
+        """Set the restart policy: ``Always``, ``OnFailure`` or ``Never`` (the default).
+
+        ``max_restarts`` is the maximum number of restarts. The default is no limit. The first
+        restart is immediate. ``backoff`` is the delay before the second restart, in seconds or with
+        a unit such as ``"30s"``. The delay doubles with each further restart, up to 5 minutes. The
+        default is 10 seconds.
+        """
         self._refuse_pod_setting("restart_policy")
-        self._settings.restart_policy = validators.one_of(
-            policy, RESTART_POLICIES, "restart_policy"
+        word = validators.one_of(policy, RESTART_POLICIES, "restart_policy")
+        given = {"policy": word, "max_restarts": max_restarts, "backoff": backoff}
+        self._settings.restart_policy = parse_policy(
+            RESTART_FIELDS, given, "restart_policy", restarting=RESTARTING_POLICIES
         )
         return self
 

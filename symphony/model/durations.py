@@ -16,6 +16,8 @@ _UNIT = r"ms|s|m|h|d"
 _PLAIN_PATTERN = re.compile(_NUMBER)
 _PART_PATTERN = re.compile(rf"({_NUMBER})({_UNIT})")
 _WITH_UNITS_PATTERN = re.compile(rf"(?:{_NUMBER}(?:{_UNIT}))+")
+# The strings that `parse_duration` accepts.
+DURATION_PATTERN = re.compile(f"{_NUMBER}|{_WITH_UNITS_PATTERN.pattern}")
 # The formats that the sbatch(1) option --time accepts: [days-]field[:field[:field]].
 _SLURM_PATTERN = re.compile(r"(?:([0-9]+)-)?([0-9]+(?::[0-9]+){0,2})")
 
@@ -52,6 +54,25 @@ def parse_duration(value: float | str, subject: str = "a duration") -> float:
 def has_units(text: str) -> bool:
     """Return whether ``text`` is a duration in which every number has a unit, such as ``1h30m``."""
     return _WITH_UNITS_PATTERN.fullmatch(text) is not None
+
+
+def parse_positive_duration(
+    value: float | str, subject: str = "a duration", *, maximum: float = MAX_TIME_LIMIT_SECONDS
+) -> float:
+    """Convert a duration above 0 to seconds. The result is an integer if it is a whole number.
+
+    Raises `SpecError` in the same cases as `parse_duration`, and if the duration is 0 or longer
+    than ``maximum`` seconds.
+
+    >>> parse_positive_duration("6h"), parse_positive_duration("1.5s")
+    (21600, 1.5)
+    """
+    seconds = parse_duration(value, subject)
+    if seconds == 0:
+        raise SpecError(f"{subject} must be above 0, not {shown(value)}")
+    if seconds > maximum:
+        raise SpecError(f"{subject} must be at most {maximum} s, not {shown(value)}")
+    return int(seconds) if seconds.is_integer() else seconds
 
 
 def parse_whole_seconds(value: float | str, subject: str = "a duration") -> int:

@@ -10,7 +10,7 @@ from symphony.checked_attributes import CheckedAttributes
 from symphony.errors import NotFound, SpecError, shown
 from symphony.model import validators
 from symphony.model.component import add_all, attribute_parsers, check_in_place
-from symphony.model.experiment_options import EXPERIMENT_OPTIONS
+from symphony.model.experiment_options import CONTINUE, EXPERIMENT_OPTIONS
 from symphony.model.group import ProcessGroup
 from symphony.model.images import DOCKERFILE, ImageBuild, image_build
 from symphony.model.process import Process
@@ -25,6 +25,23 @@ if TYPE_CHECKING:
 Member = Process | ProcessGroup
 
 
+def _parse_ends_with(value: object) -> list[str]:
+    """Return the names of processes and groups, which can be given as names or as objects."""
+    if value is None:
+        return []
+    names: list[str] = EXPERIMENT_OPTIONS["ends_with"].parse(_names_of(value))
+    return names
+
+
+def _names_of(value: object) -> object:
+    """Return ``value`` with each process and group replaced by its name."""
+    if isinstance(value, (Process, ProcessGroup)):
+        return value.name
+    if isinstance(value, (list, tuple)):
+        return [_names_of(item) for item in value]
+    return value
+
+
 class Experiment(CheckedAttributes):
     """A set of processes that are launched together, described once for all backends.
 
@@ -33,20 +50,37 @@ class Experiment(CheckedAttributes):
     to services without a fixed port. The default range is 7000 to 8999. In every process, the shell
     lines in ``preamble_cmds`` run before those of the process's group and of the process itself.
     The start directory of a group or process is relative to ``start_dir``, unless it is absolute.
-    ``env`` contains environment variables for every process. Relative paths other than the start
+    ``env`` contains environment variables for every process. When the processes and groups in
+    ``ends_with`` have finished, the experiment has finished, and the other processes are stopped.
+    ``on_failure`` determines what happens to the other processes when a process has failed:
+    ``"continue"`` (the default), ``"stop"``, ``"restart"``, or a mapping such as ``{"policy":
+    "restart", "max_restarts": 3, "backoff": "30s"}``. ``deadline`` is the time after the launch at
+    which the experiment is stopped and has failed. Relative paths other than the start
     directories of groups and processes are resolved against ``base_dir``. By default, this is the
     directory of the file from which the experiment was loaded, or the working directory if there is
     no such file.
     """
 
-    _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = attribute_parsers(
-        EXPERIMENT_OPTIONS, {"secrets": dict, "preamble_cmds": list, "env": dict}
-    )
+    _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        **attribute_parsers(
+            EXPERIMENT_OPTIONS,
+            {
+                "secrets": dict,
+                "preamble_cmds": list,
+                "env": dict,
+                "on_failure": lambda: CONTINUE,
+            },
+        ),
+        "ends_with": _parse_ends_with,
+    }
     secrets: dict[str, str]
     port_range: tuple[int, int] | None
     preamble_cmds: list[str]
     start_dir: str | None
     env: dict[str, str]
+    ends_with: list[str]
+    on_failure: str | dict[str, Any]
+    deadline: float | None
 
     def __init__(
         self,
@@ -57,6 +91,9 @@ class Experiment(CheckedAttributes):
         preamble_cmds: validators.Strings | None = None,
         start_dir: str | None = None,
         env: Mapping[str, object] | None = None,
+        ends_with: validators.Strings | None = None,
+        on_failure: str | Mapping[str, Any] | None = None,
+        deadline: float | str | None = None,
     ) -> None:
         self._name = check_name(name, "experiment")
         self.secrets = secrets
@@ -64,7 +101,11 @@ class Experiment(CheckedAttributes):
         self.preamble_cmds = preamble_cmds  # type: ignore[assignment]
         self.start_dir = start_dir
         self.env = env  # type: ignore[assignment]
+        self.ends_with = ends_with  # type: ignore[assignment]
+        self.on_failure = on_failure  # type: ignore[assignment]
+        self.deadline = deadline  # type: ignore[assignment]
         self._base_dir: Path | None = None
+        self._replicas: dict[str, list[str]] = {}
         self._images: dict[str, ImageBuild] = {}
         self._members: dict[str, Member] = {}
         self._groups: dict[str, ProcessGroup] = {}
@@ -84,6 +125,17 @@ class Experiment(CheckedAttributes):
     @base_dir.setter
     def base_dir(self, value: str | Path | None) -> None:
         self._base_dir = None if value is None else validators.path(value, "base_dir")
+
+    @property
+    def replicas(self) -> dict[str, list[str]]:
+        """Maps the name of each replicated process or group in the experiment's file to the names
+        of its copies. `ends_with` can contain these names.
+        """
+        return self._replicas
+
+    @replicas.setter
+    def replicas(self, value: Mapping[str, list[str]]) -> None:
+        self._replicas = validators.mapping(value, "replicas")
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.list_all_processes())} processes)"
@@ -272,6 +324,15 @@ class Experiment(CheckedAttributes):
             raise NotFound(f"experiment {self.name!r} has no group {shown(name)}{hint}")
         return self._groups[name]
 
+    def ends_with_components(self) -> list[str]:
+        """Return the names in ``ends_with``, with each replicated process or group of the
+        experiment's file replaced by its copies.
+        """
+        names: list[str] = []
+        for name in self.ends_with:
+            names += self.replicas.get(name, [name])
+        return list(dict.fromkeys(names))
+
     # --- files ---
 
     def dump_dict(self) -> dict[str, Any]:
@@ -287,6 +348,9 @@ class Experiment(CheckedAttributes):
             "preamble_cmds": [*self.preamble_cmds],
             "start_dir": self.start_dir,
             "env": dict(self.env),
+            "ends_with": self.ends_with_components(),
+            "on_failure": None if self.on_failure == CONTINUE else self.on_failure,
+            "deadline": self.deadline,
             "images": {name: image.dump() for name, image in self._images.items()},
         }
         result = {key: value for key, value in options.items() if value}

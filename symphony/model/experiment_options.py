@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from symphony.model import validators
 from symphony.model.value_types import (
+    DURATION,
     ENV,
     FILES,
+    NAMES,
     NONEMPTY_TEXT,
     PORT_RANGE,
     SHELL_LINES,
     Field,
     field_table,
+    policy_fields,
+    policy_type,
+)
+
+CONTINUE = "continue"
+FAILURE_POLICIES = (CONTINUE, "stop", "restart")
+FAILURE_FIELDS = policy_fields(
+    FAILURE_POLICIES, "what happens to the other processes when a process has failed"
 )
 
 EXPERIMENT_OPTIONS = field_table(
@@ -40,5 +50,26 @@ EXPERIMENT_OPTIONS = field_table(
         type=ENV,
         description="Environment variables of every process. Variables that are set on a group or "
         "a process take precedence.",
+    ),
+    Field(
+        name="ends_with",
+        type=NAMES,
+        description="Processes or groups: a name or a list of names. When they have finished, the "
+        "experiment has finished, and the other processes are stopped. By default, the experiment "
+        "has finished when all processes have finished.",
+    ),
+    Field(
+        name="on_failure",
+        type=policy_type(FAILURE_FIELDS, FAILURE_POLICIES, restarting=["restart"]),
+        description="What happens to the other processes when a process has failed and is not "
+        "restarted by its own restart policy. The default is continue, stop stops them, and "
+        "restart stops all processes and starts the experiment again. To limit the restarts, use "
+        "{policy: restart, max_restarts: ..., backoff: ...}.",
+    ),
+    Field(
+        name="deadline",
+        type=DURATION,
+        description="The time after the launch at which all processes are stopped and the "
+        "experiment has failed, in seconds or with a unit such as '6h'.",
     ),
 )

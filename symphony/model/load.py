@@ -128,7 +128,9 @@ class _Loader:
 
     def _load_processes(self, experiment: Experiment, value: Any) -> None:
         described = {} if value is None else validators.mapping(value, "processes")
-        for entry in replicas.entries(described, self._errors):
+        expansion = replicas.expand(described, self._errors)
+        experiment.replicas = expansion.copies
+        for entry in expansion.entries:
             with self._errors.at(entry.origin):
                 if entry.members is None:
                     process = self._load_process(entry)
@@ -239,9 +241,10 @@ class _Loader:
     def _call(self, method: Callable[..., Any], setting: Setting, value: Any) -> None:
         form = setting.form
         is_mapping = isinstance(value, Mapping)
-        if form is FileForm.VALUE:
+        is_word = form is FileForm.KEYWORDS_OR_WORD and not is_mapping
+        if form is FileForm.VALUE or is_word:
             method(value)
-        elif form is FileForm.KEYWORDS:
+        elif form in (FileForm.KEYWORDS, FileForm.KEYWORDS_OR_WORD):
             self._call_with_keywords(method, setting.fields, value, setting.name)
         elif form is FileForm.KEYWORDS_OR_FLAG:
             if value is not False:

@@ -43,8 +43,20 @@ class Entry:
     members: list[Entry] | None = None
 
 
-def entries(processes: Mapping[str, Any], errors: ErrorCollector) -> list[Entry]:
-    """Return the processes and groups that a file describes. Each copy has its own entry.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """The processes and groups that a file describes. Each copy has its own entry.
+
+    ``copies`` maps the name of each replicated process or group to the names of its copies. It does
+    not contain a name that is also the name of an entry.
+    """
+
+    entries: list[Entry]
+    copies: Copies
+
+
+def expand(processes: Mapping[str, Any], errors: ErrorCollector) -> Expansion:
+    """Return the processes and groups that a file describes.
 
     A process that starts after a replicated process starts after all copies of that process.
     Invalid descriptions are omitted, and their errors are added to ``errors``.
@@ -59,7 +71,7 @@ class _Replication:
         self._errors = errors
         self._copies: Copies = {}
 
-    def expand(self, processes: Mapping[str, Any]) -> list[Entry]:
+    def expand(self, processes: Mapping[str, Any]) -> Expansion:
         result: list[Entry] = []
         for origin, value in processes.items():
             with self._errors.at(origin):
@@ -70,7 +82,8 @@ class _Replication:
         # In `starts_after`, a name is not replaced by the names of copies if the expanded
         # experiment itself contains a process or group with that name.
         copies = {name: copied for name, copied in self._copies.items() if name not in names}
-        return [_start_after_copies(entry, copies) for entry in result]
+        entries = [_start_after_copies(entry, copies) for entry in result]
+        return Expansion(entries=entries, copies=copies)
 
     def _expand_member(self, origin: str, data: dict[str, Any]) -> list[Entry]:
         is_group = MEMBERS in data

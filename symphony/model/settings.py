@@ -50,6 +50,8 @@ from symphony.model.value_types import (
     pairs,
     parse_list,
     parse_record,
+    policy_fields,
+    policy_type,
     whole_match,
 )
 from symphony.names import check_name, did_you_mean
@@ -62,6 +64,7 @@ POD, CONTAINER, OWN = "pod", "container", "own"
 CONDITIONS = ("ready", "started", "succeeded")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
+RESTARTING_POLICIES = ("Always", "OnFailure")
 TOLERATION_OPERATORS = ("Equal", "Exists")
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 HOST_PATH_TYPES = (
@@ -83,6 +86,7 @@ class FileForm(enum.Enum):
     VALUE = "one call with the value"
     PAIRS = "one call with each key and value of a mapping"
     KEYWORDS = "one call with the mapping as keywords"
+    KEYWORDS_OR_WORD = "as KEYWORDS; a word is the value of the first keyword"
     KEYWORDS_OR_FLAG = "as KEYWORDS; true is an empty mapping, and false is no call"
     LIST_OF_KEYWORDS = "one call for each mapping of a list"
     VOLUMES = "one call of mount_<kind> for each volume of a list"
@@ -117,6 +121,8 @@ class Setting:
             return [self.name]
         if self.form is FileForm.VOLUMES:
             parts = [next(iter(volume)) for volume in value]
+        elif self.form is FileForm.KEYWORDS_OR_WORD and isinstance(value, str):
+            parts = [next(iter(self.fields))]
         else:
             parts = list(value)
         return [f"{self.name}.{part}" for part in dict.fromkeys(parts)]
@@ -175,6 +181,10 @@ READY_FIELDS = field_table(
     ),
 )
 READY_TESTS = tuple(name for name in READY_FIELDS if name != "timeout")
+
+RESTART_FIELDS = policy_fields(
+    RESTART_POLICIES, "the condition under which the process is restarted"
+)
 
 JOB_FIELDS = field_table(
     Field(
@@ -563,12 +573,16 @@ class Settings:
         method="image_pull_policy",
         unset=_none,
     )
-    restart_policy: str | None = _setting(
+    restart_policy: str | dict[str, Any] | None = _setting(
         POD,
-        "The condition under which the process is restarted; the default is Never.",
-        choice(RESTART_POLICIES),
+        "The condition under which the process is restarted; the default is Never. To limit the "
+        "restarts, use {policy: ..., max_restarts: ..., backoff: ...}.",
+        policy_type(RESTART_FIELDS, RESTART_POLICIES, restarting=RESTARTING_POLICIES),
         method="restart_policy",
+        form=FileForm.KEYWORDS_OR_WORD,
+        fields=RESTART_FIELDS,
         unset=_none,
+        reports_parts=True,
     )
     termination_grace_period: int | None = _setting(
         POD,

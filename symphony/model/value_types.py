@@ -15,6 +15,11 @@ from typing import Any
 from symphony import names
 from symphony.errors import SpecError, error_path, shown
 from symphony.model import validators
+from symphony.model.durations import (
+    DURATION_PATTERN,
+    MAX_TIME_LIMIT_SECONDS,
+    parse_positive_duration,
+)
 from symphony.model.quantities import QUANTITY_PATTERN, log_size_text, quantity_text
 
 Schema = dict[str, Any]
@@ -22,6 +27,8 @@ Schema = dict[str, Any]
 NULL_SCHEMA: Schema = {"type": "null"}
 PARAMETER_REFERENCE = r"\$\{"
 MAX_REPLICAS = 10_000
+# The longest delay before a restart. It is that of Kubernetes.
+MAX_BACKOFF_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +332,27 @@ def _services_without_ports(value: validators.ServiceSpec, subject: str) -> list
     return list(services)
 
 
+def _backoff(value: Any, subject: str) -> float:
+    return parse_positive_duration(value, subject, maximum=MAX_BACKOFF_SECONDS)
+
+
+def _names(value: validators.Strings, subject: str) -> list[str]:
+    found = [names.check_name(name, subject) for name in validators.strings(value, subject)]
+    return list(dict.fromkeys(found))
+
+
 def _port_range(value: object, _: str) -> tuple[int, int]:
     return validators.port_range(value)
+
+
+def _duration_schema(maximum: int) -> Schema:
+    return {
+        "description": "a number of seconds, or a duration: '90s', '5m', '1h30m'",
+        "type": ["number", "string"],
+        "exclusiveMinimum": 0,
+        "maximum": maximum,
+        "pattern": or_reference(whole_match(DURATION_PATTERN)),
+    }
 
 
 # --- the types ---
@@ -352,6 +378,9 @@ SERVICE_NAMES = ValueType(
 PORT_RANGE = ValueType(
     {"type": "array", "items": definition("port"), "minItems": 2, "maxItems": 2}, _port_range
 )
+DURATION = ValueType(_duration_schema(MAX_TIME_LIMIT_SECONDS), parse_positive_duration)
+BACKOFF = ValueType(_duration_schema(MAX_BACKOFF_SECONDS), _backoff)
+NAMES = ValueType(any_of(NAME.schema, list_of(NAME.schema)), _names)
 FLAG = ValueType({"type": ["boolean", "string"], "pattern": or_reference()}, validators.flag)
 REGULAR_EXPRESSION = ValueType(definition("text"), _regular_expression)
 HTTP_TEST = ValueType(
@@ -387,3 +416,77 @@ def choice(words: Iterable[str]) -> ValueType:
 
     schema = any_of({"enum": list(choices)}, {"type": "string", "pattern": or_reference()})
     return ValueType(schema, parse)
+
+
+# --- policies that can restart processes ---
+
+
+def policy_fields(policies: Iterable[str], description: str) -> dict[str, Field]:
+    """Return the fields of a policy with the given words, and of the restarts that it causes."""
+    return field_table(
+        Field(name="policy", type=choice(policies), description=description, required=True),
+        Field(
+            name="max_restarts",
+            type=WHOLE_NUMBER,
+            description="the maximum number of restarts; the default is no limit",
+        ),
+        Field(
+            name="backoff",
+            type=BACKOFF,
+            description="the delay before the second restart; the first restart is immediate, and "
+            "the delay doubles with each further restart, up to 5 minutes; the default is 10 s",
+        ),
+    )
+
+
+def policy_schema(fields: Mapping[str, Field]) -> Schema:
+    """Return the schema of a policy: one of its words, or a mapping with `policy_fields`."""
+    return any_of(fields["policy"].type.schema, object_schema(fields))
+
+
+def policy_type(
+    fields: Mapping[str, Field], words: Iterable[str], *, restarting: Iterable[str]
+) -> ValueType:
+    """Return the type of a policy: one of ``words``, or a mapping with `policy_fields`.
+
+    ``restarting`` contains the words that restart processes.
+    """
+    known = tuple(words)
+
+    def parse(value: Any, subject: str) -> str | dict[str, Any]:
+        if not isinstance(value, Mapping):
+            return validators.one_of(value, known, subject)
+        given = validators.mapping(value, subject)
+        validators.refuse_unknown(given, fields, subject)
+        if given.get("policy") is None:
+            raise SpecError(f"{subject} needs policy: {names.join_names(known)}")
+        return parse_policy(fields, given, subject, restarting=restarting)
+
+    return ValueType(policy_schema(fields), parse)
+
+
+def parse_policy(
+    fields: Mapping[str, Field],
+    given: Mapping[str, Any],
+    subject: str,
+    *,
+    restarting: Iterable[str],
+) -> str | dict[str, Any]:
+    """Return a policy in its normalized form: a word, or a mapping with `policy_fields`.
+
+    ``restarting`` contains the words that restart processes. Raises `SpecError` if a value is not
+    valid, or if the restarts of another policy are limited.
+    """
+    parsed = parse_fields(fields, given)
+    policy: str = parsed["policy"]
+    if len(parsed) == 1:
+        return policy
+    words = tuple(restarting)
+    if policy not in words:
+        limit = next(name for name in parsed if name != "policy")
+        raise SpecError(
+            f"{subject} has {limit}, but {policy} restarts nothing; "
+            f"use {' or '.join(words)}, or remove {limit}",
+            path=(limit,),
+        )
+    return parsed

@@ -15,22 +15,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ignored:
-    """A setting that a backend ignores, and the paths of the processes that use the setting."""
+    """A setting that a backend ignores, and the paths of the processes that use the setting.
+
+    ``processes`` is empty for an option of the experiment.
+    """
 
     setting: str
     processes: tuple[str, ...]
 
     def __str__(self) -> str:
+        if not self.processes:
+            return self.setting
         return f"{self.setting} ({join_names(self.processes, limit=4)})"
 
 
 def ignored_settings(plan: Plan, honoured: frozenset[str]) -> tuple[Ignored, ...]:
     """Return the settings in a plan that a backend ignores.
 
-    ``honoured`` contains the settings that the backend supports, as a whole (``"env"``) or in part
-    (``"resource_limit.gpu"``).
+    The result contains the policies of the experiment, such as ``deadline``, and the settings of
+    its processes. ``honoured`` contains those that the backend supports, as a whole (``"env"``) or
+    in part (``"resource_limit.gpu"``).
     """
-    processes: dict[str, list[str]] = {}
+    processes: dict[str, list[str]] = {
+        policy: [] for policy in plan.policies.names if policy not in honoured
+    }
     for process in plan:
         for setting in _setting_names(process):
             whole_setting = setting.partition(".")[0]

@@ -20,12 +20,15 @@ from symphony.model.validators import DEFAULT_PORT_RANGE
 from symphony.plan import encryption_keys
 from symphony.plan.addresses import AddressBook, AddressScheme, assign_addresses
 from symphony.plan.dependencies import check_start_order, start_dependencies
+from symphony.plan.experiment_policies import check_policies, resolve_policies
 from symphony.plan.findings import ERROR, Finding, finding_of
+from symphony.plan.policies import Policies
 from symphony.plan.process_settings import (
     check_process_settings,
     effective_settings,
     encryption_key_variables,
 )
+from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.services import check_services, encrypted_services, service_requests
 
 
@@ -52,7 +55,8 @@ class PlannedProcess:
     ``start_dir`` joins the start directories of the cluster, the experiment, the group and the
     process, and is absolute or relative to the experiment's base directory. ``settings`` contains
     the process's settings, with its group's container settings as the defaults. ``pod`` contains
-    the Pod-level settings of the group, or of the process if it is in no group. ``starts_after``
+    the Pod-level settings of the group, or of the process if it is in no group. ``restart`` is the
+    restart policy in ``pod``. ``starts_after``
     maps the processes that this process waits for to the conditions that they must meet. ``keys``
     contains the names of the variables that hold the keys for encrypted services.
     """
@@ -70,6 +74,7 @@ class PlannedProcess:
     pod: Settings
     starts_after: dict[str, str]
     keys: tuple[str, ...] = ()
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
 
     @property
     def path(self) -> str:
@@ -84,7 +89,8 @@ class Plan:
     ``secrets`` maps secret names to file paths. ``shared_env`` contains the variables that are the
     same for every process. A launch creates the keys for encrypted services, so a plan contains
     only the names of the variables for these keys. ``base_dir`` is the directory against which
-    relative paths are resolved. It is ignored when plans are compared.
+    relative paths are resolved. It is ignored when plans are compared. ``policies`` contains the
+    rules for the end of the experiment.
     """
 
     experiment: str
@@ -93,6 +99,7 @@ class Plan:
     addresses: AddressBook
     shared_env: dict[str, str]
     secrets: dict[str, str]
+    policies: Policies = field(default_factory=Policies)
     base_dir: Path | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[PlannedProcess]:
@@ -172,6 +179,7 @@ def resolve(
         addresses=addresses,
         shared_env=shared_env,
         secrets=dict(experiment.secrets),
+        policies=resolve_policies(experiment),
         base_dir=experiment.base_dir,
     )
 
@@ -192,6 +200,7 @@ def _check(experiment: Experiment, settings: Mapping[str, Settings]) -> Iterator
     yield from _check_members(experiment)
     yield from check_services(experiment)
     yield from check_start_order(experiment)
+    yield from check_policies(experiment)
     yield from check_process_settings(experiment, settings, encrypted_services(experiment))
 
 
@@ -244,6 +253,7 @@ def _planned_process(
     experiment_env = {
         key: value for key, value in experiment.env.items() if key not in settings.env_secrets
     }
+    pod = pod_component.settings.at_level(POD)
     return PlannedProcess(
         name=process.name,
         group=None if group is None else group.name,
@@ -255,7 +265,8 @@ def _planned_process(
         start_dir=_joined_directories(start_dirs),
         env={**experiment_env, **settings.env},
         settings=settings,
-        pod=pod_component.settings.at_level(POD),
+        pod=pod,
+        restart=RestartPolicy.of(pod.restart_policy),
         starts_after=starts_after,
         keys=encryption_key_variables(process, settings, encrypted),
     )

@@ -36,7 +36,13 @@ RESTARTS = exited(
 LATE: dict[str, Any] = {
     "not_ready_in_time": True, "reason": "r", "reason_code": ReasonCode.NOT_READY,
 }  # fmt: skip
-SECOND_RUN: dict[str, Any] = {**RUNNING, "started": 3.0, "restarts": 1, "failures_in_row": 1}
+SECOND_RUN: dict[str, Any] = {
+    **RUNNING,
+    "started": 3.0,
+    "restarts": 1,
+    "failures_in_row": 1,
+    "retries": 1,
+}
 
 HISTORIES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "no events": ([], {}),
@@ -100,6 +106,7 @@ HISTORIES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
             "state": State.PENDING,
             "exit_code": 1,
             "failures_in_row": 2,
+            "retries": 1,
             "reason": "exit code 1",
             "reason_code": ReasonCode.BACKING_OFF,
             "next_start": 12.0,

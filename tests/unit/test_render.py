@@ -20,6 +20,7 @@ from symphony.host.render import HONOURED, HOST, HostManifest, render
 from symphony.model.settings import SETTINGS
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import Defaults, resolve
+from symphony.plan.restart_policy import RestartPolicy
 from tests.unit.strategies import experiments, texts
 
 SCHEME = AddressScheme(backend="local", host=lambda _: HOST, bind_host=HOST)
@@ -263,8 +264,8 @@ def test_grace_restart_order_and_gpus() -> None:
         for item in rendered(experiment).processes
     ]
     assert found == [
-        (0.0, "Always", 2, {}, "g"),
-        (DEFAULT_GRACE_SECONDS, "Never", 0, {"p": "started"}, None),
+        (0.0, RestartPolicy(policy="Always"), 2, {}, "g"),
+        (DEFAULT_GRACE_SECONDS, RestartPolicy(), 0, {"p": "started"}, None),
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony.host.run.events import Track
-from symphony.host.supervisor.restart_policy import Backoff, Restart, decide_restart
+from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy, decide_restart
 from symphony.plan.start_order import START, Verdict, verdict
 from symphony.status import State
 
@@ -38,7 +38,7 @@ def test_delays_never_decrease_or_exceed_the_longest(
 def test_policy_decides_by_exit_code(
     policy: str, restarted_codes: list[int | None], code: int | None
 ) -> None:
-    found = decide_restart(policy, Track(started=0.0), code, 1.0, Backoff())
+    found = decide_restart(RestartPolicy(policy=policy), Track(started=0.0), code, 1.0, Backoff())
     assert found == (Restart(0.0, 1) if code in restarted_codes else None)
 
 
@@ -54,7 +54,17 @@ def test_policy_decides_by_exit_code(
 )
 def test_long_run_resets_the_delay(in_row: int, run_seconds: float, expected: Restart) -> None:
     track = Track(started=1000.0, failures_in_row=in_row)
-    assert decide_restart("Always", track, 1, 1000.0 + run_seconds, Backoff()) == expected
+    policy = RestartPolicy(policy="Always")
+    assert decide_restart(policy, track, 1, 1000.0 + run_seconds, Backoff()) == expected
+
+
+@pytest.mark.parametrize(("retries", "expected"), [(1, Restart(5.0, 2)), (2, None)])
+def test_policy_limits_the_restarts_and_sets_the_first_delay(
+    retries: int, expected: Restart | None
+) -> None:
+    policy = RestartPolicy(policy="OnFailure", max_restarts=2, backoff=5.0)
+    track = Track(started=0.0, failures_in_row=1, retries=retries)
+    assert decide_restart(policy, track, 1, 1.0, Backoff()) == expected
 
 
 # --- the start order ---

@@ -18,7 +18,7 @@ from pathlib import Path
 from symphony import Cluster, Experiment, SymphonyError
 from symphony.host.processes.identity import ProcessId, birth_time
 from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor.restart_policy import Backoff
+from symphony.plan.restart_policy import Backoff
 from symphony.status import ExperimentStatus
 from torture import checks
 from torture.checks import FoundProcess

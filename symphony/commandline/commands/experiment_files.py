@@ -103,6 +103,7 @@ def _describe_wrong_path(path: Path) -> str:
 def _renamed(experiment: Experiment, name: str) -> Experiment:
     result = type(experiment).load_dict({**experiment.dump_dict(), "name": name})
     result.base_dir = experiment.base_dir
+    result.replicas = experiment.replicas
     return result
 
 

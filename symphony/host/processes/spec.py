@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from symphony.plan.restart_policy import RestartPolicy
+
 DEFAULT_GRACE_SECONDS = 30.0
 DEFAULT_LOG_LIMIT_BYTES = 2**30
 
@@ -30,7 +32,7 @@ class ProcessSpec:
     * ``ready`` is the readiness test with resolved addresses, for example ``{"tcp": [host,
       port]}``. None means that the process is ready as soon as it is running.
     * ``ready_timeout`` and ``grace`` are in seconds, and ``log_limit`` is in bytes.
-    * ``restart`` is ``Always``, ``OnFailure`` or ``Never``.
+    * ``restart`` is the restart policy.
     """
 
     name: str
@@ -40,7 +42,7 @@ class ProcessSpec:
     env: dict[str, str] = field(default_factory=dict)
     env_secrets: dict[str, str] = field(default_factory=dict)
     grace: float = DEFAULT_GRACE_SECONDS
-    restart: str = "Never"
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
     ready: dict[str, Any] | None = None
     ready_timeout: float = 60.0
     starts_after: dict[str, str] = field(default_factory=dict)
@@ -57,7 +59,8 @@ class ProcessSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as a dictionary of JSON-serializable values."""
-        return {item: getattr(self, item) for item in self.__slots__}
+        data = {item: getattr(self, item) for item in self.__slots__}
+        return {**data, "restart": self.restart.value()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ProcessSpec:
@@ -66,6 +69,7 @@ class ProcessSpec:
         for name in _TUPLE_FIELDS:
             if name in fields:
                 fields[name] = tuple(fields[name])
+        fields["restart"] = RestartPolicy.of(fields.get("restart"))
         return cls(**fields)
 
     def with_secrets(self, directory: Path) -> ProcessSpec:

@@ -32,7 +32,9 @@ class Track:
 
     ``never_ready`` means that the process did not become ready in time and had never been ready
     before. ``not_ready_in_time`` means that the process did not become ready in time after its
-    latest start. ``next_start`` is the time of the next start of a process that will be restarted.
+    latest start. ``retries`` is the number of restarts that the restart policy has caused since the
+    experiment was launched or restarted. ``next_start`` is the time of the next start of a process
+    that will be restarted.
     """
 
     state: State = State.PENDING
@@ -45,6 +47,7 @@ class Track:
     reason_code: ReasonCode | None = None
     restarts: int = 0
     failures_in_row: int = 0
+    retries: int = 0
     started: float | None = None
     ended: float | None = None
     stopped: bool = False
@@ -125,6 +128,7 @@ def _start_failed(track: Track, event: Event) -> None:
 def _back_off(track: Track, event: Event) -> None:
     track.state = State.PENDING
     track.failures_in_row = event.get("in_row", 0)
+    track.retries += 1
     track.next_start = event["at"] + event["restarts_in"]
     # The reason states when the process is restarted, which becomes wrong as time passes. The
     # cause does not.

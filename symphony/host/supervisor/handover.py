@@ -27,7 +27,7 @@ from symphony.errors import BackendError
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
 from symphony.host.processes.mark import remove_own_mark
 from symphony.host.run.directory import RunDirectory, full_disk_errors
-from symphony.host.supervisor.restart_policy import Backoff
+from symphony.plan.restart_policy import Backoff
 
 if TYPE_CHECKING:
     from symphony.host.supervisor.children import Children

@@ -26,13 +26,12 @@ from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import apply, fold
 from symphony.host.run.note import NoteWriter
-from symphony.host.supervisor import restart_policy
 from symphony.host.supervisor.children import Child, Children, ExitCallback, StartRefused
 from symphony.host.supervisor.event_log import EventLog
 from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
 from symphony.host.supervisor.log_times import LogTimes
 from symphony.host.supervisor.readiness import ReadinessMonitor, failing_probe, make_probe
-from symphony.plan import start_order
+from symphony.plan import restart_policy, start_order
 from symphony.status import ENDED, ReasonCode, State
 
 if TYPE_CHECKING:

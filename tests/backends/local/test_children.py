@@ -14,7 +14,7 @@ import pytest
 from symphony import Cluster, Experiment, State
 from symphony.host.cluster import HostCluster
 from symphony.host.processes.environment import read_environment
-from symphony.host.supervisor.restart_policy import Backoff
+from symphony.plan.restart_policy import Backoff
 from symphony.status import ENDED
 from symphony.testing import until
 from symphony_local.environment import InheritedEnvironment

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from symphony import Cluster, LaunchFailed, SpecError, State
-from symphony.host.supervisor.restart_policy import Backoff
+from symphony.plan.restart_policy import Backoff
 from symphony.status import ReasonCode
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, REPORT

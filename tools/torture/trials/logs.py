@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from symphony.host.supervisor.restart_policy import Backoff
+from symphony.plan.restart_policy import Backoff
 from torture import checks
 from torture.children import Child
 from torture.trial import trial

@@ -38,7 +38,11 @@ __all__ = ["read_files", "render"]
 
 # The settings that this backend implements. The kubelet limits the size of logs, and a Pod cannot
 # change this limit.
-HONOURED = frozenset({"container_image", *SETTINGS}) - {"log_limit"}
+# A Pod has no limit for the number of restarts, and the kubelet chooses the delays between them.
+HONOURED = frozenset({"container_image", "restart_policy.policy", *SETTINGS}) - {
+    "log_limit",
+    "restart_policy",
+}
 
 
 def render(

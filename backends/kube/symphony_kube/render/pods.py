@@ -104,7 +104,7 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     ports_of = ports(unit, context)
     labels = {**_user_labels(settings, unit), **context.labels(unit.name)}
     spec: Object = {
-        "restartPolicy": settings.restart_policy or "Never",
+        "restartPolicy": unit.processes[0].restart.policy,
         "terminationGracePeriodSeconds": _grace_seconds(settings, unit),
         "enableServiceLinks": False,
         # A program with process ID 1 ignores TERM unless it handles the signal, and it has to reap

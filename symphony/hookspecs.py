@@ -41,6 +41,7 @@ CAPABILITIES = {
     "external-url": "gives exposed services an external address",
     "topology": "reports the connections of a running experiment",
     "restart": "restarts processes by their restart policy",
+    "policies": "applies ends_with, on_failure, deadline and max_restarts",
     "gpu": "assigns GPUs to processes",
 }
 

@@ -88,6 +88,8 @@ class ReasonCode(str, enum.Enum):
 # The word for a process that symphony has stopped, in place of its state.
 STOPPED_STATE = "stopped"
 ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.UNKNOWN})
+# The exit code of an experiment that has exceeded its deadline. timeout(1) has the same exit code.
+DEADLINE_EXIT_CODE = 124
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +166,10 @@ class ExperimentStatus:
     """The status of an experiment and of its processes, which are in declaration order.
 
     ``created`` is a time in seconds since the epoch. ``note`` is a message about the whole
-    experiment, such as ``the supervisor was killed``.
+    experiment, such as ``the supervisor was killed``. ``ends_with`` contains the names of the
+    processes with which the experiment ends; it is empty if it ends with all processes.
+    ``deadline`` is the time at which a running experiment is stopped, in seconds since the epoch,
+    or None.
     """
 
     name: str
@@ -172,14 +177,32 @@ class ExperimentStatus:
     processes: tuple[ProcessStatus, ...] = ()
     created: float | None = None
     note: str = ""
+    ends_with: tuple[str, ...] = ()
+    deadline: float | None = None
 
     def __iter__(self) -> Iterator[ProcessStatus]:
         return iter(self.processes)
 
     @property
     def state(self) -> State:
-        """The combined state of all processes; see `combined_state`."""
-        return combined_state(process.state for process in self.processes)
+        """The combined state of all processes; see `combined_state`.
+
+        If the experiment ended with the processes in ``ends_with``, it is the combined state of
+        these processes.
+        """
+        processes = self._decisive if self.ended else self.processes
+        return combined_state(process.state for process in processes)
+
+    @property
+    def _decisive(self) -> tuple[ProcessStatus, ...]:
+        """The processes whose results are the result of the experiment.
+
+        These are the processes in ``ends_with`` if all of them have finished and symphony did not
+        stop them, and otherwise all processes.
+        """
+        named = tuple(process for process in self.processes if process.name in self.ends_with)
+        has_ended = all(process.state in ENDED and not process.stopped for process in named)
+        return named if named and has_ended else self.processes
 
     @property
     def displayed_state(self) -> str:
@@ -187,7 +210,7 @@ class ExperimentStatus:
 
         It is ``stopped`` if symphony has stopped processes and no other process has failed.
         """
-        has_failed = any(process.failed for process in self.processes)
+        has_failed = any(process.failed for process in self._decisive)
         if self.processes and self.state in (State.FAILED, State.UNKNOWN) and not has_failed:
             return STOPPED_STATE
         return str(self.state)
@@ -201,12 +224,16 @@ class ExperimentStatus:
     def exit_code(self) -> int:
         """The exit code of the process that failed first, or 0 if no process failed.
 
-        The value is 1 if that process has no exit code.
+        If the experiment ended with the processes in ``ends_with``, only these are considered. The
+        value is 124 if the deadline was the reason for the failure, and 1 if the process has no
+        exit code.
         """
-        failures = [process for process in self.processes if process.failed]
+        failures = [process for process in self._decisive if process.failed]
         if not failures:
             return 0
         first = min(failures, key=lambda process: process.ended or float("inf"))
+        if first.reason_code is ReasonCode.DEADLINE_EXCEEDED:
+            return DEADLINE_EXIT_CODE
         return first.exit_code or 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,6 +244,8 @@ class ExperimentStatus:
             "state": self.displayed_state,
             "created": self.created,
             "note": self.note,
+            "ends_with": list(self.ends_with),
+            "deadline": self.deadline,
             "processes": [process.to_dict() for process in self.processes],
         }
 

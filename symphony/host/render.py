@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from symphony.host.processes.spec import (
 from symphony.model.quantities import parse_quantity
 from symphony.model.settings import Settings
 from symphony.plan.ignored import Ignored, ignored_settings
+from symphony.plan.policies import Policies
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.shell import argv
@@ -46,6 +47,11 @@ HONOURED = frozenset(
         "ready",
         "starts_after",
         "log_limit",
+        "job.backoff_limit",
+        "job.active_deadline",
+        "ends_with",
+        "on_failure",
+        "deadline",
     }
 )
 
@@ -62,6 +68,7 @@ class HostManifest(Manifest):
     * ``secrets`` maps the name of each secret to the path of the file to copy.
     * ``ignored`` contains the experiment's settings that the backend does not implement.
     * ``keys`` contains the names of the secrets that the launch generates.
+    * ``policies`` contains the rules for the end of the experiment.
     """
 
     experiment: str
@@ -74,6 +81,7 @@ class HostManifest(Manifest):
     secrets: dict[str, str]
     ignored: tuple[Ignored, ...]
     keys: tuple[str, ...] = ()
+    policies: Policies = field(default_factory=Policies)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of the manifest file as a dictionary of JSON-serializable values."""
@@ -85,6 +93,7 @@ class HostManifest(Manifest):
             "exposed": list(self.exposed),
             "secrets": self.secrets,
             "env": self.env,
+            "policies": self.policies.to_dict(),
             "processes": [process.to_dict() for process in self.processes],
             "ignored": [
                 {"setting": item.setting, "processes": list(item.processes)}
@@ -105,6 +114,7 @@ class HostManifest(Manifest):
             "secrets": secrets,
             # Every launch creates a new run identifier, so the preview does not contain one.
             "env": {key: value for key, value in self.env.items() if key != RUN_ID_VARIABLE},
+            "policies": self.policies.to_dict(),
             "processes": {process.path: _preview(process) for process in self.processes},
             "ignored": {item.setting: list(item.processes) for item in self.ignored},
         }
@@ -124,6 +134,7 @@ def _preview(spec: ProcessSpec) -> dict[str, Any]:
         "ready": ready,
         "restart_policy": None if spec.restart == RestartPolicy() else spec.restart.value(),
         "termination_grace_period": None if has_default_grace else spec.grace,
+        "deadline": spec.deadline,
         "gpus": spec.gpus,
         "log_limit": None if has_default_log_limit else spec.log_limit,
     }
@@ -161,6 +172,7 @@ def render(
         secrets={name: str(base / source) for name, source in plan.secrets.items()},
         ignored=ignored_settings(plan, HONOURED),
         keys=plan.key_variables,
+        policies=plan.policies,
     )
 
 
@@ -179,7 +191,8 @@ def _process_spec(
         env=_own_variables(plan, process, shared_env),
         env_secrets={**plan.env_secrets(process), **{key: key for key in process.keys}},
         grace=_grace_seconds(process.pod),
-        restart=process.restart,
+        restart=process.restart.of_job(process.pod.job),
+        deadline=_deadline_seconds(process.pod),
         ready=_with_addresses(ready, plan) or None,
         ready_timeout=ready_timeout,
         starts_after=process.starts_after,
@@ -207,6 +220,12 @@ def _grace_seconds(pod: Settings) -> float:
     if pod.termination_grace_period is None:
         return DEFAULT_GRACE_SECONDS
     return float(pod.termination_grace_period)
+
+
+def _deadline_seconds(pod: Settings) -> float | None:
+    """Return the time limit of a process that is a job, or None if there is no limit."""
+    limit = (pod.job or {}).get("active_deadline")
+    return None if limit is None else float(limit)
 
 
 def _log_limit_bytes(settings: Settings) -> int:

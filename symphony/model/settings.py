@@ -625,6 +625,7 @@ class Settings:
         form=FileForm.KEYWORDS_OR_FLAG,
         fields=JOB_FIELDS,
         unset=_none,
+        reports_parts=True,
     )
     volumes: list[dict[str, Any]] = _setting(
         CONTAINER,

@@ -7,7 +7,7 @@ experiment. The functions are pure. A program that reads the same states comes t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from symphony.names import join_names
@@ -111,14 +111,16 @@ class Ending:
       the delay, which begins at the decision.
 
     ``reason`` and ``reason_code`` are those of each process that is stopped. ``failed`` is the name
-    of the process whose failure is the cause, or ``""``.
+    of the process whose failure is the cause, and ``cause`` describes the failure. Both are ``""``
+    if there is none.
     """
 
     action: str
     reason: str
     reason_code: ReasonCode
     failed: str = ""
-    restart: Restart | None = field(default=None)
+    cause: str = ""
+    restart: Restart | None = None
 
     @property
     def stops(self) -> bool:
@@ -225,6 +227,7 @@ def _decide_on_failure(
     if policies.on_failure == CONTINUE:
         return None
     cause = failure_words(failed, tracks[failed])
+    reason = f"the experiment failed: {cause}"
     past = history or RestartHistory(started=now)
     limit = RestartPolicy(policy="OnFailure", max_restarts=policies.max_restarts)
     if policies.on_failure == RESTART and not limit.is_used_up(past.restarts):
@@ -234,15 +237,19 @@ def _decide_on_failure(
             reason=f"the experiment restarts: {cause}",
             reason_code=ReasonCode.EXPERIMENT_RESTARTS,
             failed=failed,
+            cause=cause,
             restart=delays.restart(past.in_row, now - past.started, policies.backoff),
         )
     if all(track.state in ENDED for track in tracks.values()):
         return None
+    if policies.on_failure == RESTART:
+        reason = f"{reason}; not restarted again, because the limit is {policies.max_restarts}"
     return Ending(
         action="stop",
-        reason=f"the experiment failed: {cause}",
+        reason=reason,
         reason_code=ReasonCode.EXPERIMENT_FAILED,
         failed=failed,
+        cause=cause,
     )
 
 

@@ -64,6 +64,23 @@ class RestartPolicy:
         given = {key: value for key, value in values.items() if value is not None}
         return self.policy if len(given) == 1 else given
 
+    def of_job(self, job: Mapping[str, Any] | None) -> RestartPolicy:
+        """Return the restart policy of a process with the setting ``job``.
+
+        A job without the policy ``OnFailure`` is retried as often as its ``backoff_limit`` allows.
+        """
+        limit = (job or {}).get("backoff_limit")
+        if limit is None or self.policy == "Always":
+            return self
+        if limit == 0:
+            return RestartPolicy()
+        is_stricter = self.max_restarts is not None and self.max_restarts < limit
+        return RestartPolicy(
+            policy="OnFailure",
+            max_restarts=self.max_restarts if is_stricter else limit,
+            backoff=self.backoff,
+        )
+
     def applies_to(self, code: int | None) -> bool:
         """Return whether a process that exited with ``code`` is restarted if restarts are left."""
         return self.policy == "Always" or (self.policy == "OnFailure" and code != 0)

@@ -25,7 +25,7 @@ from symphony.cluster.plugins import find_backend
 from symphony.errors import AlreadyExists, NotFound, SpecError
 from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
-from symphony.status import ExperimentStatus, State
+from symphony.status import ExperimentStatus, ReasonCode, State
 from symphony.testing import programs
 
 # Arguments that a shell, an API or a terminal might alter.
@@ -417,6 +417,61 @@ class BackendContract:
         )
         assert status.processes[0].state is not State.FAILED
         assert done.processes[1].restarts == 0
+
+    # --- the end of an experiment ---
+
+    @pytest.fixture
+    def learning(self, experiment: Experiment) -> Experiment:
+        """Return an experiment with a server that never exits."""
+        self.add(experiment, "server", programs.FOREVER)
+        return experiment
+
+    @pytest.mark.parametrize("code", [0, 3])
+    def test_an_experiment_ends_with_a_process(
+        self, cluster: Cluster, learning: Experiment, code: int
+    ) -> None:
+        self.can("policies")
+        learning.ends_with = "learner"
+        self.add(learning, "learner", f"raise SystemExit({code})")
+        status = self.finish(cluster, learning)
+        server = status.processes[0]
+        assert status.exit_code == code
+        assert status.displayed_state == ("failed" if code else "succeeded")
+        assert server.stopped
+        assert server.reason_code is ReasonCode.EXPERIMENT_ENDED
+        assert server.reason == "the experiment ended with learner"
+
+    def test_a_failure_stops_the_experiment(self, cluster: Cluster, learning: Experiment) -> None:
+        self.can("policies")
+        learning.on_failure = "stop"
+        self.add(learning, "learner", "raise SystemExit(3)")
+        status = self.finish(cluster, learning)
+        server = status.processes[0]
+        assert (status.exit_code, status.displayed_state) == (3, "failed")
+        assert (server.stopped, server.reason_code) == (True, ReasonCode.EXPERIMENT_FAILED)
+        assert "learner failed (exit code 3)" in server.reason
+
+    def test_an_experiment_is_stopped_at_its_deadline(
+        self, cluster: Cluster, learning: Experiment
+    ) -> None:
+        self.can("policies")
+        learning.deadline = 0.2
+        self.add(learning, "waiting", "pass").starts_after("server", "succeeded")
+        status = self.finish(cluster, learning)
+        assert status.exit_code == 124
+        assert status.displayed_state == "failed"
+        for process in status:
+            assert process.reason_code is ReasonCode.DEADLINE_EXCEEDED
+            assert "deadline exceeded" in process.reason
+
+    def test_the_number_of_restarts_is_limited(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        self.can("policies")
+        process = self.add(experiment, "crash", "raise SystemExit(4)")
+        process.restart_policy("OnFailure", max_restarts=2, backoff=0.05)
+        status = self.finish(cluster, experiment)
+        assert (status.exit_code, status.processes[0].restarts) == (4, 2)
 
     # --- start order and readiness ---
 

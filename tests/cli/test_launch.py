@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -104,3 +105,41 @@ class TestWait:
         done = program(command[0], "--timeout", "5", *command[1:])
         assert (done.returncode, done.stdout) == (2, "")
         assert "--timeout limits how long --wait waits; add --wait" in done.stderr
+
+
+def test_policies_on_the_command_line_replace_those_of_the_file(
+    program: Program, tmp_path: Path
+) -> None:
+    file = tmp_path / "rl.yml"
+    file.write_text(
+        "name: rl\nends_with: server\nprocesses:\n"
+        "  server: {command: [sleep, '1000']}\n"
+        "  agent: {count: 2, cmd: exit 3}\n"
+    )
+    options = ["--ends-with", "agent", "--on-failure", "stop", "--deadline", "1h30m"]
+    rendered = program.json("render", file, *options)
+    assert rendered["policies"] == {
+        "ends_with": ["agent-0", "agent-1"],
+        "on_failure": "stop",
+        "deadline": 5400,
+    }
+    refused = program("launch", file, "--ends-with", "agent,srver")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "symphony: error: the experiment ends with 'srver', which is not in the experiment; "
+        "did you mean 'server'?\n",
+    )
+    followed = program("launch", file, *options, "--follow")
+    assert followed.returncode == 3
+    assert "rl: the experiment failed: agent-" in program("ps", "rl").stderr
+
+
+def test_remaining_time_before_a_deadline_is_shown(program: Program, tmp_path: Path) -> None:
+    file = tmp_path / "rl.yml"
+    file.write_text("name: rl\ndeadline: 6h\nprocesses:\n  a: {command: [sleep, '1000']}\n")
+    program.ok("launch", file)
+    for command in (["ps", "rl"], ["describe", "rl", "a"]):
+        assert "rl: the deadline is in 5h59m" in program(*command).stderr
+    assert "the deadline is in 5h59m" in program.ok("ls")
+    assert program.json("ps", "rl")["deadline"] > program.json("ps", "rl")["created"]
+    program.ok("delete", "rl", "-f")

@@ -138,7 +138,7 @@ def test_limit_must_not_be_less_than_the_request() -> None:
 def test_only_given_options_are_reported_as_ignored() -> None:
     mount = job_options.parse_mount("/a:/b")
     request = JobRequest(command=("true",), image="x", time=60, retries=0, mount=[mount])
-    ignored = {"container_image", "job", "volumes.host_path", "labels"}
+    ignored = {"container_image", "job.active_deadline", "volumes.host_path", "labels"}
     assert job_options.ignored_options(request, ignored) == ["--image", "--mount", "--time"]
 
 
@@ -235,13 +235,12 @@ def test_command_is_passed_on_unchanged(program: Program) -> None:
 def test_ignored_options_are_reported(program: Program) -> None:
     options = (
         "--name train --image IMG --cpu 2 --memory 4Gi --limit-cpu 3 "
-        "--mount /home/me/data:/data --time 30:00 --retries 1"
+        "--mount /home/me/data:/data --time 30:00 --retries 1 --keep 1h"
     )
     done = program("submit", *options.split(), "--", "true")
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "submitted train on local")
     assert done.stderr == (
-        "symphony: ignored on local: "
-        "--image, --cpu, --memory, --limit-cpu, --mount, --time, --retries\n"
+        "symphony: ignored on local: --image, --cpu, --memory, --limit-cpu, --mount, --keep\n"
     )
 
 
@@ -376,7 +375,7 @@ def test_job_in_tmux(program: Program, tmux_sockets: Path) -> None:
     done = program(*submit, *options, "--", "sh", "-c", "echo hi; exit 3", **env)
     try:
         assert done.stdout.startswith("submitted train on tmux\n")
-        assert done.stderr == "symphony: ignored on tmux: --image, --cpu, --mount, --time\n"
+        assert done.stderr == "symphony: ignored on tmux: --image, --cpu, --mount\n"
         assert program("wait", "train", **env).returncode == 3
         assert program.ok("logs", "train", **env) == "hi\n"
         assert "--force" in program(*submit, "--", "true", **env).stderr

@@ -148,6 +148,39 @@ def test_history_of_an_experiment() -> None:
     assert run.finished
 
 
+def test_restart_of_an_experiment_resets_its_processes() -> None:
+    """Between the decision and the restart, no process has finished."""
+    restarting = event(
+        "restarting", None, 6.0, reason="r", cause="p failed", restarts_in=4.0, in_row=2
+    )
+    stopped = exited(
+        143, restarts_in=3.0, reason="r", cause="p failed", reason_code="experiment-restarts"
+    )
+    run = fold(
+        ["p", "running", "new"],
+        [
+            started(),
+            started() | {"process": "running"},
+            exited(0),
+            restarting,
+            stopped | {"process": "running", "at": 7.0},
+        ],
+    )
+    assert (run.restarting, run.restart_at, run.restarts_in_row) == (True, 10.0, 2)
+    for track in run.tracks.values():
+        assert (track.state, track.reason, track.next_start) == (State.PENDING, "p failed", 10.0)
+        assert track.reason_code is ReasonCode.EXPERIMENT_RESTARTS
+    apply(run, event("restarted", None, 11.0))
+    assert (run.restarting, run.restarts, run.restarted) == (False, 1, 11.0)
+    assert run.tracks == {"p": Track(restarts=1), "running": Track(restarts=1), "new": Track()}
+
+
+def test_process_that_exceeds_a_deadline_has_failed_with_any_exit_code() -> None:
+    late = exited(0, reason="deadline exceeded", reason_code="deadline-exceeded")
+    run = fold(["p"], [started(), late])
+    assert (run.tracks["p"].state, run.tracks["p"].exit_code) == (State.FAILED, 0)
+
+
 @pytest.mark.parametrize(
     "unknown",
     [event("migrated", reason="r"), event("migrated", None), started() | {"process": "unknown"}],

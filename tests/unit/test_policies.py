@@ -198,7 +198,7 @@ DECISIONS: dict[str, tuple[Policies, dict[str, Any], dict[str, Any], str, str]] 
         RUNNING,
         FAILED,
         "stop",
-        f"the experiment failed: {CAUSE}",
+        f"the experiment failed: {CAUSE}; not restarted again, because the limit is 2",
     ),
     "failure after the end": (
         Policies(ends_with=("learner",), on_failure="restart"),

@@ -17,6 +17,7 @@ from symphony import Experiment, SpecError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
 from symphony.host.render import HONOURED, HOST, HostManifest, render
+from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.settings import SETTINGS
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import Defaults, resolve
@@ -283,14 +284,15 @@ def test_settings_of_other_backends_are_listed_as_ignored() -> None:
     ignored = rendered(experiment).ignored
     assert {item.setting for item in ignored} == {
         "container_image", "resource_request.cpu", "resource_limit.cpu", "resource_limit.memory",
-        "image_pull_policy", "job", "volumes.pvc", "node_selector", "tolerations", "labels",
+        "image_pull_policy", "job.ttl", "volumes.pvc", "node_selector", "tolerations", "labels",
         "pod_yml", "container_yml",
     }  # fmt: skip
     assert all(item.processes == ("p",) for item in ignored)
 
 
 def test_honoured_settings_exist() -> None:
-    assert {name.partition(".")[0] for name in HONOURED} <= set(SETTINGS)
+    known = {*SETTINGS, *EXPERIMENT_OPTIONS}
+    assert {name.partition(".")[0] for name in HONOURED} <= known
 
 
 # --- the manifest ---
@@ -299,9 +301,12 @@ def test_honoured_settings_exist() -> None:
 def test_text_of_a_manifest_is_the_dry_run() -> None:
     experiment = with_services()
     experiment.get_process("p").add_label("a", "b").restart_policy("OnFailure")
+    experiment.ends_with, experiment.deadline = "p", "1m"
     shown = yaml.safe_load(str(rendered(experiment)))
-    keys = ["experiment", "backend", "directory", "services", "env", "processes", "ignored"]
+    keys = ["experiment", "backend", "directory", "services", "env", "policies", "processes",
+            "ignored"]  # fmt: skip
     assert list(shown) == keys
+    assert shown["policies"] == {"ends_with": ["p"], "deadline": 60}
     assert shown["services"]["s"] == "127.0.0.1:7005"
     assert RUN_ID_VARIABLE not in shown["env"]
     assert shown["processes"]["p"] == {

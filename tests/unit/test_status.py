@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,6 +115,32 @@ def test_exit_code(processes: list[ProcessStatus], code: int) -> None:
     assert experiment_of(*processes).exit_code == code
 
 
+DONE = process("done", state=State.SUCCEEDED, exit_code=0, ended=30.0)
+STOPPED = failed("server", 143, 31.0, stopped=True)
+
+
+@pytest.mark.parametrize(
+    ("ends_with", "processes", "code", "state"),
+    [
+        ("done", [FIRST, DONE, STOPPED], 0, "succeeded"),
+        ("second", [FIRST, SECOND, STOPPED], 4, "failed"),
+        ("server", [FIRST, DONE, STOPPED], 3, "failed"),
+        ("done", [DONE, process("server", state=State.RUNNING)], 0, "running"),
+    ],
+)
+def test_processes_with_which_an_experiment_ends_decide_its_result(
+    ends_with: str, processes: list[ProcessStatus], code: int, state: str
+) -> None:
+    status = replace(experiment_of(*processes), ends_with=(ends_with,))
+    assert (status.exit_code, status.displayed_state) == (code, state)
+
+
+def test_exit_code_after_a_deadline_is_that_of_timeout() -> None:
+    late = failed("late", 143, 5.0, reason_code=ReasonCode.DEADLINE_EXCEEDED)
+    assert experiment_of(SECOND, late).exit_code == 124
+    assert experiment_of(FIRST, replace(late, ended=15.0)).exit_code == 3
+
+
 @pytest.mark.parametrize(
     ("status", "is_failure"),
     [
@@ -137,7 +164,8 @@ def test_json_form() -> None:
     data = json.loads(json.dumps(status.to_dict()))
     processes = data.pop("processes")
     assert data == {
-        "name": "e", "backend": "paper", "state": "pending", "created": 1.0, "note": "n"
+        "name": "e", "backend": "paper", "state": "pending", "created": 1.0, "note": "n",
+        "ends_with": [], "deadline": None,
     }  # fmt: skip
     changed = {"name": "a", "group": "g", "state": "failed", "exit_code": 2, "ended": 2.0}
     reason = {"reason": "r", "reason_code": "exited"}

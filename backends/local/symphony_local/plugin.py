@@ -12,6 +12,17 @@ def symphony_backend() -> BackendInfo:
         summary="processes of this machine, under a detached supervisor",
         load="symphony_local.cluster:LocalCluster",
         capabilities=frozenset(
-            {"launch", "stop", "logs", "exec", "copy", "external-url", "topology", "restart", "gpu"}
+            {
+                "launch",
+                "stop",
+                "logs",
+                "exec",
+                "copy",
+                "external-url",
+                "topology",
+                "restart",
+                "policies",
+                "gpu",
+            }
         ),
     )

@@ -21,6 +21,7 @@ def symphony_backend() -> BackendInfo:
                 "external-url",
                 "topology",
                 "restart",
+                "policies",
                 "gpu",
             }
         ),

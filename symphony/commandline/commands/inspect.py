@@ -109,8 +109,7 @@ class InspectCommands(BaseCommands):
             show_json(status.to_dict())
             return OK
         print_coloured(_process_table(status.processes))
-        if status.note:
-            print_note(f"{status.name}: {status.note}")
+        _print_note(status)
         return OK
 
     def _add_describe(self) -> None:
@@ -137,8 +136,7 @@ class InspectCommands(BaseCommands):
         status = resolve_experiment(self.cluster, args.experiment)
         process = resolve_process(status, args.process)
         details = self.cluster.explain_process(status.name, process.name, process.group)
-        if status.note:
-            print_note(f"{status.name}: {status.note}")
+        _print_note(status)
         if args.json:
             show_json({"experiment": status.name, **details.to_dict()})
             return OK
@@ -181,6 +179,14 @@ class InspectCommands(BaseCommands):
 
         name = resolve_experiment(self.cluster, args.experiment).name
         return wait_until_finished(self.cluster, name, timeout=args.timeout, as_json=args.json)
+
+
+def _print_note(status: ExperimentStatus) -> None:
+    from symphony.commandline.output.views import note
+
+    text = note(status, time.time())
+    if text:
+        print_note(f"{status.name}: {text}")
 
 
 def _experiment_table(statuses: Iterable[ExperimentStatus]) -> list[str]:

@@ -241,9 +241,9 @@ _SETTINGS_OF_OPTIONS: dict[str, tuple[str, ...]] = {
     "mount": ("volumes.host_path", "volumes.nfs", "volumes.pvc"),
     "node_selector": ("node_selector",),
     "toleration": ("tolerations",),
-    "time": ("job",),
-    "retries": ("job",),
-    "keep": ("job",),
+    "time": ("job.active_deadline",),
+    "retries": ("job.backoff_limit",),
+    "keep": ("job.ttl",),
 }
 
 

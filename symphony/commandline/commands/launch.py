@@ -3,18 +3,60 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text
 
+if TYPE_CHECKING:
+    from symphony.model import Experiment
+
 
 class LaunchCommands(BaseCommands):
     """The ``launch`` and ``render`` commands."""
 
+    def _add_policies(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options that determine how an experiment ends."""
+        from symphony.model.experiment_options import FAILURE_POLICIES
+
+        add = parser.add_argument_group("the end of the experiment").add_argument
+        add(
+            "--ends-with",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="finish when this process or group has finished, and stop the others; "
+            "repeatable, or separated by commas",
+        )
+        add(
+            "--on-failure",
+            choices=FAILURE_POLICIES,
+            help="what happens to the other processes when one has failed (default: continue)",
+        )
+        add(
+            "--deadline",
+            metavar="TIME",
+            help="stop the experiment this long after the launch, in seconds or with a unit, such "
+            "as 6h",
+        )
+
+    def _load_with_policies(self, args: argparse.Namespace) -> Experiment:
+        """Load the experiment, and replace the policies that are given on the command line."""
+        experiment = self._load_experiment(args)
+        names = [name for text in args.ends_with for name in text.split(",")]
+        if names:
+            experiment.ends_with = names
+        if args.on_failure is not None:
+            experiment.on_failure = args.on_failure
+        if args.deadline is not None:
+            experiment.deadline = args.deadline
+        return experiment
+
     def _add_launch(self) -> None:
         parser = self.add_subparser("launch")
         self._add_file(parser)
+        self._add_policies(parser)
         self.add_dry_run(parser)
         parser.add_argument(
             "--build", action="store_true", help="build and push the experiment's images first"
@@ -53,6 +95,9 @@ class LaunchCommands(BaseCommands):
         --build builds and pushes the images that the experiment declares. The processes use the
         pushed images.
 
+        --ends-with, --on-failure and --deadline replace the values in the file. After the deadline,
+        the exit code is 124.
+
         A Python file can set the experiment name with NAME = "..."; the default is derived from the
         file name.
 
@@ -60,11 +105,12 @@ class LaunchCommands(BaseCommands):
           symphony launch rl.yml
           symphony launch experiment.py --name rl-2 --follow
           symphony launch rl.yml --wait ready --timeout 5m
+          symphony launch rl.yml --ends-with learner --deadline 6h
           symphony launch rl.yml --set agents=64 --profile gke
           symphony launch rl.yml -b tmux --dry-run
         """
         self._check_timeout(args)
-        experiment = self._load_experiment(args)
+        experiment = self._load_with_policies(args)
         if args.build:
             from symphony.commandline.commands.build_images import with_built_images
 
@@ -107,6 +153,7 @@ class LaunchCommands(BaseCommands):
     def _add_render(self) -> None:
         parser = self.add_subparser("render")
         self._add_file(parser)
+        self._add_policies(parser)
         parser.add_argument(
             "--with-secrets",
             metavar="FILE",
@@ -126,7 +173,7 @@ class LaunchCommands(BaseCommands):
           symphony render rl.yml -b local --json
           symphony render rl.yml -b kube | kubectl diff -f -
         """
-        experiment = self._load_experiment(args)
+        experiment = self._load_with_policies(args)
         if args.with_secrets is None:
             self._show_manifest(self.cluster.manifest(experiment), args.json)
             return OK

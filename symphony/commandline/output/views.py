@@ -47,6 +47,7 @@ _STARTUP_STAGES: Mapping[str, str] = {
     "image-unavailable": "without image",
     "creating": "being created",
     "backing-off": "restarting",
+    "experiment-restarts": "restarting",
 }
 
 
@@ -60,8 +61,16 @@ def experiment_row(status: ExperimentStatus, now: float) -> list[object]:
         _count_ready(status),
         sum(process.failed for process in processes),
         None if status.created is None else format_age(now - status.created),
-        status.note,
+        note(status, now),
     ]
+
+
+def note(status: ExperimentStatus, now: float) -> str:
+    """Return an experiment's note, and until it has finished, the time that its deadline leaves."""
+    if status.deadline is None or status.ended:
+        return status.note
+    remaining = f"the deadline is in {format_age(status.deadline - now)}"
+    return f"{status.note}; {remaining}" if status.note else remaining
 
 
 def process_row(process: ProcessStatus, now: float) -> list[object]:

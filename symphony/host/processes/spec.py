@@ -32,7 +32,8 @@ class ProcessSpec:
     * ``ready`` is the readiness test with resolved addresses, for example ``{"tcp": [host,
       port]}``. None means that the process is ready as soon as it is running.
     * ``ready_timeout`` and ``grace`` are in seconds, and ``log_limit`` is in bytes.
-    * ``restart`` is the restart policy.
+    * ``restart`` is the restart policy. ``deadline`` is the time in seconds after the first start
+      at which the process is stopped and has failed, or None.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ProcessSpec:
     env_secrets: dict[str, str] = field(default_factory=dict)
     grace: float = DEFAULT_GRACE_SECONDS
     restart: RestartPolicy = field(default_factory=RestartPolicy)
+    deadline: float | None = None
     ready: dict[str, Any] | None = None
     ready_timeout: float = 60.0
     starts_after: dict[str, str] = field(default_factory=dict)

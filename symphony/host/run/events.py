@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from symphony.host.processes.identity import ProcessId
 from symphony.host.run.record_checks import is_event
+from symphony.plan.policies import Ending
 from symphony.status import ReasonCode, State
 
 Event = Mapping[str, Any]
@@ -60,14 +61,26 @@ class Track:
 class RunState:
     """The state of an experiment according to the events.
 
-    ``created`` is in seconds since the epoch. ``unknown_events`` contains the events whose kinds
-    this version does not support.
+    Times are in seconds since the epoch. ``ending`` is the decision because of which the processes
+    are stopped, or None if there is no such decision or the user has stopped them. While the
+    processes are stopped in order to be started again, ``restarting`` is true, ``restart_at`` is
+    the time of the next start, and ``restart_cause`` describes the failure. ``restarts`` is the
+    number of restarts of the experiment, ``restarts_in_row`` is the number of those that determine
+    the next delay, and ``restarted`` is the time of the latest restart. ``unknown_events`` contains
+    the events whose kinds this version does not support.
     """
 
     tracks: dict[str, Track]
     created: float | None = None
     stopping: bool = False
     finished: bool = False
+    ending: Ending | None = None
+    restarting: bool = False
+    restart_at: float = 0.0
+    restart_cause: str = ""
+    restarts: int = 0
+    restarts_in_row: int = 0
+    restarted: float | None = None
     unknown_events: list[Event] = field(default_factory=list)
 
 
@@ -92,12 +105,56 @@ def apply(run: RunState, event: Event) -> None:
         change(run.tracks[event["process"]], event)
 
 
+def after(track: Track, event: Event) -> Track:
+    """Return a process's state after one event of this process, without changing ``track``."""
+    changed = replace(track)
+    _CHANGES[event["event"]](changed, event)
+    return changed
+
+
 def _launched(run: RunState, event: Event) -> None:
     run.created = event["at"]
 
 
 def _stopping(run: RunState, _: Event) -> None:
     run.stopping = True
+    run.restarting = False
+
+
+def _ending(run: RunState, event: Event) -> None:
+    run.stopping = True
+    run.restarting = False
+    run.ending = Ending(
+        action=event["action"],
+        reason=event["reason"],
+        reason_code=_reason_code(event) or ReasonCode.STOPPED,
+        failed=event.get("failed", ""),
+        cause=event.get("cause", ""),
+    )
+
+
+def _restarting(run: RunState, event: Event) -> None:
+    """Make every process that is not running wait for the restart of the experiment.
+
+    A running process waits after its exit, see `_exited`.
+    """
+    run.restarting = True
+    run.restart_at = event["at"] + event["restarts_in"]
+    run.restart_cause = event.get("cause", event["reason"])
+    run.restarts_in_row = event.get("in_row", 0)
+    for track in run.tracks.values():
+        if track.state is not State.RUNNING:
+            _back_off(track, event)
+            track.reason_code = ReasonCode.EXPERIMENT_RESTARTS
+
+
+def _restarted(run: RunState, event: Event) -> None:
+    run.restarting = False
+    run.restarts += 1
+    run.restarted = event["at"]
+    for name, track in run.tracks.items():
+        restarts = track.restarts + (track.started is not None)
+        run.tracks[name] = Track(restarts=restarts)
 
 
 def _finished(run: RunState, _: Event) -> None:
@@ -156,6 +213,9 @@ def _exited(track: Track, event: Event) -> None:
         _back_off(track, event)
     else:
         track.state = _STATE_AFTER_EXIT.get(event["code"], State.FAILED)
+        if track.reason_code is ReasonCode.DEADLINE_EXCEEDED:
+            # A process that exits with 0 when it is stopped has not finished its work in time.
+            track.state = State.FAILED
 
 
 # The exit code is None if no process observed the exit.
@@ -187,6 +247,9 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "exited": _exited,
     "never": _never,
     "stopping": _stopping,
+    "ending": _ending,
+    "restarting": _restarting,
+    "restarted": _restarted,
     "finished": _finished,
 }
 

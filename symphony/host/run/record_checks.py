@@ -127,6 +127,8 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
     "exited": {"process": _is_text, "code": _is_integer_or_none},
     "start-failed": {"process": _is_text, "reason": _is_text, "restarts_in": _is_number},
     "never": {"process": _is_text, "reason": _is_text},
+    "ending": {"action": _is_text, "reason": _is_text},
+    "restarting": {"reason": _is_text, "restarts_in": _is_number},
 }
 
 

@@ -18,6 +18,7 @@ from symphony.host.run.events import (
     recorded_leaders,
 )
 from symphony.host.run.note import read_note
+from symphony.plan.policies import Policies
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 
 SUPERVISOR_KILLED = "the supervisor was killed"
@@ -138,13 +139,29 @@ def compute_status(
         elif orphans is not None:
             track = _unsupervised(track, orphans.get(name))
         processes.append(_process_status(name, groups[name], track))
+    policies = Policies.from_dict(manifest.get("policies", {}))
+    has_deadline = policies.deadline is not None and run.created is not None
     return ExperimentStatus(
         name=manifest["experiment"],
         backend=manifest["backend"],
         processes=tuple(processes),
         created=run.created,
-        note="; ".join(text for text in (note, *notes) if text),
+        note="; ".join(text for text in (note, _policy_note(run), *notes) if text),
+        ends_with=policies.ends_with,
+        deadline=(run.created or 0.0) + (policies.deadline or 0.0) if has_deadline else None,
     )
+
+
+def _policy_note(run: RunState) -> str:
+    """Return why the experiment was stopped, or how often it was restarted, or ``""``."""
+    if run.ending is not None:
+        return run.ending.reason
+    if run.restarting:
+        return f"the experiment restarts: {run.restart_cause}"
+    if run.restarts:
+        times = "once" if run.restarts == 1 else f"{run.restarts} times"
+        return f"the experiment was restarted {times}, the last time because {run.restart_cause}"
+    return ""
 
 
 def _unobservable(track: Track, reason: str) -> Track:
@@ -183,6 +200,10 @@ def _unknown(track: Track, reason: str, code: ReasonCode) -> Track:
     return replace(track, state=State.UNKNOWN, reason=reason, reason_code=code, ready=False)
 
 
+# The reasons of a process that has exited and waits for its next start.
+_RESTARTING = (ReasonCode.BACKING_OFF, ReasonCode.EXPERIMENT_RESTARTS)
+
+
 def _process_status(name: str, group: str | None, track: Track) -> ProcessStatus:
     is_running = track.state is State.RUNNING
     return ProcessStatus(
@@ -199,5 +220,5 @@ def _process_status(name: str, group: str | None, track: Track) -> ProcessStatus
         stopped=track.stopped,
         pid=track.pid if is_running else None,
         not_ready_in_time=track.not_ready_in_time and is_running,
-        next_start=track.next_start if track.reason_code is ReasonCode.BACKING_OFF else None,
+        next_start=track.next_start if track.reason_code in _RESTARTING else None,
     )

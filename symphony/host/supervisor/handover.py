@@ -394,6 +394,7 @@ def _failure_report(exc: Exception, final: Path) -> LaunchReport:
 def _create_supervisor(run: RunDirectory, orders: Mapping[str, Any], children: str) -> Supervisor:
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.supervisor.supervisor import Supervisor
+    from symphony.plan.policies import Policies
 
     manifest = run.load_manifest(is_new=True)
     specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
@@ -406,6 +407,7 @@ def _create_supervisor(run: RunDirectory, orders: Mapping[str, Any], children: s
         holds=orders["holds"],
         gpus=orders["gpus"],
         backoff=Backoff(**orders["backoff"]),
+        policies=Policies.from_dict(manifest.get("policies", {})),
     )
 
 

@@ -24,14 +24,24 @@ from symphony.host.processes.control import signal_group
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import apply, fold
+from symphony.host.run.events import Track, after, apply, fold
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, Children, ExitCallback, StartRefused
+from symphony.host.supervisor.clock import LaunchClock
 from symphony.host.supervisor.event_log import EventLog
 from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
 from symphony.host.supervisor.log_times import LogTimes
 from symphony.host.supervisor.readiness import ReadinessMonitor, failing_probe, make_probe
 from symphony.plan import restart_policy, start_order
+from symphony.plan.policies import (
+    DEADLINE_EXCEEDED,
+    RESTART,
+    Ending,
+    Policies,
+    RestartHistory,
+    decide_end,
+    seconds_to_deadline,
+)
 from symphony.status import ENDED, ReasonCode, State
 
 if TYPE_CHECKING:
@@ -41,6 +51,8 @@ if TYPE_CHECKING:
 # The interval at which the supervisor polls processes whose exit it cannot wait for.
 CHECK_INTERVAL_SECONDS = 0.05
 ROLL_BACK_GRACE_SECONDS = 1.0
+# The longest time by which a deadline can be missed because the machine was suspended.
+DEADLINE_CHECK_SECONDS = 30.0
 # The interval at which the supervisor tries again to write events that it could not write.
 REWRITE_INTERVAL_SECONDS = 1.0
 
@@ -77,6 +89,7 @@ class Supervisor:
         holds: dict[int, int] | None = None,
         gpus: dict[str, list[int]] | None = None,
         backoff: restart_policy.Backoff | None = None,
+        policies: Policies | None = None,
     ) -> None:
         self._directory = run
         self._run_id = run_id
@@ -85,6 +98,12 @@ class Supervisor:
         self._holds = holds or {}
         self._gpus = gpus or {}
         self._backoff = backoff or restart_policy.Backoff()
+        self._policies = policies or Policies()
+        self._clock = LaunchClock()
+        # The processes that are stopped because their own deadline has passed.
+        self._overdue: set[str] = set()
+        self._deadlines: dict[str, float] = {}
+        self._restart_due = 0.0
         self._state = fold(specs, [])
         self._notes = NoteWriter(run)
         self._event_log = EventLog(run, self._notes, len(specs))
@@ -120,6 +139,7 @@ class Supervisor:
         `roll_back`.
         """
         self._record("launched")
+        self._clock = LaunchClock(self._state.created)
         self._start_or_decide(self._specs, launching=True)
 
     def prepare_stop(self) -> None:
@@ -134,6 +154,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Supervise the processes until all of them have exited."""
+        self._loop.post(self._check_deadline)
         self._loop.post(self._finish_if_all_ended)
         self._loop.run()
 
@@ -150,22 +171,25 @@ class Supervisor:
         """Send SIGTERM to every running process, and SIGKILL to each process that outlives its
         grace period.
         """
-        if self._state.stopping:
-            return
         if self._state.finished:
             # The supervisor is still running only because the log cannot be written.
             self._exit()
             return
+        if self._state.stopping:
+            return
         self._record("stopping")
+        self._stop_processes()
+
+    def _stop_processes(self) -> None:
+        """Stop the running processes, and record that no other process will start."""
         for name, track in self._state.tracks.items():
             child = self._children.get(name)
             if child is not None:
                 self._terminate(child)
             elif track.state is State.PENDING:
                 word = "started" if track.started is None else "restarted"
-                self._record_never(
-                    name, f"stopped before it {word}", ReasonCode.STOPPED, stopped=True
-                )
+                details = self._stop_details(f"stopped before it {word}")
+                self._record("never", name, **details)
         if self._children:
             self._sweep()
         self._finish_if_all_ended()
@@ -212,7 +236,9 @@ class Supervisor:
         start after it. Repeat the procedure for those processes until nothing changes. Raises
         LaunchRefused if ``launching`` is true and a process cannot be started.
         """
-        while names and not self._state.stopping:
+        if not launching:
+            self._apply_policies()
+        while names and not self._is_stopping:
             to_start: list[str] = []
             never_start: list[str] = []
             for name in dict.fromkeys(names):
@@ -222,7 +248,9 @@ class Supervisor:
                 if verdict is start_order.START:
                     to_start.append(name)
                 elif verdict.word == "never":
-                    self._record_never(name, verdict.reason, ReasonCode.NEVER_STARTED)
+                    self._record_final(
+                        "never", name, reason=verdict.reason, reason_code=ReasonCode.NEVER_STARTED
+                    )
                     never_start.append(name)
                 elif verdict.reason != self._state.tracks[name].reason:
                     self._record("waiting", name, reason=verdict.reason)
@@ -281,23 +309,28 @@ class Supervisor:
             return
         is_ready = spec.ready is None
         self._record("started", child.name, pid=child.pid, birth=child.birth, ready=is_ready)
+        self._watch_deadline(spec)
         if not is_ready:
             self._monitor_readiness(child, log_start)
 
     def _handle_failed_start(self, spec: ProcessSpec, error: OSError, reason: str) -> None:
         if isinstance(error, StartRefused):
             # For example, the user has closed the tmux session, which will not be created again.
-            self._record_never(spec.name, reason, ReasonCode.CANNOT_START)
+            self._record_final(
+                "never", spec.name, reason=reason, reason_code=ReasonCode.CANNOT_START
+            )
             return
         # The process did not run, so the time since its previous start does not count as run time.
         track = dataclasses.replace(self._state.tracks[spec.name], started=None)
         now = time.time()
         restart = restart_policy.decide_restart(spec.restart, track, None, now, self._backoff)
         if restart is None:
-            self._record_never(spec.name, reason, ReasonCode.CANNOT_START)
+            self._record_final(
+                "never", spec.name, reason=reason, reason_code=ReasonCode.CANNOT_START
+            )
             return
         self._record("start-failed", spec.name, at=now, **_back_off_details(restart, reason))
-        self._loop.after(restart.delay, lambda: self._restart(spec.name))
+        self._restart_after(restart.delay, spec.name)
 
     def _release_ports(self, spec: ProcessSpec) -> None:
         for port in spec.releases:
@@ -310,7 +343,7 @@ class Supervisor:
         spec = self._specs[name]
 
         def is_active() -> bool:
-            return self._children.get(name) is child and not self._state.stopping
+            return self._children.get(name) is child and not self._is_stopping
 
         def handle_ready() -> None:
             self._record("ready", name)
@@ -346,15 +379,20 @@ class Supervisor:
         restart = None
         details: dict[str, Any] = {"code": code}
         if self._state.stopping:
-            details.update(stopped=True, reason="stopped", reason_code=ReasonCode.STOPPED)
+            details.update(self._stop_details("stopped"))
+        elif name in self._overdue:
+            details.update(reason=DEADLINE_EXCEEDED, reason_code=ReasonCode.DEADLINE_EXCEEDED)
         else:
             policy = self._specs[name].restart
             track = self._state.tracks[name]
-            restart = restart_policy.decide_restart(policy, track, code, now, self._backoff)
+            if not self._state.restarting:
+                restart = restart_policy.decide_restart(policy, track, code, now, self._backoff)
             if restart is None:
                 reason_code, reason = _explain_exit(code, reason)
                 if code and not reason and self._directory.is_disk_full():
                     reason = "no space was left on the disk of its log"
+                if policy.applies_to(code) and policy.is_used_up(track.retries):
+                    reason = _with_used_restarts(reason, policy)
                 details.update(reason=reason, reason_code=reason_code)
             else:
                 exit_code = "unknown" if code is None else str(code)
@@ -363,18 +401,27 @@ class Supervisor:
             # The GPUs must be free before the exit is recorded, because a program that waits for
             # the exit may then launch another experiment that needs them.
             self._release_unused_gpus(name)
-        self._record("exited", name, at=now, **details)
         if restart is not None:
-            self._loop.after(restart.delay, lambda: self._restart(name))
+            self._record("exited", name, at=now, **details)
+            self._restart_after(restart.delay, name)
+        else:
+            self._record_final("exited", name, at=now, **details)
         has_leftovers = signal_group(child.pid, 0 if self._state.stopping else signal.SIGTERM)
         if has_leftovers:
             self._stop_leftover_group(name, child.pid)
         self._start_or_decide(self._followers.get(name, []))
 
-    def _restart(self, name: str) -> None:
+    def _restart_after(self, seconds: float, name: str) -> None:
+        """Restart a process after ``seconds`` seconds, unless the experiment restarts before."""
+        run = self._state.restarts
+        self._loop.after(seconds, lambda: self._restart(name, run))
+
+    def _restart(self, name: str, run: int) -> None:
+        if run != self._state.restarts or self._is_stopping:
+            return
         if name in self._leftover_groups:
-            self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._restart(name))
-        elif not self._state.stopping and self._state.tracks[name].state is State.PENDING:
+            self._restart_after(CHECK_INTERVAL_SECONDS, name)
+        elif self._state.tracks[name].state is State.PENDING:
             self._start([name])
             self._start_or_decide(self._followers.get(name, []))
 
@@ -405,7 +452,8 @@ class Supervisor:
 
         Descendants outside its process group keep the GPUs until the experiment finishes.
         """
-        if name not in self._gpus:
+        is_needed = self._policies.on_failure == RESTART and not self._state.stopping
+        if name not in self._gpus or is_needed:
             return
         from symphony.host.processes.membership import owner_names
 
@@ -418,9 +466,12 @@ class Supervisor:
     # --- the end of the run ---
 
     def _finish_if_all_ended(self) -> None:
+        self._apply_policies()
         if self._children or self._leftover_groups or self._state.finished:
             return
-        if all(track.state in ENDED for track in self._state.tracks.values()):
+        if self._state.restarting:
+            self._restart_if_due()
+        elif all(track.state in ENDED for track in self._state.tracks.values()):
             self._finish()
 
     def _finish(self) -> None:
@@ -428,10 +479,16 @@ class Supervisor:
             self._loop.after(CHECK_INTERVAL_SECONDS, self._finish_if_all_ended)
             return
         self._log_times.close()
+        for leases in self._gpus.values():
+            for descriptor in leases:
+                os.close(descriptor)
+        self._gpus = {}
         self._record("finished")
         # If the log cannot be written, the supervisor keeps running until all events are written.
-        # A stopped experiment is usually deleted next, so its supervisor does not wait.
-        if self._event_log.is_complete or self._state.stopping:
+        # An experiment that the user stops is usually deleted next, so its supervisor does not
+        # wait.
+        is_stopped = self._state.stopping and self._state.ending is None
+        if self._event_log.is_complete or is_stopped:
             self._exit()
 
     def _exit(self) -> None:
@@ -474,14 +531,149 @@ class Supervisor:
                 self._swept.add(process)
         return True
 
-    # --- the event log ---
+    # --- the policies of the experiment ---
 
-    def _record_never(
-        self, name: str, reason: str, code: ReasonCode, *, stopped: bool = False
+    @property
+    def _is_stopping(self) -> bool:
+        """True if the processes are being stopped, for good or for a restart."""
+        return self._state.stopping or self._state.restarting
+
+    def _apply_policies(self) -> None:
+        """Stop or restart the experiment if its policies require it."""
+        if not self._state.stopping:
+            ending = self._decide_end(self._state.tracks)
+            if ending is not None:
+                self._end(ending)
+
+    def _decide_end(self, tracks: Mapping[str, Track]) -> Ending | None:
+        state, launched = self._state, self._state.created or 0.0
+        return decide_end(
+            self._policies,
+            tracks,
+            launched=launched,
+            now=self._clock.now(),
+            history=RestartHistory(
+                restarts=state.restarts,
+                in_row=state.restarts_in_row,
+                started=state.restarted or launched,
+            ),
+            backoff=self._backoff,
+        )
+
+    def _end(self, ending: Ending) -> None:
+        details: dict[str, Any] = {
+            "reason": ending.reason,
+            "reason_code": ending.reason_code,
+            "failed": ending.failed,
+            "cause": ending.cause,
+        }
+        restart = ending.restart
+        if restart is None:
+            self._record("ending", action=ending.action, **details)
+            self._stop_processes()
+            return
+        self._record("restarting", restarts_in=restart.delay, in_row=restart.in_row, **details)
+        for child in self._running_children():
+            self._terminate(child)
+        self._restart_due = time.monotonic() + restart.delay
+        self._loop.after(restart.delay, self._finish_if_all_ended)
+
+    def _restart_if_due(self) -> None:
+        """Start the experiment again if its delay has passed and nothing of it is running."""
+        if time.monotonic() < self._restart_due:
+            return
+        if self._sweep():
+            self._loop.after(CHECK_INTERVAL_SECONDS, self._finish_if_all_ended)
+            return
+        self._sweep_deadline = None
+        self._swept.clear()
+        self._overdue.clear()
+        self._deadlines.clear()
+        self._record("restarted")
+        self._start_or_decide(self._specs)
+
+    def _record_final(
+        self, event: str, name: str, *, at: float | None = None, **details: Any
     ) -> None:
-        """Record that a process will not be started or restarted."""
-        details = {"stopped": True} if stopped else {}
-        self._record("never", name, reason=reason, reason_code=code, **details)
+        """Record that a process has exited or cannot start, and that its own restart policy does
+        not restart it.
+
+        If the experiment is restarted because of this, the restart is recorded first. Otherwise, a
+        reader could see that all processes have finished.
+        """
+        at = at or time.time()
+        if self._policies.on_failure == RESTART and not self._is_stopping:
+            line = {"event": event, "at": at, **details}
+            track = after(self._state.tracks[name], line)
+            ending = self._decide_end({**self._state.tracks, name: track})
+            if ending is not None and ending.restart is not None:
+                self._end(ending)
+        if self._state.restarting:
+            if event == "never":
+                # The restart is already recorded for a process that is not running.
+                return
+            details.update(
+                reason_code=ReasonCode.EXPERIMENT_RESTARTS,
+                restarts_in=max(0.0, self._state.restart_at - at),
+                cause=self._state.restart_cause,
+            )
+        self._record(event, name, at=at, **details)
+
+    def _stop_details(self, reason: str) -> dict[str, Any]:
+        """Return the details of the event for a process that is stopped.
+
+        ``reason`` is the reason if the user has stopped the experiment.
+        """
+        ending = self._state.ending
+        if ending is None:
+            return {"stopped": True, "reason": reason, "reason_code": ReasonCode.STOPPED}
+        details: dict[str, Any] = {"reason": ending.reason, "reason_code": ending.reason_code}
+        return {"stopped": True, **details} if ending.stops else details
+
+    def _check_deadline(self) -> None:
+        """Stop the experiment at its deadline, and schedule the next check."""
+        if self._policies.deadline is None or self._state.finished:
+            return
+        self._apply_policies()
+        if not self._state.stopping:
+            launched, now = self._state.created or 0.0, self._clock.now()
+            remaining = seconds_to_deadline(self._policies, launched=launched, now=now)
+            self._after_by_clock(remaining or 0.0, self._check_deadline)
+
+    def _watch_deadline(self, spec: ProcessSpec) -> None:
+        """Stop a process when its own deadline has passed since its first start."""
+        if spec.deadline is not None and spec.name not in self._deadlines:
+            self._deadlines[spec.name] = self._clock.now() + spec.deadline
+            self._check_process_deadline(spec.name)
+
+    def _check_process_deadline(self, name: str) -> None:
+        due = self._deadlines.get(name)
+        track = self._state.tracks[name]
+        if due is None or track.state in ENDED or self._is_stopping:
+            return
+        remaining = due - self._clock.now()
+        if remaining > 0:
+            self._after_by_clock(remaining, lambda: self._check_process_deadline(name))
+            return
+        self._overdue.add(name)
+        child = self._children.get(name)
+        if child is not None:
+            self._terminate(child)
+            return
+        self._record_final(
+            "never", name, reason=DEADLINE_EXCEEDED, reason_code=ReasonCode.DEADLINE_EXCEEDED
+        )
+        self._start_or_decide(self._followers.get(name, []))
+
+    def _after_by_clock(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call ``callback`` after at most ``seconds`` seconds.
+
+        The timers of the event loop do not advance while the machine is suspended, so a long time
+        is divided into shorter ones.
+        """
+        self._loop.after(min(seconds, DEADLINE_CHECK_SECONDS), callback)
+
+    # --- the event log ---
 
     def _record(
         self, event: str, process: str | None = None, *, at: float | None = None, **details: Any
@@ -598,6 +790,14 @@ def _signal_name(code: int) -> str:
         return signal.Signals(code - 128).name
     except ValueError:
         return ""
+
+
+def _with_used_restarts(reason: str, policy: restart_policy.RestartPolicy) -> str:
+    """Return the reason for the last exit of a process that has no restart left."""
+    if not policy.max_restarts:
+        return reason
+    text = f"not restarted again, because the limit is {policy.max_restarts}"
+    return f"{reason}; {text}" if reason else text
 
 
 def _back_off_details(restart: restart_policy.Restart, cause: str) -> dict[str, Any]:

@@ -16,6 +16,14 @@ from symphony.commandline.commands.logs import LogsCommands
 from symphony.commandline.commands.submit import SubmitCommands
 from symphony.commandline.commands.use import UseCommands
 
+# The titles of the groups of commands in the help, in this order.
+DEFINE = "define experiments"
+RUN = "run experiments"
+INSPECT = "inspect experiments"
+CHANGE = "change running experiments"
+CLEAN_UP = "clean up"
+SET_UP = "set up"
+
 
 class SymphonyParser(
     CheckCommands,
@@ -55,28 +63,27 @@ class SymphonyParser(
 
     def _add_commands(self) -> None:
         offer = self._offer
-        offer("launch", self._add_launch)
-        offer("render", self._add_render)
-        offer("check", self._add_check)
-        offer("submit", self._add_submit)
-        offer("init", self._add_init)
-        offer("ls", self._add_ls, "lse")
-        offer("ps", self._add_ps, "p", "lsp", "process")
-        offer("graph", self._add_graph)
-        offer("describe", self._add_describe)
-        offer("logs", self._add_logs, "l", "log")
-        offer("wait", self._add_wait)
-        offer("exec", self._add_exec, "x")
-        offer("attach", self._add_attach, "ssh")
-        offer("cp", self._add_cp, "scp")
-        offer("forward", self._add_forward)
-        offer("visit", self._add_visit, "vi", "url")
-        offer("delete", self._add_delete, "d")
-        offer("delete-batch", self._add_delete_batch, "db")
-        offer("switch-experiment", self._add_switch_experiment, "se", "e")
-        offer("backends", self._add_backends)
-        offer("completion", self._add_completion)
-        offer("config", self._add_config)
+        offer("init", self._add_init, group=DEFINE)
+        offer("check", self._add_check, "validate", group=DEFINE)
+        offer("render", self._add_render, group=DEFINE)
+        offer("graph", self._add_graph, group=DEFINE)
+        offer("launch", self._add_launch, group=RUN)
+        offer("submit", self._add_submit, group=RUN)
+        offer("ls", self._add_ls, "lse", "list", group=INSPECT)
+        offer("ps", self._add_ps, "p", "lsp", "process", "status", group=INSPECT)
+        offer("describe", self._add_describe, group=INSPECT)
+        offer("logs", self._add_logs, "l", "log", group=INSPECT)
+        offer("wait", self._add_wait, group=INSPECT)
+        offer("forward", self._add_forward, "port-forward", group=INSPECT)
+        offer("visit", self._add_visit, "vi", "url", group=INSPECT)
+        offer("exec", self._add_exec, "x", group=CHANGE)
+        offer("attach", self._add_attach, "ssh", group=CHANGE)
+        offer("cp", self._add_cp, "scp", group=CHANGE)
+        offer("delete", self._add_delete, "d", "delete-batch", "db", group=CLEAN_UP)
+        offer("switch-experiment", self._add_switch_experiment, "se", "e", group=SET_UP)
+        offer("backends", self._add_backends, group=SET_UP)
+        offer("config", self._add_config, group=SET_UP)
+        offer("completion", self._add_completion, group=SET_UP)
 
     def complete_names(self, action: argparse.Action, given: Sequence[str]) -> Iterable[str] | None:
         """Return the names that ``action`` accepts, or None if it does not accept a name."""

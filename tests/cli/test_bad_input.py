@@ -133,7 +133,13 @@ def test_a_running_experiment_is_not_replaced(program: Program) -> None:
     ("words", "error"),
     [
         (["lanch", "rl.yml"], "unknown command 'lanch'; did you mean 'launch'?"),
-        (["frobnicate"], "unknown command 'frobnicate'; choose from launch, render, check,"),
+        (["frobnicate"], "unknown command 'frobnicate'; choose from init, "),
+        (["down", "rl"], "symphony has no command 'down'; use 'symphony delete NAME'\n"),
+        (
+            ["launch", "-d", "rl.yml"],
+            "unknown option '-d'; the processes always run in the background: remove it; ",
+        ),
+        (["logs", "rl", "-n", "3"], "unknown option '-n'; use --tail for a number of lines"),
         (["ps"], "no current experiment on"),
         (["ps", "nowhere"], "no experiment 'nowhere'"),
         (["exec", "nowhere", "a", "--", "ls"], "no experiment 'nowhere'"),

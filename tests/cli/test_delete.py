@@ -1,4 +1,4 @@
-"""``symphony delete`` and ``symphony delete-batch``."""
+"""``symphony delete``."""
 
 from __future__ import annotations
 
@@ -119,16 +119,18 @@ class TestNames:
 
 
 @pytest.mark.usefixtures("finished")
-class TestBatch:
+class TestPatterns:
     def test_matching_experiments_are_deleted(self, program: Program) -> None:
         program.run("other", {"p": "true"})
-        assert program.json("delete-batch", "sarah-*", "-f") == ["sarah-rl", "sarah-sweep"]
+        program.run("third", {"p": "true"})
+        names = program.json("delete", "third", "sarah-[rs]*", "-f")
+        assert names == ["third", "sarah-rl", "sarah-sweep"]
         assert program.state_entries() == ["other"]
-        assert program.ok("db", "--all", "-f") == "deleted other\n"
+        assert program.ok("delete", "--all", "-f") == "deleted other\n"
 
     def test_confirmation_is_required(self, program: Program) -> None:
-        assert program("db", "sarah-*").returncode == 2
-        terminal = program.terminal("db", "*sweep")
+        assert program("delete", "sarah-*").returncode == 2
+        terminal = program.terminal("delete", "*sweep")
         terminal.expect("delete sarah-sweep succeeded: 1 succeeded? [y/N]")
         terminal.press("n\n")
         terminal.expect("nothing was deleted")
@@ -136,12 +138,13 @@ class TestBatch:
         assert program.state_entries() == ["sarah-rl", "sarah-sweep"]
 
     def test_pattern_without_a_match(self, program: Program) -> None:
-        assert "no experiment matches 'tom-*'" in program("db", "tom-*").stderr
+        """The old names of the command are aliases."""
+        assert "no experiment matches 'tom-*'" in program("delete-batch", "tom-*").stderr
         done = program("db", "tom-*", "-f")
         assert (done.returncode, done.stderr) == (0, "no experiment matches; nothing to delete\n")
 
     @pytest.mark.parametrize("words", [(), ("rl", "--all")])
-    def test_either_patterns_or_all_is_required(
+    def test_either_names_or_all_is_required(
         self, program: Program, words: tuple[str, ...]
     ) -> None:
-        assert "with patterns such as 'rl-*', or pass --all" in program("db", *words).stderr
+        assert "quotes such as 'rl-*', or pass --all" in program("delete", *words).stderr

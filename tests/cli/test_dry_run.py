@@ -39,8 +39,13 @@ CALLS: dict[str, list[str]] = {
     "cp": ["cp live server:ended.yml made", "cp live other.yml server:made"],
     "forward": ["forward live db"],
     "visit": ["visit live web"],
-    "delete": ["delete live", "delete -f live ended", "delete -f live nowhere --json"],
-    "delete-batch": ["delete-batch --all", "delete-batch 'l*' -f"],
+    "delete": [
+        "delete live",
+        "delete -f live ended",
+        "delete -f live nowhere --json",
+        "delete --all",
+        "delete 'l*' -f",
+    ],
     "switch-experiment": ["switch-experiment ended", "switch-experiment live --json"],
     "backends": ["backends"],
     "completion": ["completion bash"],
@@ -142,7 +147,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environmen
 def test_every_command_has_a_dry_run() -> None:
     """A new command must have the option, and an entry in the table above."""
     parser = SymphonyParser(prog="symphony")
-    assert list(CALLS) == parser.verbs
+    assert sorted(CALLS) == sorted(parser.verbs)
     for verb in parser.verbs:
         assert "--dry-run" in parser.get_subparser(verb)._option_string_actions, verb
     for verb, calls in CALLS.items():
@@ -175,7 +180,6 @@ def test_a_dry_run_changes_nothing_in_tmux(program: Program, tmux_sockets: Path)
         "attach",
         "cp",
         "delete",
-        "delete-batch",
         "switch-experiment",
         "logs",
         "graph",

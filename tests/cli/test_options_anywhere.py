@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -51,12 +52,12 @@ def test_logs(program: Program, words: str, shown: list[str]) -> None:
     [
         "delete a --dry-run b",
         "delete a b --dry-run",
-        "delete-batch a --dry-run b",
-        "delete-batch --dry-run a -b local b",
+        "delete --dry-run a -b local b",
+        "delete-batch a --dry-run '[b]'",
     ],
 )
 def test_delete(program: Program, words: str) -> None:
-    done = program(*words.split())
+    done = program(*shlex.split(words))
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
         "would delete a succeeded: 2 succeeded",

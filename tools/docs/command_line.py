@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from docs import md
 from symphony.cluster.plugins import installed_backends
@@ -31,12 +31,10 @@ def page() -> str:
         "# Commands and options",
         HEAD,
         md.fence("text", f"{PROG} [options] COMMAND [options] [ARGUMENT ...]"),
-        md.table(
-            ("Command", "Aliases", "Description"),
-            [
-                (f"[`{verb}`](#{verb})", md.codes(names[verb]), _summary(parsers[verb]))
-                for verb in parsers
-            ],
+        *(
+            part
+            for title, verbs in line.subparsers.grouped().items()
+            for part in _group(title, verbs, parsers, names)
         ),
         "## Options of every command",
         "These options may be placed before or after the command.",
@@ -47,6 +45,23 @@ def page() -> str:
             for verb, parser in parsers.items()
             for part in _command(verb, parser, names[verb], common)
         ),
+    )
+
+
+def _group(
+    title: str,
+    verbs: Sequence[str],
+    parsers: Mapping[str, argparse.ArgumentParser],
+    names: Mapping[str, Sequence[str]],
+) -> Iterator[str]:
+    """Yield a table of the commands in one group of the help."""
+    yield f"{title[:1].upper()}{title[1:]}:"
+    yield md.table(
+        ("Command", "Aliases", "Description"),
+        [
+            (f"[`{verb}`](#{verb})", md.codes(names[verb]), _summary(parsers[verb]))
+            for verb in verbs
+        ],
     )
 
 

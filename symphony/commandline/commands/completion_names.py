@@ -96,7 +96,7 @@ def _copy_prefixes(line: CommandLine, experiment: str) -> list[str]:
 _FINDERS: Mapping[str, FindNames] = {
     "EXPERIMENT": _experiments,
     "FILE|EXPERIMENT": _experiments,
-    "PATTERN": _experiments,
+    "EXPERIMENT|PATTERN": _experiments,
     "PROCESS": _processes,
     "PROCESS target": _forward_targets,
     "SERVICE": _exposed_services,

@@ -1,4 +1,4 @@
-"""The commands that delete experiments: ``delete`` and ``delete-batch``."""
+"""The command that deletes experiments: ``delete``."""
 
 from __future__ import annotations
 
@@ -18,27 +18,19 @@ if TYPE_CHECKING:
 
 
 class DeleteCommands(BaseCommands):
-    """The ``delete`` and ``delete-batch`` commands."""
+    """The ``delete`` command."""
 
     def _add_delete(self) -> None:
         parser = self.add_subparser("delete")
-        parser.add_argument("experiments", metavar="EXPERIMENT", nargs="+", help="experiment names")
-        self._add_delete_options(parser)
-
-    def _add_delete_batch(self) -> None:
-        parser = self.add_subparser("delete-batch")
         parser.add_argument(
-            "patterns",
-            metavar="PATTERN",
+            "experiments",
+            metavar="EXPERIMENT|PATTERN",
             nargs="*",
-            help="experiment names, or patterns such as 'rl-*'",
+            help="experiment names, or patterns such as 'rl-*' in quotes",
         )
         parser.add_argument(
             "--all", action="store_true", help="delete every experiment that symphony launched"
         )
-        self._add_delete_options(parser)
-
-    def _add_delete_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "-f",
             "--force",
@@ -54,6 +46,10 @@ class DeleteCommands(BaseCommands):
         On a terminal, the command asks for confirmation. A script must pass --force. With --force,
         the command does not ask for confirmation and ignores unknown names.
 
+        In a pattern, * matches any text, ? matches any one character, and [ab] matches one of the
+        characters in the brackets. Write a pattern in quotes, because the shell would otherwise
+        replace it with the names of matching files.
+
         Each process has its grace period to exit. Ctrl-C kills the processes that still run, and
         the deletion continues; a second Ctrl-C ends the command. On Kubernetes, the first Ctrl-C
         ends the command.
@@ -61,56 +57,58 @@ class DeleteCommands(BaseCommands):
         For example:
           symphony delete rl
           symphony delete -f rl rl-2
+          symphony delete 'sweep-*'
+          symphony delete --all --dry-run
         """
-        return self._delete(args, args.experiments, force=args.force)
-
-    def action_delete_batch(self, args: argparse.Namespace) -> int | None:
-        """Stop and delete all experiments whose names match a pattern.
-
-        In a pattern, * matches any text, ? matches any one character, and [ab] matches one of the
-        characters in the brackets. On a terminal, the command asks for confirmation. A script must
-        pass --force.
-
-        For example:
-          symphony delete-batch 'sweep-*'
-          symphony delete-batch --all --dry-run
-        """
-        if bool(args.patterns) == args.all:
-            raise UsageError("name the experiments with patterns such as 'rl-*', or pass --all")
-        names = _matching_names(
-            self.cluster, args.patterns or ["*"], allow_no_match=args.force or args.all
+        if bool(args.experiments) == args.all:
+            raise UsageError(
+                "name each EXPERIMENT, give a pattern in quotes such as 'rl-*', or pass --all"
+            )
+        names = _expand_patterns(
+            self.cluster, ["*"] if args.all else args.experiments, force=args.force or args.all
         )
         if not names:
             print_note("no experiment matches; nothing to delete")
         # If there are no names, there is nothing to confirm.
-        return self._delete(args, names, force=args.force or not names)
-
-    def _delete(self, args: argparse.Namespace, names: Sequence[str], *, force: bool) -> int:
         deletion = Deletion(
-            self.cluster, names, force=force, as_json=args.json, dry_run=args.dry_run
+            self.cluster,
+            names,
+            force=args.force or not names,
+            as_json=args.json,
+            dry_run=args.dry_run,
         )
         return deletion.run()
 
 
-def _matching_names(
-    cluster: Cluster, patterns: Sequence[str], *, allow_no_match: bool
-) -> list[str]:
-    """Return the names of the experiments that match any of the shell patterns.
+def _expand_patterns(cluster: Cluster, words: Sequence[str], *, force: bool) -> list[str]:
+    """Return the words, with each pattern replaced by the names of the matching experiments.
 
-    Raises `NotFound` if a pattern matches no experiment, unless ``allow_no_match`` is set.
+    Raises `NotFound` if a pattern matches no experiment, unless ``force`` is set.
     """
-    from fnmatch import fnmatchcase
-
     from symphony.names import join_names
 
+    if not any(map(_is_pattern, words)):
+        return list(words)
+    from fnmatch import fnmatchcase
+
     known = cluster.list_experiments()
-    for pattern in patterns:
-        matches = any(fnmatchcase(name, pattern) for name in known)
-        if not matches and not allow_no_match:
+    names: list[str] = []
+    for word in words:
+        if not _is_pattern(word):
+            names.append(word)
+            continue
+        matches = [name for name in known if fnmatchcase(name, word)]
+        if not matches and not force:
             raise NotFound(
-                f"no experiment matches {pattern!r}; existing experiments: {join_names(known)}"
+                f"no experiment matches {word!r}; existing experiments: {join_names(known)}"
             )
-    return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        names += matches
+    return names
+
+
+def _is_pattern(word: str) -> bool:
+    # The name of an experiment contains none of these characters.
+    return not set("*?[").isdisjoint(word)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +123,7 @@ class ExistingExperiment:
 
 
 class Deletion:
-    """One execution of ``delete`` or ``delete-batch``."""
+    """One execution of ``delete``."""
 
     def __init__(
         self, cluster: Cluster, names: Sequence[str], *, force: bool, as_json: bool, dry_run: bool

@@ -19,6 +19,8 @@ DRY_RUN_SERVER = "--dry-run-server"
 COMPLETE_COMMAND = "__complete"
 # The title of each option group that many commands share begins with this text.
 COMMON_OPTIONS = "options for "
+# The title of the commands that are in no group.
+OTHER_COMMANDS = "other commands"
 
 # Longer lines are hard to read, even if the terminal is wider.
 MAX_WIDTH = 100
@@ -71,10 +73,16 @@ class Formatter(argparse.HelpFormatter):
         yield from getattr(action, "_get_subactions", list)()
 
     def _format_action(self, action: argparse.Action) -> str:
-        if isinstance(action, argparse._SubParsersAction):
-            # The group that contains the commands already has a title.
-            return "".join(map(self._format_action, self._iter_indented_subactions(action)))
+        if isinstance(action, Commands):
+            return "\n".join(self._format_commands(action))
         return super()._format_action(action)
+
+    def _format_commands(self, action: Commands) -> Iterator[str]:
+        """Yield a section for each group of commands."""
+        entries = {entry.dest: entry for entry in action._get_subactions()}
+        for title, names in action.grouped().items():
+            lines = [self._format_action(entries[name]) for name in names]
+            yield f"{title}:\n{''.join(lines)}"
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         """Return an invocation such as ``-b, --backend BACKEND``, with the metavar only once."""
@@ -90,6 +98,35 @@ class Formatter(argparse.HelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return _fill(text, width).splitlines()
+
+
+class Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """The commands of a command line. The help lists them in groups and omits their aliases.
+
+    ``groups`` maps the names of commands to the titles of their groups.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.groups: dict[str, str] = {}
+
+    def add_parser(self, name: str, *, aliases: Iterable[str] = (), **options: Any) -> Any:
+        """Add a command, and let the aliases stand for it."""
+        parser = super().add_parser(name, **options)
+        for alias in aliases:
+            self._name_parser_map[alias] = parser
+        return parser
+
+    def grouped(self) -> dict[str, list[str]]:
+        """Return a mapping from the titles of the groups to the names of the commands.
+
+        A command without a group is in the last group.
+        """
+        titles = dict.fromkeys([*self.groups.values(), OTHER_COMMANDS])
+        result: dict[str, list[str]] = {title: [] for title in titles}
+        for entry in self._get_subactions():
+            result[self.groups.get(entry.dest, OTHER_COMMANDS)].append(entry.dest)
+        return {title: names for title, names in result.items() if names}
 
 
 def _fill(text: str, width: int, indent: str = "") -> str:
@@ -154,14 +191,22 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Raise `UsageError` for a value that is not one of the choices.
 
-        The message suggests a similar choice if there is one, and otherwise lists the choices.
+        The message suggests a similar choice if there is one, and otherwise lists the choices. For
+        a command of another program, it names the command to use instead.
         """
         if action.choices is None or value in action.choices:
             return
+        from symphony.commandline.parsing.words import command_hint
         from symphony.names import did_you_mean, join_names
 
+        if isinstance(action, Commands):
+            instead = command_hint(str(value), self.prog)
+            if instead:
+                raise UsageError(f"{self.prog} has no command {str(value)!r}; {instead}")
         choices = [str(choice) for choice in action.choices]
         hint = did_you_mean(str(value), choices)
+        if isinstance(action, Commands):
+            choices = [entry.dest for entry in action._get_subactions()]
         if not hint:
             hint = f"; choose from {join_names(choices, limit=20)}"
         name = _display_name(action)

@@ -16,6 +16,7 @@ from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.arguments import (
     COMMON_OPTIONS,
     COMPLETE_COMMAND,
+    Commands,
     Parser,
     expand_dry_run,
     help_from_docstring,
@@ -60,12 +61,14 @@ class CommandLine:
         )
         self._add_version()
         _add_common_options(self.master_parser, None, show_backend=self._shows_backend)
-        self.subparsers = self.master_parser.add_subparsers(
-            metavar="COMMAND", title="commands", parser_class=Parser
+        # Each group of commands has a title of its own.
+        self.subparsers: Commands = self.master_parser.add_subparsers(  # type: ignore[assignment]
+            metavar="COMMAND", title=argparse.SUPPRESS, parser_class=Parser, action=Commands
         )
         self._takes_remainder: set[str] = set()
         self._parser_factories: dict[str, Callable[[], object]] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
+        self._groups: dict[str, str] = {}
         self.backend_info: BackendInfo | None = None
         self._options: tuple[Option, ...] = ()
         self._configuration_error: Exception | None = None
@@ -233,6 +236,8 @@ class CommandLine:
             description=description,
             add_help=False,
         )
+        if name in self._groups:
+            self.subparsers.groups[name] = self._groups[name]
         parser.set_defaults(action=action, verb=name)
         _add_common_options(parser, argparse.SUPPRESS, show_backend=self._shows_backend)
         self._add_options(parser)
@@ -282,10 +287,17 @@ class CommandLine:
     # Creating the parsers of all commands takes longer than running most commands, so each
     # parser is created only when it is needed.
 
-    def _offer(self, name: str, create: Callable[[], object], *aliases: str) -> None:
-        """Register a command. ``create`` is called when the command's parser is needed."""
+    def _offer(
+        self, name: str, create: Callable[[], object], *aliases: str, group: str | None = None
+    ) -> None:
+        """Register a command. ``create`` is called when the command's parser is needed.
+
+        The help lists the command in the group with the title ``group``. It omits the aliases.
+        """
         self._parser_factories[name] = create
         self._aliases[name] = aliases
+        if group is not None:
+            self._groups[name] = group
 
     def _create_parser(self, name: str) -> None:
         create = self._parser_factories.pop(name, None)
@@ -395,7 +407,7 @@ class CommandLine:
             self._report_untrusted_files()
         parser = self.master_parser if verb is None else self.subparsers.choices[verb]
         if unknown:
-            parser.option_hints = _hints_for_backend_options()
+            parser.option_hints = self._option_hints(verb)
         parser.refuse_unknown(unknown)
         if remainder is not None and verb not in self._takes_remainder:
             parser.error("no arguments are accepted after --")
@@ -403,6 +415,15 @@ class CommandLine:
             self.master_parser.print_help()
             return exit_codes.OK
         return args.action(args) or exit_codes.OK
+
+    def _option_hints(self, verb: str | None) -> dict[str, str]:
+        """Return a mapping from options that a command does not have to hints."""
+        from symphony.commandline.parsing.words import option_hints
+
+        hints = _hints_for_backend_options()
+        if verb is not None:
+            hints.update(option_hints(verb, f"{self.prog} {verb}"))
+        return hints
 
     def _report_untrusted_files(self) -> None:
         """Print a note for each configuration file that is ignored, at least in part."""

@@ -1,0 +1,161 @@
+"""Words of similar programs that people type, and what to type in symphony instead.
+
+The words are commands and options of docker compose, kubectl, Slurm, process-compose and torchx. A
+word that means the same as a command of symphony is an alias of that command instead.
+"""
+
+from __future__ import annotations
+
+_DELETE = "'{prog} delete NAME'"
+_DESCRIBE = "'{prog} describe NAME PROCESS'"
+_LIST = "'{prog} ls'"
+_REFRESH = "'{prog} ps NAME --watch'"
+_SHELL = "'{prog} exec NAME PROCESS -- bash'"
+_SUBMIT = "'{prog} submit -- COMMAND'"
+
+# Maps a command of another program to the commands to use instead. ``{prog}`` is the name of the
+# program that the user has run.
+COMMANDS: dict[str, str] = {
+    "apply": "'{prog} launch FILE'",
+    "bash": _SHELL,
+    "build": "'{prog} launch FILE --build'",
+    "cancel": _DELETE,
+    "create": "'{prog} launch FILE'",
+    "debug": _SHELL,
+    "destroy": _DELETE,
+    "diff": "'{prog} launch FILE --dry-run'",
+    "down": _DELETE,
+    "events": _DESCRIBE,
+    "get": "'{prog} ls', or '{prog} ps NAME' for the processes of an experiment",
+    "help": "'{prog} --help', or '{prog} COMMAND --help'",
+    "history": _LIST,
+    "info": _DESCRIBE,
+    "inspect": _DESCRIBE,
+    "kill": _DELETE,
+    "login": "'{prog} attach NAME PROCESS'",
+    "open": "'{prog} visit NAME SERVICE'",
+    "port": "'{prog} visit NAME SERVICE'",
+    "remove": _DELETE,
+    "rm": _DELETE,
+    "rollout": "'{prog} launch FILE --force'",
+    "run": "'{prog} launch FILE', or '{prog} submit -- COMMAND' for a single command",
+    "runopts": "'{prog} backends'",
+    "sacct": _LIST,
+    "salloc": _SUBMIT,
+    "sattach": "'{prog} attach NAME PROCESS'",
+    "sbatch": _SUBMIT,
+    "scale": "'{prog} launch FILE --force --set NAME=VALUE', and 'replicas: ${{NAME}}' in it",
+    "scancel": _DELETE,
+    "scontrol": _DESCRIBE,
+    "sh": _SHELL,
+    "shell": _SHELL,
+    "show": _DESCRIBE,
+    "squeue": _LIST,
+    "srun": "'{prog} submit --follow -- COMMAND'",
+    "stats": _REFRESH,
+    "tail": "'{prog} logs NAME -f'",
+    "top": _REFRESH,
+    "up": "'{prog} launch FILE'",
+    "use": "'{prog} switch-experiment NAME'",
+    "version": "'{prog} --version'",
+    "watch": _REFRESH,
+}
+
+_REMOVE_DETACH = "; the processes always run in the background: remove it"
+_REMOVE_TERMINAL = "; a terminal is used if there is one: remove it"
+_REMOVE_ALL = "; all of them are always listed: remove it"
+_USE_FILE = "; write the file without an option: {prog} FILE"
+_USE_JSON = "; use --json"
+_USE_NAME = "; use --name NAME"
+_USE_PARAMETER = (
+    "; use --set NAME=VALUE, with 'parameters: {{NAME: 1}}' and 'replicas: ${{NAME}}' in the file"
+)
+_USE_PROCESS = "; write the name of the process as an argument"
+_USE_GRACE = "; set termination_grace_period in the experiment file"
+
+_TERMINAL_OPTIONS = dict.fromkeys(
+    ("-i", "-t", "-it", "-ti", "--interactive", "--stdin", "--tty"), _REMOVE_TERMINAL
+)
+_FILE_OPTIONS = dict.fromkeys(("-f", "--file", "--filename"), _USE_FILE)
+_DETACH_OPTIONS = dict.fromkeys(("-d", "--detach", "--detached"), _REMOVE_DETACH)
+_CONTAINER_OPTIONS = dict.fromkeys(("-c", "--container"), _USE_PROCESS)
+_LIST_OPTIONS = dict.fromkeys(("-a", "--all"), _REMOVE_ALL)
+_OUTPUT_OPTIONS = dict.fromkeys(("-o", "--output", "--format"), _USE_JSON)
+
+# For each command, maps an option of a similar command in another program to the hint in the error
+# message. ``{prog}`` is the program and the command, such as ``symphony launch``.
+OPTIONS: dict[str, dict[str, str]] = {
+    "attach": {**_TERMINAL_OPTIONS, **_CONTAINER_OPTIONS},
+    "check": _FILE_OPTIONS,
+    "cp": {
+        **dict.fromkeys(
+            ("-a", "--archive", "-r", "-R", "--recursive"),
+            "; directories are copied with their contents: remove it",
+        ),
+        **dict.fromkeys(("-c", "--container"), "; write PROCESS:PATH"),
+    },
+    "delete": {
+        **dict.fromkeys(("-y", "--yes", "--now"), "; use --force"),
+        "--ignore-not-found": "; use --force, which also does not ask for confirmation",
+        **dict.fromkeys(("-t", "--timeout", "--grace-period"), _USE_GRACE),
+    },
+    "describe": _OUTPUT_OPTIONS,
+    "exec": {**_TERMINAL_OPTIONS, **_CONTAINER_OPTIONS},
+    "launch": {
+        **_FILE_OPTIONS,
+        **_DETACH_OPTIONS,
+        **dict.fromkeys(("--force-recreate", "--renew-anon-volumes"), "; use --force"),
+        **dict.fromkeys(("-p", "--project-name"), _USE_NAME),
+        **dict.fromkeys(("--replicas", "--scale", "--num-replicas"), _USE_PARAMETER),
+        "--wait-timeout": "; use --wait ready --timeout TIME",
+        **_OUTPUT_OPTIONS,
+    },
+    "logs": {
+        "-n": "; use --tail for a number of lines, or add -b kube for a namespace",
+        "--lines": "; use --tail",
+        "-p": "; use --previous",
+        **_CONTAINER_OPTIONS,
+        **dict.fromkeys(("--all-containers", "--all-pods"), "; all processes are shown: remove it"),
+        **_OUTPUT_OPTIONS,
+    },
+    "ls": {**_LIST_OPTIONS, **_OUTPUT_OPTIONS},
+    "ps": {**_LIST_OPTIONS, **_OUTPUT_OPTIONS},
+    "render": {**_FILE_OPTIONS, **_OUTPUT_OPTIONS},
+    "submit": {
+        **_DETACH_OPTIONS,
+        **_TERMINAL_OPTIONS,
+        **dict.fromkeys(("-J", "--job-name"), _USE_NAME),
+        **dict.fromkeys(("-D", "--chdir", "-w"), "; use --workdir DIRECTORY"),
+        **dict.fromkeys(("-c", "--cpus", "--cpus-per-task"), "; use --cpu N"),
+        **dict.fromkeys(("-m", "--mem"), "; use --memory SIZE"),
+        **dict.fromkeys(("-G", "--gpus", "--gres"), "; use --gpu N"),
+        **dict.fromkeys(("-v", "--volume"), "; use --mount HOST:TARGET"),
+        **dict.fromkeys(("-e", "--export"), "; use --env KEY=VALUE"),
+        "-t": "; use --time TIME for a time limit",
+        "-W": "; use --wait",
+        "--wrap": "; write the shell line after --, as in -- sh -c '...'",
+        "--replicas": "; write an experiment file with replicas, and launch it",
+        "-n": "; write an experiment file with replicas, or add -b kube for a namespace",
+        "--ntasks": "; write an experiment file with replicas, and launch it",
+        **_OUTPUT_OPTIONS,
+    },
+}
+
+
+def command_hint(word: str, prog: str) -> str:
+    """Return what to use instead of ``word``, or an empty string.
+
+    ``word`` is a command of another program, or an experiment file.
+    """
+    if word.endswith((".json", ".py", ".yaml", ".yml")):
+        return f"use '{prog} launch {word}'"
+    hint = COMMANDS.get(word)
+    return "" if hint is None else f"use {hint.format(prog=prog)}"
+
+
+def option_hints(verb: str, prog: str) -> dict[str, str]:
+    """Return a mapping from options of other programs to the hints for the command ``verb``.
+
+    ``prog`` is the program and the command, such as ``symphony launch``.
+    """
+    return {option: hint.format(prog=prog) for option, hint in OPTIONS.get(verb, {}).items()}

@@ -14,6 +14,7 @@ from symphony.lint import gpus, literals, rendering, sizes, structure
 from symphony.lint.literals import Machine
 from symphony.lint.merge import in_document_order, merge_findings
 from symphony.lint.targets import Target
+from symphony.model.document_path import REPLICA_KEYS
 from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.plan.findings import ERROR, NOTE, WARNING, Finding
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 # If one of these settings could not be loaded, services or processes may be missing from
 # the experiment.
-_STRUCTURAL_KEYS = frozenset({"binds", "connects", "count", "exposes", "processes", "parameters"})
+_STRUCTURAL_KEYS = frozenset(
+    {"binds", "connects", "exposes", "processes", "parameters", *REPLICA_KEYS}
+)
 # The rules whose findings refer to another part of the experiment. If that part could not be
 # loaded, these rules would report problems that the experiment does not have.
 _REFERRING_RULES = frozenset(

@@ -1,6 +1,6 @@
 """Build an experiment from a document: a dictionary with the keys of an experiment file.
 
-Apart from structural keys such as ``processes``, ``count`` and ``parameters``, each key of a
+Apart from structural keys such as ``processes``, ``replicas`` and ``parameters``, each key of a
 document is a constructor's keyword argument or a setting that `symphony.model.settings` declares. A
 file is therefore checked in the same way as calls in Python. Loading continues after an error, so
 that all errors in a document are reported together.
@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from symphony.errors import SpecError, shown
 from symphony.model import parameters, replicas, validators
 from symphony.model.component import Component
+from symphony.model.document_path import REPLICA_KEYS
 from symphony.model.error_collector import ErrorCollector
 from symphony.model.experiment_options import EXPERIMENT_OPTIONS
+from symphony.model.foreign_keys import experiment_hint, process_hint, volume_hint
 from symphony.model.group import GROUP_OPTIONS, ProcessGroup
 from symphony.model.images import IMAGE_FIELDS
 from symphony.model.process import PROCESS_OPTIONS, Process
@@ -89,7 +91,9 @@ class _Loader:
         self, document: dict[str, Any], given_parameters: Mapping[str, object]
     ) -> Experiment | None:
         document.pop(SCHEMA_KEY, None)
-        document = self._known_keys(document, EXPERIMENT_KEYS, "an experiment")
+        document = self._known_keys(
+            document, EXPERIMENT_KEYS, "an experiment", lambda key, _: experiment_hint(key)
+        )
         document = parameters.substitute(document, given_parameters, os.environ, self._errors)
         name = self._experiment_name(document)
         options = {key: value for key, value in document.items() if key in EXPERIMENT_OPTIONS}
@@ -142,8 +146,8 @@ class _Loader:
                         experiment.add_process_group(group)
 
     def _load_process(self, entry: replicas.Entry) -> Process | None:
-        keys = (*PROCESS_OPTIONS, *SETTINGS, replicas.KEY)
-        data = self._known_keys(entry.data, keys, f"process {entry.name!r}")
+        keys = (*PROCESS_OPTIONS, *SETTINGS, *REPLICA_KEYS)
+        data = self._component_keys(entry, keys, "process")
         options = {key: value for key, value in data.items() if key in PROCESS_OPTIONS}
         process = self._construct(Process, entry.name, PROCESS_OPTIONS, options)
         if process is not None:
@@ -153,8 +157,8 @@ class _Loader:
     def _load_group(
         self, entry: replicas.Entry, members: Iterable[replicas.Entry]
     ) -> ProcessGroup | None:
-        keys = (*GROUP_OPTIONS, *SETTINGS, replicas.KEY, replicas.MEMBERS)
-        data = self._known_keys(entry.data, keys, f"group {entry.name!r}")
+        keys = (*GROUP_OPTIONS, *SETTINGS, *REPLICA_KEYS, replicas.MEMBERS)
+        data = self._component_keys(entry, keys, "group")
         options = {key: value for key, value in data.items() if key in GROUP_OPTIONS}
         group = self._construct(ProcessGroup, entry.name, GROUP_OPTIONS, options)
         if group is None:
@@ -167,17 +171,37 @@ class _Loader:
                     group.add_process(process)
         return group
 
-    def _known_keys(
-        self, data: Mapping[str, Any], known: Iterable[str], subject: str
+    def _component_keys(
+        self, entry: replicas.Entry, known: Iterable[str], kind: str
     ) -> dict[str, Any]:
-        """Return the items with known keys, and add an error for each unknown key."""
+        """Return the items of a process or group with known keys, and add an error for each
+        unknown key. If another program has the key, the error contains the key of symphony.
+        """
+        keys = frozenset(known)
+
+        def hint(key: str, value: Any) -> str:
+            return process_hint(key, value, entry.origin, keys)
+
+        return self._known_keys(entry.data, known, f"{kind} {entry.name!r}", hint)
+
+    def _known_keys(
+        self,
+        data: Mapping[str, Any],
+        known: Iterable[str],
+        subject: str,
+        hint: Callable[[str, Any], str] = lambda _key, _value: "",
+    ) -> dict[str, Any]:
+        """Return the items with known keys, and add an error for each unknown key.
+
+        ``hint`` returns the end of the error message for an unknown key and its value.
+        """
         known = list(known)
         result: dict[str, Any] = {}
         for key, value in data.items():
             if key in known:
                 result[key] = value
             else:
-                self._errors.add(validators.unknown_key(key, known, subject))
+                self._errors.add(validators.unknown_key(key, known, subject, hint(key, value)))
         return result
 
     def _construct(
@@ -283,12 +307,12 @@ class _Loader:
     def _mount_volumes(self, component: Component, value: Any) -> None:
         for index, volume in enumerate(_items(value, "volumes")):
             with self._errors.at(index):
-                kinds = validators.mapping(volume, "a volume")
-                if len(kinds) != 1:
+                if not isinstance(volume, Mapping) or len(volume) != 1:
                     raise SpecError(
                         "a volume must have one kind with its settings, such as nfs: {...}, "
-                        f"not {shown(volume)}"
+                        f"not {shown(volume)}{volume_hint(volume)}"
                     )
+                kinds = validators.mapping(volume, "a volume")
                 ((kind, details),) = kinds.items()
                 validators.refuse_unknown([kind], VOLUME_KINDS, "a volume")
                 _, fields = VOLUME_KINDS[kind]

@@ -14,7 +14,13 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model import validators
-from symphony.model.document_path import DocumentPath, is_component, is_shell_line, is_text
+from symphony.model.document_path import (
+    REPLICA_KEYS,
+    DocumentPath,
+    is_component,
+    is_shell_line,
+    is_text,
+)
 from symphony.model.error_collector import ErrorCollector
 from symphony.model.limits import MAX_DIGITS
 from symphony.names import did_you_mean, join_names
@@ -154,11 +160,13 @@ class _Substitution:
         """Return the value at ``path`` with its references replaced.
 
         ``as_text`` is true if the value is always read as text. ``in_copies`` is true if the value
-        is in the description of a process or group that has a count.
+        is in the description of a process or group that has replicas.
         """
         if isinstance(value, Mapping):
-            has_count = is_component(path) and value.get("count") is not None
-            return self._replace_in_mapping(value, path, as_text, in_copies or has_count)
+            is_replicated = is_component(path) and any(
+                value.get(key) is not None for key in REPLICA_KEYS
+            )
+            return self._replace_in_mapping(value, path, as_text, in_copies or is_replicated)
         if isinstance(value, list):
             return [
                 self.replace_in(item, (*path, index), as_text=as_text, in_copies=in_copies)
@@ -248,7 +256,7 @@ class _Substitution:
     def _unknown_parameter(self, name: str) -> SpecError:
         if name in INDEX_REFERENCES:
             return SpecError(
-                f"${{{name}}} can be used only in a process or a group with a count; "
+                f"${{{name}}} can be used only in a process or a group with replicas; "
                 f"write $${{{name}}} for the text"
             )
         return SpecError(

@@ -1,10 +1,10 @@
 """Replicas: a process or group in a file can stand for several copies.
 
-``agent`` with ``count: 3`` stands for ``agent-0`` to ``agent-2``. In the process's description,
-``${index}`` stands for the copy's number. If a group has a count, its members' names contain the
+``agent`` with ``replicas: 3`` stands for ``agent-0`` to ``agent-2``. In the process's description,
+``${index}`` stands for the copy's number. If a group has replicas, its members' names contain the
 number of the group's copy, because names must be unique in an experiment. In the members'
-descriptions, ``${group_index}`` stands for this number. In members without a count of their own,
-``${index}`` has the same meaning as ``${group_index}``.
+descriptions, ``${group_index}`` stands for this number. In members without replicas of their own,
+``${index}`` has the same meaning as ``${group_index}``. ``count`` is a synonym for ``replicas``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 from symphony.errors import SpecError, error_path
 from symphony.model import validators
+from symphony.model.document_path import COUNT, REPLICA_KEYS, REPLICAS
 from symphony.model.error_collector import ErrorCollector
 from symphony.model.parameters import GROUP_INDEX, INDEX, value_of_text
 from symphony.model.value_types import MAX_REPLICAS
 
-KEY = "count"
 MEMBERS = "processes"
 
 # Maps the name of each replicated process or group in the file to the names of its copies.
@@ -137,13 +137,13 @@ class _Replication:
         name = "-".join([origin, *map(str, suffix)])
         if name != origin:
             self._copies.setdefault(origin, []).append(name)
-        own_data = {key: value for key, value in data.items() if key != KEY}
+        own_data = {key: value for key, value in data.items() if key not in REPLICA_KEYS}
         if indexes:
             own_data = _with_indexes(own_data, indexes)
         return Entry(name=name, origin=origin, data=own_data)
 
     def _declare_copies(self, origin: str) -> None:
-        """Allow other processes to start after the copies of ``origin``, even if the count is 0."""
+        """Allow other processes to start after the copies of ``origin``, even if there are none."""
         self._copies.setdefault(origin, [])
 
 
@@ -152,13 +152,19 @@ def _description(value: Any, origin: str) -> dict[str, Any]:
 
 
 def _copy_numbers(data: Mapping[str, Any]) -> range | None:
-    """Return the numbers of the copies, or None if the description contains no count."""
-    if data.get(KEY) is None:
+    """Return the numbers of the copies, or None if the description does not set their number."""
+    given = [key for key in REPLICA_KEYS if data.get(key) is not None]
+    if not given:
         return None
-    with error_path(KEY):
-        count = validators.whole_number(data[KEY], KEY)
+    if len(given) > 1:
+        raise SpecError(
+            f"{REPLICAS} and {COUNT} are the same setting; remove {COUNT}", path=(COUNT,)
+        )
+    key = given[0]
+    with error_path(key):
+        count = validators.whole_number(data[key], key)
         if count > MAX_REPLICAS:
-            raise SpecError(f"{KEY} must be at most {MAX_REPLICAS}, not {count}")
+            raise SpecError(f"{key} must be at most {MAX_REPLICAS}, not {count}")
     return range(count)
 
 

@@ -15,6 +15,7 @@ import json
 from pathlib import Path
 
 from symphony.model import parameters, replicas, validators
+from symphony.model.document_path import COUNT, REPLICAS
 from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.group import GROUP_OPTIONS
 from symphony.model.images import IMAGE_FIELDS
@@ -36,11 +37,17 @@ from symphony.model.value_types import (
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_COUNT: Schema = described(
-    "The number of replicas, which are named name-0, name-1 and so on. In a replica, ${index} is "
-    "the replica's number.",
-    definition("copies"),
-)
+_REPLICAS: dict[str, Schema] = {
+    REPLICAS: or_null(
+        described(
+            "The number of replicas, which are named name-0, name-1 and so on. In a replica, "
+            "${index} is the replica's number.",
+            definition("copies"),
+        )
+    ),
+    COUNT: or_null(described("A synonym for replicas.", definition("copies"))),
+}
+_ONE_NUMBER_OF_REPLICAS = not_both(REPLICAS, COUNT)
 _MEMBERS: Schema = described(
     "A mapping from names to the group's processes. Only groups have this key.",
     mapping_of(NAME.schema, definition("process")),
@@ -115,11 +122,15 @@ def _process_schema() -> Schema:
         **schema,
         "properties": {
             **schema["properties"],
-            replicas.KEY: or_null(_COUNT),
+            **_REPLICAS,
             **_setting_references(),
         },
         "type": ["object", "null"],
-        "allOf": [not_both("cmd", "cmds", "command", "args"), not_both("cmds", "command", "args")],
+        "allOf": [
+            not_both("cmd", "cmds", "command", "args"),
+            not_both("cmds", "command", "args"),
+            _ONE_NUMBER_OF_REPLICAS,
+        ],
     }
 
 
@@ -130,9 +141,10 @@ def _group_schema() -> Schema:
         "properties": {
             **schema["properties"],
             replicas.MEMBERS: or_null(_MEMBERS),
-            replicas.KEY: or_null(_COUNT),
+            **_REPLICAS,
             **_setting_references(),
         },
+        "allOf": [_ONE_NUMBER_OF_REPLICAS],
     }
 
 

@@ -403,12 +403,14 @@ def port_range(value: object) -> tuple[int, int]:
     return first, last
 
 
-def unknown_key(key: str, known: Iterable[str], subject: str) -> SpecError:
-    """Return the error for an unknown key. Its message suggests similar keys or lists known
-    keys.
+def unknown_key(key: str, known: Iterable[str], subject: str, hint: str = "") -> SpecError:
+    """Return the error for an unknown key.
+
+    Its message ends with ``hint``. If ``hint`` is empty, the message suggests similar keys or lists
+    known keys.
     """
     known = list(dict.fromkeys(known))
-    hint = did_you_mean(key, known) or f"; known keys: {join_names(known, limit=20)}"
+    hint = hint or did_you_mean(key, known) or f"; known keys: {join_names(known, limit=20)}"
     return SpecError(f"{subject} has the unknown key {shown(key)}{hint}", path=(key,))
 
 

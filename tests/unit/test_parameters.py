@@ -267,6 +267,7 @@ def test_groups_and_their_members_may_have_counts() -> None:
 @pytest.mark.parametrize(("count", "made"), [(0, []), (1, ["p-0"]), (None, ["p"])])
 def test_small_counts(count: int | None, made: list[str]) -> None:
     assert names(described(p={"count": count, "command": "c"})) == made
+    assert names(described(p={"replicas": count, "count": None, "command": "c"})) == made
 
 
 @pytest.mark.parametrize(
@@ -318,6 +319,11 @@ def test_a_number_with_too_many_digits_remains_text(tmp_path: Path) -> None:
         ("count: true", "count must be a whole number, not True"),
         ("count: -1", "count must be at least 0, not -1"),
         ("count: 10001", "count must be at most 10000, not 10001"),
+        ("replicas: -1", "e.yml:4:5: processes.p.replicas: replicas must be at least 0, not -1"),
+        (
+            "replicas: 1\n    count: 1",
+            "e.yml:5:5: processes.p.count: replicas and count are the same setting",
+        ),
         (
             "conut: 1",
             "e.yml:4:5: processes.p.conut: process 'p-0' has the unknown key 'conut'; did you mean",
@@ -326,7 +332,7 @@ def test_a_number_with_too_many_digits_remains_text(tmp_path: Path) -> None:
     ],
 )
 def test_errors_in_a_count_have_a_position(tmp_path: Path, line: str, message: str) -> None:
-    rest = "" if line.startswith("count") else "    count: 2\n"
+    rest = "" if line.startswith(("count", "replicas")) else "    count: 2\n"
     assert message in error_message(
         tmp_path, f"name: e\nprocesses:\n  p:\n    {line}\n    command: c\n{rest}"
     )

@@ -270,6 +270,8 @@ WRONG: list[Any] = [
     of_image(context_directories=[{"name": "a", "path": "a", "force": True}]),
     of_image(context_directories=[{"name": "a", "path": "a", "force_update": "yes"}]),
     of_process(comand="c"),
+    of_process(replicas=1, count=1),
+    of_process(replicas=-1),
     of_process(command={"a": "b"}),
     of_process(command=[["nested"]]),
     of_process(args=[None]),

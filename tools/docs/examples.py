@@ -30,7 +30,7 @@ processes:
     node_selector: {pool: cheap}
     processes:
       agent:
-        count: ${agents}
+        replicas: ${agents}
         container_image: rl:1
         cmd: python agent.py --seed ${index}
         connects: replay

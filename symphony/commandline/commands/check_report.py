@@ -238,7 +238,7 @@ def _path_in_file(data: Any, path: DocumentPath) -> DocumentPath:
     """Translate a path in the loaded experiment to the corresponding path in the file.
 
     Some keys differ between the two paths: in the file, replica ``agent-3`` is written as ``agent``
-    with a ``count``, and ``cmds`` can be written as ``cmd``. The result ends before the first key
+    with ``replicas``, and ``cmds`` can be written as ``cmd``. The result ends before the first key
     that the file does not contain.
     """
     written: list[str | int] = []

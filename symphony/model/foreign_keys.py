@@ -1,0 +1,760 @@
+"""The keys of compose files, Kubernetes objects and torchx, and the keys of symphony for them.
+
+A key of another program is an unknown key in an experiment file. The error message then contains
+the key of symphony with the user's value. ``symphony import`` converts whole files with the same
+table.
+"""
+
+from __future__ import annotations
+
+import math
+import posixpath
+import re
+import shlex
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from symphony.errors import SpecError
+from symphony.names import suggested_name
+
+# A longer translation would hide the rest of an error message.
+_MAX_HINT_LENGTH = 160
+_NOTHING = "nothing to do"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A part of a value that has no equivalent, and what the user can do instead."""
+
+    problem: str
+    fix: str = _NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """The settings of a process in an experiment file that have the meaning of a foreign key."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+
+
+class Untranslatable(Exception):
+    """The value of a foreign key has an unexpected form."""
+
+
+# Translates the value of a key. The second argument is the name of the process.
+Translate = Callable[[Any, str], Translation]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKey:
+    """A key of another program. ``example`` shows the corresponding key of symphony, if any."""
+
+    translate: Translate
+    example: str = ""
+
+
+def translate(key: str, value: Any, name: str) -> Translation | None:
+    """Return the translation of a foreign key of the process ``name``, or None if the key is not
+    known.
+
+    Raises `Untranslatable` if the value has an unexpected form.
+    """
+    known = PROCESS_KEYS.get(key)
+    if known is None:
+        return None
+    try:
+        return known.translate(value, name)
+    except (TypeError, ValueError, AttributeError, KeyError) as exc:
+        raise Untranslatable(known.example) from exc
+
+
+def process_hint(key: str, value: Any, name: str, known: Collection[str]) -> str:
+    """Return the end of the error message for an unknown key of a process or group.
+
+    The result is empty if the key is not a foreign key, or if its translation contains keys that
+    are not in ``known``.
+    """
+    if key not in PROCESS_KEYS:
+        return ""
+    example = PROCESS_KEYS[key].example
+    try:
+        translation = translate(key, value, name) or Translation()
+    except Untranslatable:
+        return f"; write for example {example}" if example else ""
+    settings = translation.settings
+    if not set(settings) <= set(known):
+        return ""
+    text = " and ".join(f"{name}: {flow_text(item)}" for name, item in settings.items())
+    if settings and len(text) <= _MAX_HINT_LENGTH and text.isprintable():
+        fixes = [note.fix for note in translation.notes if note.fix != _NOTHING]
+        return "; write " + ", and ".join([text, *fixes[:1]])
+    if example:
+        return f"; write for example {example}"
+    return "".join(f"; {note.problem}: {_fix_of(note)}" for note in translation.notes[:1])
+
+
+def experiment_hint(key: str) -> str:
+    """Return the end of the error message for an unknown key at the top level, if it is known."""
+    if key.startswith("x-"):
+        return "; remove it: anchors can be set on any value"
+    hint = EXPERIMENT_KEYS.get(key)
+    return f"; {hint}" if hint else ""
+
+
+def volume_hint(value: Any) -> str:
+    """Return the end of the error message for a volume that is written as in a compose file."""
+    try:
+        volume = translate_volume(value)
+    except (TypeError, ValueError, AttributeError, KeyError):
+        return ""
+    details = volume.get("host_path")
+    if details is not None and not details["path"].startswith("/"):
+        # A path on a node is absolute.
+        details["path"] = f"/path/to/{posixpath.basename(details['path'])}"
+    text = flow_text(volume)
+    return f"; write {text}" if len(text) <= _MAX_HINT_LENGTH and text.isprintable() else ""
+
+
+def _fix_of(note: Note) -> str:
+    return "remove it" if note.fix == _NOTHING else note.fix
+
+
+# --- values as text ---
+
+_PLAIN = re.compile(
+    r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z./][-\w./]*(?::[-\w./]+)*", re.IGNORECASE
+)
+
+
+def flow_text(value: Any) -> str:
+    """Return plain data as YAML on one line.
+
+    >>> flow_text({"db": "ready", "n": [1, "2", "a: b"]})
+    '{db: ready, n: [1, "2", "a: b"]}'
+    """
+    if isinstance(value, Mapping):
+        items = [f"{flow_text(str(key))}: {flow_text(item)}" for key, item in value.items()]
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(flow_text, value))}]"
+    if isinstance(value, str) and _PLAIN.fullmatch(value):
+        return value
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+# --- helpers for values ---
+
+
+def _settings(**settings: Any) -> Translation:
+    return Translation(settings=settings)
+
+
+def _nothing(problem: str, fix: str = _NOTHING) -> Translate:
+    """Return a function that translates every value to a note."""
+    return lambda _value, _name: Translation(notes=(Note(problem=problem, fix=fix),))
+
+
+def _renamed(key: str) -> Translate:
+    """Return a function that keeps the value under another key."""
+    return lambda value, _name: Translation(settings={key: value})
+
+
+def _with_note(settings: dict[str, Any], *notes: Note | None) -> Translation:
+    return Translation(settings=settings, notes=tuple(note for note in notes if note is not None))
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, str) and "${" in value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """Return a mapping that is written as a mapping or as a list of ``key=value``."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not isinstance(value, list):
+        raise TypeError(value)
+    pairs = [str(item).partition("=") for item in value]
+    return {key: text if equals else None for key, equals, text in pairs}
+
+
+def _names(value: Any) -> list[str]:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(value)
+    return [str(item) for item in value]
+
+
+def words(value: Any) -> list[str]:
+    """Return a command as compose reads it: a string is split into words without a shell.
+
+    Raises `ValueError` or `TypeError` if the value is not a command.
+    """
+    if isinstance(value, str):
+        return shlex.split(value)
+    return _names(value)
+
+
+def _seconds(value: Any) -> float:
+    from symphony.model.durations import parse_duration
+
+    try:
+        return parse_duration(str(value), "a time")
+    except SpecError as exc:
+        raise ValueError(value) from exc
+
+
+_COMPOSE_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])b?|b)?", re.IGNORECASE)
+
+
+def _size(value: Any) -> Any:
+    """Return an amount of memory in a compose file, such as 512M, as an amount of symphony."""
+    if _is_reference(value):
+        return value
+    match = _COMPOSE_SIZE.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError(value)
+    number, unit = match.groups()
+    return f"{number}{unit.upper()}i" if unit else int(float(number))
+
+
+def _flag(value: Any) -> bool:
+    """Return whether a value that may be written as text is true."""
+    return str(value).lower() in ("true", "yes", "on")
+
+
+def _number(value: Any) -> Any:
+    """Return a number that may be written as text. A reference to a parameter is unchanged."""
+    if _is_reference(value):
+        return value
+    number = float(value)
+    return int(number) if number.is_integer() else number
+
+
+# --- the life of a process ---
+
+_CONDITIONS = {
+    "service_started": "started",
+    "service_healthy": "ready",
+    "service_completed_successfully": "succeeded",
+    "process_started": "started",
+    "process_healthy": "ready",
+    "process_log_ready": "ready",
+    "process_completed_successfully": "succeeded",
+}
+
+
+def _depends_on(value: Any, _name: str) -> Translation:
+    if not isinstance(value, Mapping):
+        names = [value] if isinstance(value, str) else _names(value)
+        return _settings(starts_after={process_name(name): "ready" for name in names})
+    awaited: dict[str, str] = {}
+    notes: list[Note | None] = []
+    for name, item in value.items():
+        condition = str((item or {}).get("condition", "service_started"))
+        if condition == "process_completed":
+            notes.append(Note(problem=f"{name}: no condition includes failures"))
+        awaited[process_name(name)] = _CONDITIONS.get(condition, "succeeded")
+        if _flag((item or {}).get("restart")):
+            notes.append(Note(problem=f"{name}: a process does not restart with another process"))
+    return _with_note({"starts_after": awaited}, *notes)
+
+
+def _healthcheck(value: Any, _name: str) -> Translation:
+    test = value.get("test")
+    if _flag(value.get("disable")) or test in (["NONE"], "NONE"):
+        return Translation(notes=(Note(problem="there is no test unless ready is set"),))
+    if isinstance(test, str):
+        command = ["sh", "-c", test]
+    else:
+        kind, *rest = _names(test)
+        command = {"CMD": rest, "CMD-SHELL": ["sh", "-c", *rest]}[kind]
+    if not command:
+        raise ValueError(test)
+    interval = _seconds(value.get("interval", "30s"))
+    limit = _seconds(value.get("timeout", "30s"))
+    retries = int(value.get("retries", 3))
+    timeout = _seconds(value.get("start_period", "0s")) + retries * (interval + limit)
+    return _settings(ready={"command": command, "timeout": _number(max(timeout, 1))})
+
+
+def _readiness_probe(value: Any, name: str) -> Translation:
+    """Translate a readiness probe of Kubernetes or process-compose."""
+    period = _number(value.get("periodSeconds", value.get("period_seconds", 10)))
+    failures = _number(value.get("failureThreshold", value.get("failure_threshold", 3)))
+    delay = _number(value.get("initialDelaySeconds", value.get("initial_delay_seconds", 0)))
+    timeout = max(60, delay + period * failures)
+    program = value.get("exec")
+    http = value.get("httpGet", value.get("http_get"))
+    service = suggested_name(name)
+    if program is not None:
+        command = program["command"]
+        argv = ["sh", "-c", command] if isinstance(command, str) else _names(command)
+        return _settings(ready={"command": argv, "timeout": timeout})
+    if http is not None:
+        return _settings(
+            binds={service: int(http["port"])},
+            ready={"http": [service, str(http.get("path", "/"))], "timeout": timeout},
+        )
+    port = int((value.get("tcpSocket") or value["tcp_socket"])["port"])
+    return _settings(binds={service: port}, ready={"tcp": service, "timeout": timeout})
+
+
+def _restart(value: Any, _name: str) -> Translation:
+    policy, _, limit = str("no" if value is False else value).partition(":")
+    policies = {
+        "no": "Never",
+        "always": "Always",
+        "unless-stopped": "Always",
+        "on-failure": "OnFailure",
+        "on_failure": "OnFailure",
+        "none": "Never",
+        "any": "Always",
+        "exit_on_failure": "Never",
+    }
+    note = None
+    if limit:
+        note = Note(
+            problem=f"the number of restarts is not limited to {limit}",
+            fix=f"use job: {{backoff_limit: {limit}}} for a process that runs to completion",
+        )
+    return _with_note({"restart_policy": policies[policy]}, note)
+
+
+def _stop_grace_period(value: Any, _name: str) -> Translation:
+    return _settings(termination_grace_period=math.ceil(_seconds(value)))
+
+
+def _availability(value: Any, name: str) -> Translation:
+    return _restart(value["restart"], name)
+
+
+# --- programs and images ---
+
+
+def _entrypoint(value: Any, _name: str) -> Translation:
+    return _settings(command=words(value))
+
+
+def _environment(value: Any, _name: str) -> Translation:
+    env: dict[str, str] = {}
+    notes: list[Note] = []
+    for key, item in _mapping(value).items():
+        if item is None:
+            notes.append(
+                Note(
+                    problem=f"{key} has no value: local and tmux pass it on from the environment",
+                    fix=f"set {key} for other backends",
+                )
+            )
+        else:
+            env[key] = ("true" if item else "false") if isinstance(item, bool) else str(item)
+    return _with_note({"env": env} if env else {}, *notes)
+
+
+def _build(_value: Any, name: str) -> Translation:
+    repository = suggested_name(name)
+    return _with_note(
+        {"container_image": repository},
+        Note(
+            problem="an experiment declares how its images are built",
+            fix=f"images: {{{repository}: {{context_directories: [{{name: app, path: .}}]}}}} "
+            "at the top level",
+        ),
+    )
+
+
+def _pull_policy(value: Any, _name: str) -> Translation:
+    policies = {
+        "always": "Always",
+        "missing": "IfNotPresent",
+        "if_not_present": "IfNotPresent",
+        "never": "Never",
+        "build": "IfNotPresent",
+    }
+    return _settings(image_pull_policy=policies[value])
+
+
+# --- services ---
+
+
+def container_ports(value: Any) -> list[tuple[Any, Any]]:
+    """Return the ports of a list ``ports`` or ``expose``, as pairs of the container's port and the
+    published port.
+
+    The published port is None if it is not set. A port that is a reference is a string.
+    """
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return [_port_pair(item) for item in value]
+
+
+# A colon outside of references to parameters.
+_COLON = re.compile(r":(?![^{}]*\})")
+
+
+def _port_pair(item: Any) -> tuple[Any, Any]:
+    if isinstance(item, Mapping):
+        return _port(item["target"]), _port(item["published"]) if "published" in item else None
+    text = str(item).partition("/")[0]
+    parts = _COLON.split(text)
+    target = _port(parts[-1])
+    return target, _port(parts[-2]) if len(parts) > 1 and parts[-2] else None
+
+
+def _port(value: Any) -> Any:
+    text = str(value)
+    if _is_reference(text):
+        return text
+    first, dash, last = text.partition("-")
+    if dash and first != last:
+        raise ValueError(value)
+    return int(first)
+
+
+def _service_names(name: str, ports: Collection[Any]) -> dict[str, Any]:
+    """Return a service for each port. The first service has the name of the process."""
+    first = suggested_name(name)
+    return {
+        first if index == 0 else f"{first}-{suggested_name(str(port)).lstrip('p')}": port
+        for index, port in enumerate(dict.fromkeys(ports))
+    }
+
+
+def _ports(value: Any, name: str) -> Translation:
+    pairs = container_ports(value)
+    notes = [
+        Note(
+            problem=f"the port is {target}, as in the container, and not {published}",
+            fix=f"'symphony visit NAME {suggested_name(name)}' prints the URL",
+        )
+        for target, published in pairs
+        if published is not None and published != target
+    ]
+    return _with_note({"exposes": _service_names(name, [port for port, _ in pairs])}, *notes)
+
+
+def _expose(value: Any, name: str) -> Translation:
+    return _settings(binds=_service_names(name, [port for port, _ in container_ports(value)]))
+
+
+def _port_map(value: Any, _name: str) -> Translation:
+    return _settings(binds={suggested_name(key): int(port) for key, port in value.items()})
+
+
+# --- resources ---
+
+
+def _deploy(value: Any, name: str) -> Translation:
+    settings: dict[str, Any] = {}
+    notes: list[Note] = []
+    for key, item in value.items():
+        if key == "replicas":
+            settings["replicas"] = _number(item)
+        elif key == "resources":
+            translated = _compose_resources(item, name)
+            settings.update(translated.settings)
+            notes += translated.notes
+        elif key == "restart_policy" and "condition" in item:
+            settings.update(_restart(item["condition"], name).settings)
+        elif key == "labels":
+            continue
+        else:
+            notes.append(Note(problem=f"{key} has no equivalent"))
+    return _with_note(settings, *notes)
+
+
+def _compose_resources(value: Any, _name: str) -> Translation:
+    settings: dict[str, Any] = {}
+    notes: list[Note] = []
+    for kind, target in (("limits", "resource_limit"), ("reservations", "resource_request")):
+        given = value.get(kind) or {}
+        amounts: dict[str, Any] = {}
+        if "cpus" in given:
+            amounts["cpu"] = _number(given["cpus"])
+        if "memory" in given:
+            amounts["memory"] = _size(given["memory"])
+        if amounts:
+            settings[target] = amounts
+        if "pids" in given:
+            notes.append(Note(problem="the number of processes cannot be limited"))
+    devices = (value.get("reservations") or {}).get("devices") or []
+    number = sum(_gpus_of_device(device) for device in devices)
+    if number:
+        settings["resource_limit"] = {**settings.get("resource_limit", {}), "gpu": number}
+    return _with_note(settings, *notes)
+
+
+def _gpus_of_device(device: Any) -> int:
+    if "gpu" not in device.get("capabilities", []):
+        return 0
+    return len(device["device_ids"]) if "device_ids" in device else int(device.get("count", 1))
+
+
+def _gpus(value: Any, _name: str) -> Translation:
+    if isinstance(value, list):
+        number = sum(int(item.get("count", 1)) for item in value)
+    else:
+        number = int(value)
+    return _settings(resource_limit={"gpu": number})
+
+
+def _limit(resource: str, convert: Callable[[Any], Any], key: str = "resource_limit") -> Translate:
+    return lambda value, _name: Translation(settings={key: {resource: convert(value)}})
+
+
+def _kube_resources(value: Any, _name: str) -> Translation:
+    """Translate the resources of a container in Kubernetes."""
+    settings: dict[str, Any] = {}
+    for kind, target in (("limits", "resource_limit"), ("requests", "resource_request")):
+        amounts: dict[str, Any] = {}
+        for key, amount in (value.get(kind) or {}).items():
+            if key in ("cpu", "memory"):
+                amounts[key] = amount
+            elif key.endswith("/gpu") and target == "resource_limit":
+                amounts["gpu"] = int(amount)
+            else:
+                raise KeyError(key)
+        if amounts:
+            settings[target] = amounts
+    if not settings:
+        raise ValueError(value)
+    return Translation(settings=settings)
+
+
+def _torchx_resource(value: Any, _name: str) -> Translation:
+    limits: dict[str, Any] = {}
+    for key, amount in value.items():
+        if key == "memMB":
+            limits["memory"] = f"{int(amount)}Mi"
+        elif key in ("cpu", "gpu") and int(amount) > 0:
+            limits[key] = int(amount)
+    return _settings(resource_limit=limits)
+
+
+# --- volumes ---
+
+
+def translate_volume(item: Any) -> dict[str, Any]:
+    """Return a volume of a compose file as a volume of symphony. Relative paths are unchanged.
+
+    Raises `ValueError`, `TypeError`, `AttributeError` or `KeyError` if the volume has an unexpected
+    form.
+    """
+    if isinstance(item, Mapping):
+        source, target = item.get("source"), str(item["target"])
+        options = "ro" if _flag(item.get("read_only")) else ""
+        kind = str(item["type"])
+        if kind == "tmpfs":
+            return {"empty_dir": {"mount_path": target, "memory": True}}
+    else:
+        parts = _COLON.split(str(item))
+        if len(parts) == 1:
+            source, target, options = None, parts[0], ""
+        else:
+            source, target = parts[0], parts[1]
+            options = parts[2] if len(parts) > 2 else ""
+        kind = "bind" if source and source.startswith((".", "/", "~")) else "volume"
+    if not target.startswith("/"):
+        raise ValueError(item)
+    if not source:
+        return {"empty_dir": {"mount_path": target}}
+    if kind == "bind":
+        details = {"path": str(source), "mount_path": target}
+    else:
+        details = {"claim": suggested_name(str(source)), "mount_path": target}
+    if "ro" in options.split(","):
+        return {"host_path" if kind == "bind" else "pvc": {**details, "read_only": True}}
+    return {"host_path" if kind == "bind" else "pvc": details}
+
+
+def _tmpfs(value: Any, _name: str) -> Translation:
+    paths = [value] if isinstance(value, str) else _names(value)
+    volumes = [
+        {"empty_dir": {"mount_path": path.partition(":")[0], "memory": True}} for path in paths
+    ]
+    return _settings(volumes=volumes)
+
+
+def _shm_size(value: Any, _name: str) -> Translation:
+    return _settings(volumes=[{"shared_memory": {"size": _size(value)}}])
+
+
+# --- security and placement ---
+
+
+def _security_context(key: str, convert: Callable[[Any], Any]) -> Translate:
+    return lambda value, _name: Translation(
+        settings={"container_yml": {"securityContext": {key: convert(value)}}}
+    )
+
+
+def _user(value: Any, _name: str) -> Translation:
+    user, _, group = str(value).partition(":")
+    context = {"runAsUser": int(user)}
+    if group:
+        context["runAsGroup"] = int(group)
+    return _settings(container_yml={"securityContext": context})
+
+
+def _pod_field(key: str) -> Translate:
+    return lambda value, _name: Translation(settings={"pod_yml": {"spec": {key: value}}})
+
+
+def _replicas(value: Any, _name: str) -> Translation:
+    return _settings(replicas=_number(value))
+
+
+def _max_retries(value: Any, _name: str) -> Translation:
+    return _settings(job={"backoff_limit": int(value)})
+
+
+def _shutdown(value: Any, _name: str) -> Translation:
+    return _settings(termination_grace_period=int(value["timeout_seconds"]))
+
+
+def process_name(name: object) -> str:
+    """Return the name of the process for a service of a compose file.
+
+    The names of services in compose files can contain characters that symphony does not allow.
+    """
+    suggested = suggested_name(str(name))
+    if not suggested:
+        raise ValueError(name)
+    return suggested
+
+
+# --- the table ---
+
+_ALL_CONNECTED = _nothing("all processes of an experiment can connect to each other")
+_NO_TERMINAL = _nothing("'symphony attach' and 'symphony exec' need no setting")
+_POD_YML = "set it in pod_yml: {spec: {...}} for Kubernetes"
+_CONTAINER_YML = "set it in container_yml for Kubernetes"
+_RESOURCES = "resource_limit: {cpu: 1, memory: 512Mi, gpu: 1}"
+_READY = "ready: {command: [check.sh], timeout: 30}"
+_RESTART = "restart_policy: OnFailure"
+_MEMORY = "resource_limit: {memory: 512Mi}"
+
+
+def _key(translate: Translate, example: str = "") -> ForeignKey:
+    return ForeignKey(translate=translate, example=example)
+
+
+def _without_equivalent(fix: str = _NOTHING) -> ForeignKey:
+    return _key(_nothing("there is no equivalent", fix))
+
+
+# The keys of processes in other programs.
+PROCESS_KEYS: dict[str, ForeignKey] = {
+    # compose: the program
+    "build": _key(_build, "container_image: NAME, and images: {NAME: {...}} in the experiment"),
+    "entrypoint": _key(_entrypoint, "command: [python, main.py]"),
+    "environment": _key(_environment, "env: {LEVEL: info}"),
+    "image": _key(_renamed("container_image"), "container_image: rl:1"),
+    "pull_policy": _key(_pull_policy, "image_pull_policy: Always"),
+    "working_dir": _key(_renamed("start_dir"), "start_dir: work"),
+    # compose: the life of a process
+    "depends_on": _key(_depends_on, "starts_after: {db: ready}"),
+    "healthcheck": _key(_healthcheck, _READY),
+    "restart": _key(_restart, _RESTART),
+    "stop_grace_period": _key(_stop_grace_period, "termination_grace_period: 30"),
+    "stop_signal": _key(
+        _nothing("processes are stopped with TERM", "handle TERM in the program"), ""
+    ),
+    "scale": _key(_replicas, "replicas: 3"),
+    # compose: services
+    "expose": _key(_expose, "binds: {db: 5432}"),
+    "external_links": _key(_ALL_CONNECTED),
+    "links": _key(_ALL_CONNECTED),
+    "network_mode": _key(_ALL_CONNECTED),
+    "networks": _key(_ALL_CONNECTED),
+    "ports": _key(_ports, "exposes: {web: 8080}"),
+    # compose: resources
+    "cpus": _key(_limit("cpu", _number), "resource_limit: {cpu: 1}"),
+    "deploy": _key(_deploy, f"replicas: 3, {_RESOURCES}"),
+    "gpus": _key(_gpus, "resource_limit: {gpu: 1}"),
+    "mem_limit": _key(_limit("memory", _size), _MEMORY),
+    "mem_reservation": _key(
+        _limit("memory", _size, "resource_request"), "resource_request: {memory: 512Mi}"
+    ),
+    "shm_size": _key(_shm_size, "volumes: [{shared_memory: {size: 2Gi}}]"),
+    "tmpfs": _key(_tmpfs, "volumes: [{empty_dir: {mount_path: /tmp/x, memory: true}}]"),
+    "ulimits": _without_equivalent("set the limits in preamble_cmds with ulimit"),
+    # compose: containers
+    "cap_add": _key(_security_context("capabilities", lambda value: {"add": _names(value)})),
+    "cap_drop": _key(_security_context("capabilities", lambda value: {"drop": _names(value)})),
+    "privileged": _key(_security_context("privileged", _flag)),
+    "read_only": _key(_security_context("readOnlyRootFilesystem", _flag)),
+    "user": _key(_user, "container_yml: {securityContext: {runAsUser: 1000}}"),
+    "configs": _without_equivalent("use volumes: [{config: {config: NAME, files: [...], ...}}]"),
+    "container_name": _key(_nothing("a process has one name, which is unique in its experiment")),
+    "develop": _without_equivalent(),
+    "devices": _without_equivalent(_CONTAINER_YML),
+    "dns": _without_equivalent(_POD_YML),
+    "domainname": _without_equivalent(_POD_YML),
+    "extends": _without_equivalent("use YAML anchors, or a Python file"),
+    "extra_hosts": _without_equivalent(_POD_YML),
+    "group_add": _without_equivalent(_POD_YML),
+    "hostname": _key(_pod_field("hostname"), "pod_yml: {spec: {hostname: db}}"),
+    "init": _key(_nothing("symphony stops all descendants of a process")),
+    "ipc": _without_equivalent(_POD_YML),
+    "logging": _key(
+        _nothing("'symphony logs' shows the output of every process", "use log_limit for its size")
+    ),
+    "platform": _key(
+        _nothing("the nodes determine the platform", "use node_selector: {kubernetes.io/arch: ...}")
+    ),
+    "profiles": _without_equivalent("use parameters with replicas: ${NAME}, or a Python file"),
+    "runtime": _without_equivalent(_POD_YML),
+    "security_opt": _without_equivalent(_CONTAINER_YML),
+    "stdin_open": _key(_NO_TERMINAL),
+    "sysctls": _without_equivalent(_POD_YML),
+    "tty": _key(_NO_TERMINAL),
+    "volumes_from": _without_equivalent("list the volumes of both processes"),
+    # Kubernetes
+    "affinity": _key(_pod_field("affinity"), "pod_yml: {spec: {affinity: {...}}}"),
+    "containers": _without_equivalent("describe each container as a process of a group"),
+    "imagePullPolicy": _key(_renamed("image_pull_policy"), "image_pull_policy: Always"),
+    "livenessProbe": _without_equivalent("set it in container_yml: {livenessProbe: {...}}"),
+    "nodeSelector": _key(_renamed("node_selector"), "node_selector: {pool: gpu}"),
+    "readinessProbe": _key(_readiness_probe, _READY),
+    "resources": _key(_kube_resources, _RESOURCES),
+    "restartPolicy": _key(_renamed("restart_policy"), _RESTART),
+    "serviceAccountName": _key(_pod_field("serviceAccountName")),
+    "spec": _without_equivalent(
+        "describe the containers as processes, or use pod_yml: {spec: ...}"
+    ),
+    "terminationGracePeriodSeconds": _key(
+        _renamed("termination_grace_period"), "termination_grace_period: 30"
+    ),
+    "volumeMounts": _without_equivalent("use volumes, with a mount_path for each volume"),
+    "workingDir": _key(_renamed("start_dir"), "start_dir: work"),
+    # torchx
+    "max_retries": _key(_max_retries, "job: {backoff_limit: 3}"),
+    "mounts": _without_equivalent("use volumes, with a mount_path for each volume"),
+    "num_replicas": _key(_replicas, "replicas: 3"),
+    "port_map": _key(_port_map, "binds: {tensorboard: 6006}"),
+    "resource": _key(_torchx_resource, _RESOURCES),
+    # process-compose
+    "availability": _key(_availability, _RESTART),
+    "readiness_probe": _key(_readiness_probe, _READY),
+    "shutdown": _key(_shutdown, "termination_grace_period: 30"),
+}
+
+_IMPORT = "run 'symphony import FILE' to convert the file"
+# The keys at the top level of other files, each with a hint.
+EXPERIMENT_KEYS: dict[str, str] = {
+    "apiVersion": "the file describes Kubernetes objects: write processes with their commands",
+    "kind": "the file describes Kubernetes objects: write processes with their commands",
+    "configs": "use volumes: [{config: {config: NAME, files: [...], mount_path: /etc/app}}]",
+    "depends_on": "set starts_after on a process",
+    "environment": "write env: {LEVEL: info}",
+    "include": "use YAML anchors, or a Python file",
+    "networks": "remove it: all processes of an experiment can connect to each other",
+    "services": f"the file is a compose file: {_IMPORT}, or write processes instead of services",
+    "version": "remove it",
+    "volumes": "set volumes on a process, such as volumes: [{pvc: {claim: c, mount_path: /d}}]",
+    "working_dir": "write start_dir: work",
+}

@@ -1,0 +1,246 @@
+"""The keys of other programs: the translation of their values, and the errors that contain it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from symphony import Experiment
+from symphony.model import validators
+from symphony.model.foreign_keys import (
+    PROCESS_KEYS,
+    Untranslatable,
+    experiment_hint,
+    translate,
+    translate_volume,
+    volume_hint,
+)
+from symphony.model.load import EXPERIMENT_KEYS, load_experiment
+from symphony.model.process import PROCESS_OPTIONS
+from symphony.model.settings import SETTINGS
+
+KNOWN = {*PROCESS_OPTIONS, *SETTINGS, "replicas", "count"}
+CONTEXT = "securityContext"
+CASES: list[tuple[str, Any, dict[str, Any]]] = [
+    ("image", "rl:1", {"container_image": "rl:1"}),
+    ("build", ".", {"container_image": "web"}),
+    ("entrypoint", "python 'a b.py' $x", {"command": ["python", "a b.py", "$x"]}),
+    ("entrypoint", ["python", "a.py"], {"command": ["python", "a.py"]}),
+    ("environment", {"A": 1, "B": True, "C": None}, {"env": {"A": "1", "B": "true"}}),
+    ("environment", ["A=1=2", "B", "C="], {"env": {"A": "1=2", "C": ""}}),
+    ("working_dir", "/app", {"start_dir": "/app"}),
+    ("pull_policy", "missing", {"image_pull_policy": "IfNotPresent"}),
+    ("depends_on", ["db", "my_cache"], {"starts_after": {"db": "ready", "my-cache": "ready"}}),
+    (
+        "depends_on",
+        {
+            "a": {"condition": "service_started"},
+            "b": {"condition": "service_healthy"},
+            "c": {"condition": "service_completed_successfully"},
+            "d": None,
+        },
+        {"starts_after": {"a": "started", "b": "ready", "c": "succeeded", "d": "started"}},
+    ),
+    (
+        "healthcheck",
+        {"test": ["CMD", "redis-cli", "ping"], "interval": "2s", "timeout": "3s", "retries": 4},
+        {"ready": {"command": ["redis-cli", "ping"], "timeout": 20}},
+    ),
+    (
+        "healthcheck",
+        {"test": "curl -f x || exit 1", "start_period": "1m30s"},
+        {"ready": {"command": ["sh", "-c", "curl -f x || exit 1"], "timeout": 270}},
+    ),
+    ("healthcheck", {"disable": True}, {}),
+    ("healthcheck", {"test": ["NONE"]}, {}),
+    ("restart", "no", {"restart_policy": "Never"}),
+    ("restart", False, {"restart_policy": "Never"}),
+    ("restart", "unless-stopped", {"restart_policy": "Always"}),
+    ("restart", "on-failure:3", {"restart_policy": "OnFailure"}),
+    ("stop_grace_period", "1m500ms", {"termination_grace_period": 61}),
+    ("scale", "${WORKERS}", {"replicas": "${WORKERS}"}),
+    ("expose", ["6379", 8080], {"binds": {"web": 6379, "web-8080": 8080}}),
+    ("ports", ["8480:80", "127.0.0.1:443:443/tcp"], {"exposes": {"web": 80, "web-443": 443}}),
+    ("ports", [80, {"target": "90", "published": 91}], {"exposes": {"web": 80, "web-90": 90}}),
+    ("ports", ["${PORT:-80}:8080"], {"exposes": {"web": 8080}}),
+    ("cpus", "0.50", {"resource_limit": {"cpu": 0.5}}),
+    ("mem_limit", "512m", {"resource_limit": {"memory": "512Mi"}}),
+    ("mem_reservation", 1024, {"resource_request": {"memory": 1024}}),
+    ("shm_size", "2gb", {"volumes": [{"shared_memory": {"size": "2Gi"}}]}),
+    ("tmpfs", "/run:size=1m", {"volumes": [{"empty_dir": {"mount_path": "/run", "memory": True}}]}),
+    (
+        "deploy",
+        {
+            "replicas": "3",
+            "resources": {
+                "limits": {"cpus": "2", "memory": "1G"},
+                "reservations": {
+                    "memory": "64M",
+                    "devices": [{"driver": "nvidia", "count": 2, "capabilities": ["gpu"]}],
+                },
+            },
+            "restart_policy": {"condition": "any"},
+        },
+        {
+            "replicas": 3,
+            "resource_limit": {"cpu": 2, "memory": "1Gi", "gpu": 2},
+            "resource_request": {"memory": "64Mi"},
+            "restart_policy": "Always",
+        },
+    ),
+    ("gpus", [{"driver": "nvidia", "count": 2}], {"resource_limit": {"gpu": 2}}),
+    ("user", "1000:100", {"container_yml": {CONTEXT: {"runAsUser": 1000, "runAsGroup": 100}}}),
+    ("read_only", "true", {"container_yml": {CONTEXT: {"readOnlyRootFilesystem": True}}}),
+    ("cap_add", ["SYS"], {"container_yml": {CONTEXT: {"capabilities": {"add": ["SYS"]}}}}),
+    ("hostname", "db", {"pod_yml": {"spec": {"hostname": "db"}}}),
+    ("networks", ["a"], {}),
+    (
+        "resources",
+        {"limits": {"cpu": "2", "nvidia.com/gpu": 1}, "requests": {"memory": "1Gi"}},
+        {"resource_limit": {"cpu": "2", "gpu": 1}, "resource_request": {"memory": "1Gi"}},
+    ),
+    ("nodeSelector", {"pool": "gpu"}, {"node_selector": {"pool": "gpu"}}),
+    (
+        "readinessProbe",
+        {"httpGet": {"path": "/ok", "port": 80}, "initialDelaySeconds": 90},
+        {"binds": {"web": 80}, "ready": {"http": ["web", "/ok"], "timeout": 120}},
+    ),
+    (
+        "readiness_probe",
+        {"exec": {"command": "test -f up"}, "period_seconds": 30},
+        {"ready": {"command": ["sh", "-c", "test -f up"], "timeout": 90}},
+    ),
+    ("num_replicas", 4, {"replicas": 4}),
+    ("max_retries", 2, {"job": {"backoff_limit": 2}}),
+    (
+        "resource",
+        {"cpu": 2, "gpu": 0, "memMB": 64},
+        {"resource_limit": {"memory": "64Mi", "cpu": 2}},
+    ),
+    ("port_map", {"http": 80}, {"binds": {"http": 80}}),
+    ("availability", {"restart": "on_failure"}, {"restart_policy": "OnFailure"}),
+    ("shutdown", {"timeout_seconds": 5}, {"termination_grace_period": 5}),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "settings"), CASES)
+def test_a_value_is_translated_to_settings(key: str, value: Any, settings: dict[str, Any]) -> None:
+    translation = translate(key, value, "web")
+    assert translation is not None
+    assert translation.settings == settings
+    assert settings or translation.notes
+    if "replicas" not in settings:
+        Experiment.load_dict({"name": "e", "processes": {"web": settings}})
+
+
+@pytest.mark.parametrize(
+    ("item", "volume"),
+    [
+        ("./data:/data", {"host_path": {"path": "./data", "mount_path": "/data"}}),
+        ("/x:/y:ro,z", {"host_path": {"path": "/x", "mount_path": "/y", "read_only": True}}),
+        ("my_data:/data", {"pvc": {"claim": "my-data", "mount_path": "/data"}}),
+        ("/data", {"empty_dir": {"mount_path": "/data"}}),
+        ({"type": "tmpfs", "target": "/t"}, {"empty_dir": {"mount_path": "/t", "memory": True}}),
+        (
+            {"type": "bind", "source": "/x", "target": "/y", "read_only": "true"},
+            {"host_path": {"path": "/x", "mount_path": "/y", "read_only": True}},
+        ),
+    ],
+)
+def test_a_volume_is_translated(item: Any, volume: dict[str, Any]) -> None:
+    assert translate_volume(item) == volume
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("depends_on", 5),
+        ("environment", "A=1"),
+        ("healthcheck", {}),
+        ("healthcheck", {"test": ["CMD"]}),
+        ("healthcheck", {"test": "x", "interval": "soon"}),
+        ("restart", 5),
+        ("ports", "80"),
+        ("ports", ["80-90:80-90"]),
+        ("mem_limit", "much"),
+        ("resources", {"limits": {"example.com/fpga": 1}}),
+        ("gpus", "all"),
+        ("user", "me"),
+    ],
+)
+def test_a_value_of_another_form_is_not_translated(key: str, value: Any) -> None:
+    with pytest.raises(Untranslatable):
+        translate(key, value, "web")
+    (error,) = load_experiment(Experiment, {"name": "e", "processes": {"web": {key: value}}}).errors
+    assert f"has the unknown key '{key}'; write for example {PROCESS_KEYS[key].example}" in str(
+        error
+    )
+
+
+def test_no_key_of_symphony_is_in_the_table() -> None:
+    assert KNOWN.isdisjoint(PROCESS_KEYS)
+    for name, key in PROCESS_KEYS.items():
+        assert not key.example or key.example.partition(":")[0] in KNOWN, name
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "hint"),
+    [
+        ("depends_on", ["db"], "write starts_after: {db: ready}"),
+        ("image", "shop:1", "write container_image: shop:1"),
+        ("deploy", {"replicas": 3}, "write replicas: 3"),
+        ("environment", {"A": "x y", "B": "1"}, 'write env: {A: "x y", B: "1"}'),
+        ("environment", {"A": "x" * 200}, "write for example env: {LEVEL: info}"),
+        ("environment", {"A": "\x1b[1m"}, 'write env: {A: "\\u001b[1m"}'),
+        ("tty", True, "'symphony attach' and 'symphony exec' need no setting: remove it"),
+        (
+            "build",
+            "x",
+            "write container_image: web, and images: {web: {context_directories: "
+            "[{name: app, path: .}]}} at the top level",
+        ),
+    ],
+)
+def test_the_error_for_a_key_contains_its_translation(key: str, value: Any, hint: str) -> None:
+    document = {"name": "e", "processes": {"web": {key: value, "replicas": 2}}}
+    (error,) = load_experiment(Experiment, document).errors
+    assert str(error) == f"process 'web-0' has the unknown key '{key}'; {hint}"
+    assert error.path == ("processes", "web", key)
+
+
+def test_a_group_gets_only_hints_with_its_own_keys() -> None:
+    group = {"image": "x", "environment": {"A": "b"}, "processes": {"p": {}}}
+    errors = load_experiment(Experiment, {"name": "e", "processes": {"g": group}}).errors
+    assert [str(error).partition("; ")[2] for error in errors] == [
+        "did you mean 'image_pull_policy'?",
+        "write env: {A: b}",
+    ]
+
+
+def test_hints_for_keys_at_the_top_level() -> None:
+    document = {"name": "e", "services": {}, "x-common": {}, "frobnicate": 1}
+    hints = [
+        str(error).partition("; ")[2] for error in load_experiment(Experiment, document).errors
+    ]
+    assert hints[0].startswith("the file is a compose file: run 'symphony import FILE'")
+    assert hints[1].startswith("remove it")
+    assert hints[2].startswith("known keys: ")
+    assert not any(experiment_hint(key) for key in EXPERIMENT_KEYS)
+
+
+def test_a_volume_of_compose_has_a_hint() -> None:
+    document = {"name": "e", "processes": {"p": {"volumes": ["./d:/data:ro", {}]}}}
+    first, second = load_experiment(Experiment, document).errors
+    assert str(first).endswith(
+        "not './d:/data:ro'; write {host_path: {path: /path/to/d, mount_path: /data, "
+        "read_only: true}}"
+    )
+    assert str(second).endswith("not {}")
+    assert volume_hint("relative:path") == ""
+
+
+def test_other_unknown_keys_are_not_affected() -> None:
+    assert str(validators.unknown_key("comand", ["command"], "x")).endswith(
+        "did you mean 'command'?"
+    )

@@ -36,6 +36,7 @@ DEFAULT_READY_TIMEOUT_SECONDS = 60.0
 HONOURED = frozenset(
     {
         "env",
+        "env_file",
         "env_secrets",
         "binds",
         "connects",

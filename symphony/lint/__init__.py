@@ -107,7 +107,17 @@ def _component_of(path: DocumentPath) -> DocumentPath:
 
 _OPTION_KEYS = frozenset(
     {"name", "images", *EXPERIMENT_OPTIONS}
-    | {"container_image", "command", "args", "cmd", "cmds", "env", "start_dir", "preamble_cmds"}
+    | {
+        "container_image",
+        "command",
+        "args",
+        "cmd",
+        "cmds",
+        "env",
+        "env_file",
+        "start_dir",
+        "preamble_cmds",
+    }
 )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Settings that refer to other parts of the experiment. A copy can lack these parts.
 _CONNECTING_SETTINGS = ("connects", "starts_after", "binds", "exposes", "encrypted", "ready")
 # Experiment options that a backend can refuse. Each secret is also treated as an option.
-_EXPERIMENT_OPTIONS = ("start_dir", "preamble_cmds", "env", "port_range", "images")
+_EXPERIMENT_OPTIONS = ("start_dir", "preamble_cmds", "env", "env_file", "port_range", "images")
 
 
 def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:

@@ -29,6 +29,7 @@ from symphony.model.settings import (
 )
 from symphony.model.value_types import (
     ENV,
+    ENV_FILES,
     LABELS,
     LOG_SIZE,
     SERVICE_NAMES,
@@ -146,6 +147,17 @@ class Component(CheckedAttributes):
     def set_envs(self, envs: Mapping[str, object]) -> Self:
         """Set several environment variables, in the same way as `set_env`."""
         self._settings.env.update(ENV.parse(envs, "env"))
+        return self
+
+    def add_env_file(self, path: validators.Paths) -> Self:
+        """Set the environment variables in a file, or in several files.
+
+        ``path`` is a path or a list of paths in the dotenv format that `symphony.model.env_files`
+        describes. A later file takes precedence, and so do the variables that `set_env` sets.
+        Relative paths are resolved against the experiment's ``base_dir``. The files are read when
+        the experiment is launched, rendered or checked.
+        """
+        _add_new(self._settings.env_file, ENV_FILES.parse(path, "env_file"))
         return self
 
     def set_env_secret(self, key: str, secret: str) -> Self:

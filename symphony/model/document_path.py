@@ -20,6 +20,7 @@ TEXT_KEYS = frozenset(
         "container_image",
         "dockerfile",
         "env",
+        "env_file",
         "env_secrets",
         "labels",
         "log",

@@ -14,7 +14,7 @@ from symphony.model.experiment_options import CONTINUE, EXPERIMENT_OPTIONS
 from symphony.model.group import ProcessGroup
 from symphony.model.images import DOCKERFILE, ImageBuild, image_build
 from symphony.model.process import Process
-from symphony.model.value_types import ENV
+from symphony.model.value_types import ENV, ENV_FILES
 from symphony.names import check_is_text, check_name, did_you_mean
 
 if TYPE_CHECKING:
@@ -50,13 +50,14 @@ class Experiment(CheckedAttributes):
     to services without a fixed port. The default range is 7000 to 8999. In every process, the shell
     lines in ``preamble_cmds`` run before those of the process's group and of the process itself.
     The start directory of a group or process is relative to ``start_dir``, unless it is absolute.
-    ``env`` contains environment variables for every process. When the processes and groups in
-    ``ends_with`` have finished, the experiment has finished, and the other processes are stopped.
-    ``on_failure`` determines what happens to the other processes when a process has failed:
-    ``"continue"`` (the default), ``"stop"``, ``"restart"``, or a mapping such as ``{"policy":
-    "restart", "max_restarts": 3, "backoff": "30s"}``. ``deadline`` is the time after the launch at
-    which the experiment is stopped and has failed. Relative paths other than the start
-    directories of groups and processes are resolved against ``base_dir``. By default, this is the
+    ``env`` contains environment variables for every process. ``env_file`` is a path or a list of
+    paths of files with such variables. When the processes and groups in ``ends_with`` have
+    finished, the experiment has finished, and the other processes are stopped. ``on_failure``
+    determines what happens to the other processes when a process has failed: ``"continue"`` (the
+    default), ``"stop"``, ``"restart"``, or a mapping such as ``{"policy": "restart",
+    "max_restarts": 3, "backoff": "30s"}``. ``deadline`` is the time after the launch at which the
+    experiment is stopped and has failed. Relative paths other than the start directories of groups
+    and processes are resolved against ``base_dir``. By default, this is the
     directory of the file from which the experiment was loaded, or the working directory if there is
     no such file.
     """
@@ -68,6 +69,7 @@ class Experiment(CheckedAttributes):
                 "secrets": dict,
                 "preamble_cmds": list,
                 "env": dict,
+                "env_file": list,
                 "on_failure": lambda: CONTINUE,
             },
         ),
@@ -78,6 +80,7 @@ class Experiment(CheckedAttributes):
     preamble_cmds: list[str]
     start_dir: str | None
     env: dict[str, str]
+    env_file: list[str]
     ends_with: list[str]
     on_failure: str | dict[str, Any]
     deadline: float | None
@@ -91,6 +94,7 @@ class Experiment(CheckedAttributes):
         preamble_cmds: validators.Strings | None = None,
         start_dir: str | None = None,
         env: Mapping[str, object] | None = None,
+        env_file: validators.Paths | None = None,
         ends_with: validators.Strings | None = None,
         on_failure: str | Mapping[str, Any] | None = None,
         deadline: float | str | None = None,
@@ -101,6 +105,7 @@ class Experiment(CheckedAttributes):
         self.preamble_cmds = preamble_cmds  # type: ignore[assignment]
         self.start_dir = start_dir
         self.env = env  # type: ignore[assignment]
+        self.env_file = env_file  # type: ignore[assignment]
         self.ends_with = ends_with  # type: ignore[assignment]
         self.on_failure = on_failure  # type: ignore[assignment]
         self.deadline = deadline  # type: ignore[assignment]
@@ -151,6 +156,16 @@ class Experiment(CheckedAttributes):
     def set_envs(self, envs: Mapping[str, object]) -> Self:
         """Set several environment variables for every process."""
         self.env.update(ENV.parse(envs, "env"))
+        return self
+
+    def add_env_file(self, path: validators.Paths) -> Self:
+        """Set the environment variables in a file, or in several files, for every process.
+
+        ``path`` has the same meaning as in `Process.add_env_file`.
+        """
+        for file in ENV_FILES.parse(path, "env_file"):
+            if file not in self.env_file:
+                self.env_file.append(file)
         return self
 
     # --- images ---
@@ -348,6 +363,7 @@ class Experiment(CheckedAttributes):
             "preamble_cmds": [*self.preamble_cmds],
             "start_dir": self.start_dir,
             "env": dict(self.env),
+            "env_file": [*self.env_file],
             "ends_with": self.ends_with_components(),
             "on_failure": None if self.on_failure == CONTINUE else self.on_failure,
             "deadline": self.deadline,

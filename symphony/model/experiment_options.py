@@ -6,6 +6,7 @@ from symphony.model import validators
 from symphony.model.value_types import (
     DURATION,
     ENV,
+    ENV_FILES,
     FILES,
     NAMES,
     NONEMPTY_TEXT,
@@ -50,6 +51,12 @@ EXPERIMENT_OPTIONS = field_table(
         type=ENV,
         description="Environment variables of every process. Variables that are set on a group or "
         "a process take precedence.",
+    ),
+    Field(
+        name="env_file",
+        type=ENV_FILES,
+        description="Files with environment variables of every process, in the dotenv format: a "
+        "path or a list of paths. The variables in env take precedence.",
     ),
     Field(
         name="ends_with",

@@ -11,6 +11,7 @@ from symphony.model import validators
 from symphony.model.component import Component, attribute_parsers
 from symphony.model.value_types import (
     ENV,
+    ENV_FILES,
     NONEMPTY_TEXT,
     SHELL_LINE,
     SHELL_LINES,
@@ -37,6 +38,7 @@ class ProcessOptions(TypedDict, total=False):
     cmd: str | None
     cmds: validators.Strings | None
     env: Mapping[str, object] | None
+    env_file: validators.Paths | None
     start_dir: str | None
     preamble_cmds: validators.Strings | None
 
@@ -85,6 +87,12 @@ PROCESS_OPTIONS = field_table(
         description="Environment variables of the process. Variables that symphony sets, "
         "such as service addresses, take precedence.",
     ),
+    Field(
+        name="env_file",
+        type=ENV_FILES,
+        description="Files with environment variables, in the dotenv format: a path or a list of "
+        "paths. The variables in env take precedence.",
+    ),
     START_DIR,
     PREAMBLE_CMDS,
 )
@@ -131,6 +139,7 @@ class Process(Component):
             preamble_cmds=parsed.get("preamble_cmds") or [],
         )
         self._settings.env.update(parsed.get("env", {}))
+        self._settings.env_file.extend(parsed.get("env_file", []))
         self._group: ProcessGroup | None = None
         self._experiment: Experiment | None = None
         # The group for which a dispatcher has placed the process. The process must be added to this

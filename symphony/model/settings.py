@@ -18,6 +18,7 @@ from symphony.model import validators
 from symphony.model.value_types import (
     ABSOLUTE_PATH,
     ENV,
+    ENV_FILES,
     FILES,
     FLAG,
     HTTP_TEST,
@@ -511,6 +512,14 @@ class Settings:
         "addresses, take precedence.",
         ENV,
         method="set_envs",
+    )
+    env_file: list[str] = _setting(
+        CONTAINER,
+        "Files with environment variables, in the dotenv format: a path or a list of paths. The "
+        "variables in env take precedence.",
+        ENV_FILES,
+        method="add_env_file",
+        unset=list,
     )
     env_secrets: dict[str, str] = _setting(
         CONTAINER,

@@ -29,6 +29,7 @@ MAX_WHOLE_NUMBER = 2**63 - 1
 T = TypeVar("T")
 
 Strings = str | Sequence[Any]
+Paths = str | os.PathLike[str] | Sequence["str | os.PathLike[str]"]
 ServiceSpec = str | Iterable[str] | Mapping[str, "int | None"]
 
 # These patterns follow IsEnvVarName, IsQualifiedName and IsValidLabelValue in the Kubernetes
@@ -230,6 +231,18 @@ def services(value: ServiceSpec, subject: str) -> dict[str, int | None]:
             f"{subject} must be a name, a list of names or {{name: port}}, not {shown(value)}"
         )
     return dict.fromkeys((check_name(name, "service") for name in names), None)
+
+
+def env_files(value: object, subject: str) -> list[str]:
+    """Validate the path of an env file or a list of paths, and return a list."""
+    sources = list(value) if isinstance(value, (list, tuple)) else [value]
+    for source in sources:
+        if isinstance(source, Mapping) and isinstance(source.get("path"), str):
+            raise SpecError(
+                f"{subject} must be a path or a list of paths, not {shown(source)}; "
+                f"write {source['path']!r}"
+            )
+    return [nonempty_text(source, subject) for source in sources]
 
 
 def env_pair(key: object, value: object) -> tuple[str, str]:

@@ -368,6 +368,9 @@ WHOLE_NUMBER = ValueType(definition("count"), validators.whole_number)
 QUANTITY = ValueType(definition("quantity"), quantity_text)
 LOG_SIZE = ValueType(definition("quantity"), log_size_text)
 ENV = ValueType(definition("env"), pairs(validators.env_pair))
+ENV_FILES = ValueType(
+    any_of(definition("filled"), list_of(definition("filled"))), validators.env_files
+)
 LABELS = ValueType(definition("labels"), pairs(validators.label_pair))
 FILES = ValueType(definition("files"), validators.files)
 SERVICES = ValueType(definition("services"), validators.services)

@@ -15,24 +15,35 @@ from symphony.plan.findings import Finding, finding_of, suggestion
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process
     from symphony.model.document_path import DocumentPath
+    from symphony.plan.env_files import EnvFiles
 
 
-def effective_settings(process: Process) -> Settings:
-    """Return a process's settings, with its group's container settings as the defaults."""
-    if process.group is None:
-        return Settings().under(process.settings)
-    return process.group.settings.at_level(CONTAINER).under(process.settings)
+def effective_settings(process: Process, env_files: EnvFiles) -> Settings:
+    """Return a process's settings, with its group's container settings as the defaults.
+
+    The variables in env files are part of ``env``.
+    """
+    outer = Settings()
+    if process.group is not None:
+        outer = env_files.applied_to(process.group.settings.at_level(CONTAINER))
+    return outer.under(env_files.applied_to(process.settings))
 
 
 def check_process_settings(
-    experiment: Experiment, settings: Mapping[str, Settings], encrypted: Collection[str]
+    experiment: Experiment,
+    settings: Mapping[str, Settings],
+    encrypted: Collection[str],
+    experiment_env: Collection[str],
 ) -> Iterator[Finding]:
-    """Yield the errors in ``settings``, which maps process names to effective settings."""
+    """Yield the errors in ``settings``, which maps process names to effective settings.
+
+    ``experiment_env`` contains the names of the experiment's own variables.
+    """
     for process in experiment.list_all_processes():
         effective = settings[process.name]
         yield from _volumes_with_one_mount_path(process, effective)
         yield from _variables_of_secrets(experiment, process, effective)
-        yield from _variables_of_keys(experiment, process, effective, encrypted)
+        yield from _variables_of_keys(experiment, process, effective, encrypted, experiment_env)
 
 
 def _volumes_with_one_mount_path(process: Process, effective: Settings) -> Iterator[Finding]:
@@ -79,7 +90,11 @@ def _variables_of_secrets(
 
 
 def _variables_of_keys(
-    experiment: Experiment, process: Process, effective: Settings, encrypted: Collection[str]
+    experiment: Experiment,
+    process: Process,
+    effective: Settings,
+    encrypted: Collection[str],
+    experiment_env: Collection[str],
 ) -> Iterator[Finding]:
     for key in encryption_key_variables(process, effective, encrypted):
         if key in experiment.secrets:
@@ -88,7 +103,7 @@ def _variables_of_keys(
             path = _path_of_variable(process, "env_secrets", key)
         elif key in effective.env:
             path = _path_of_variable(process, "env", key)
-        elif key in experiment.env:
+        elif key in experiment_env:
             path = ("env", key)
         else:
             continue

@@ -2,8 +2,8 @@
 
 Resolving an experiment also checks the rules that concern several of its parts. For example,
 services must be bound, services must not share a port, and the start order must not contain a
-cycle. Resolving performs no input or output, except that an address scheme can check which ports
-are free.
+cycle. Resolving performs no input or output, except that it reads env files, and that an address
+scheme can check which ports are free.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from symphony.model.validators import DEFAULT_PORT_RANGE
 from symphony.plan import encryption_keys
 from symphony.plan.addresses import AddressBook, AddressScheme, assign_addresses
 from symphony.plan.dependencies import check_start_order, start_dependencies
+from symphony.plan.env_files import EnvFiles, check_env_files, read_env_files
 from symphony.plan.experiment_policies import check_policies, resolve_policies
 from symphony.plan.findings import ERROR, Finding, finding_of
 from symphony.plan.policies import Policies
@@ -145,10 +146,9 @@ def resolve(
     `SpecError` for the first error in the experiment, or if a port is unavailable.
     """
     experiment.check_values()
-    settings = {
-        process.name: effective_settings(process) for process in experiment.list_all_processes()
-    }
-    for finding in _check(experiment, settings):
+    env_files = read_env_files(experiment)
+    settings = _effective_settings(experiment, env_files)
+    for finding in _check(experiment, settings, env_files):
         raise finding.to_error()
     encrypted = encrypted_services(experiment)
     addresses = assign_addresses(
@@ -169,6 +169,7 @@ def resolve(
             defaults=defaults or Defaults(),
             starts_after=dependencies[process.name],
             encrypted=encrypted,
+            experiment_env={**env_files.env(experiment.env_file), **experiment.env},
         )
         for process in experiment.list_all_processes()
     )
@@ -190,18 +191,31 @@ def check_experiment(experiment: Experiment) -> Iterator[Finding]:
     Raises `SpecError` if the program has changed a value in place so that it is invalid.
     """
     experiment.check_values()
-    settings = {
-        process.name: effective_settings(process) for process in experiment.list_all_processes()
+    env_files = read_env_files(experiment)
+    yield from _check(experiment, _effective_settings(experiment, env_files), env_files)
+
+
+def _effective_settings(experiment: Experiment, env_files: EnvFiles) -> dict[str, Settings]:
+    return {
+        process.name: effective_settings(process, env_files)
+        for process in experiment.list_all_processes()
     }
-    yield from _check(experiment, settings)
 
 
-def _check(experiment: Experiment, settings: Mapping[str, Settings]) -> Iterator[Finding]:
+def _check(
+    experiment: Experiment, settings: Mapping[str, Settings], env_files: EnvFiles
+) -> Iterator[Finding]:
     yield from _check_members(experiment)
+    yield from check_env_files(experiment, env_files)
     yield from check_services(experiment)
     yield from check_start_order(experiment)
     yield from check_policies(experiment)
-    yield from check_process_settings(experiment, settings, encrypted_services(experiment))
+    yield from check_process_settings(
+        experiment,
+        settings,
+        encrypted_services(experiment),
+        {*env_files.env(experiment.env_file), *experiment.env},
+    )
 
 
 def _check_members(experiment: Experiment) -> Iterator[Finding]:
@@ -228,6 +242,7 @@ def _planned_process(
     defaults: Defaults,
     starts_after: dict[str, str],
     encrypted: Collection[str],
+    experiment_env: Mapping[str, str],
 ) -> PlannedProcess:
     group = process.group
     pod_component = process if group is None else group
@@ -250,8 +265,8 @@ def _planned_process(
     settings.resource_request = {**default_request, **settings.resource_request}
     # A variable that the process sets from a secret replaces the experiment's variable with the
     # same name.
-    experiment_env = {
-        key: value for key, value in experiment.env.items() if key not in settings.env_secrets
+    inherited_env = {
+        key: value for key, value in experiment_env.items() if key not in settings.env_secrets
     }
     pod = pod_component.settings.at_level(POD)
     return PlannedProcess(
@@ -263,7 +278,7 @@ def _planned_process(
         cmds=None if process.cmds is None else tuple(process.cmds),
         preamble_cmds=tuple(preamble_cmds),
         start_dir=_joined_directories(start_dirs),
-        env={**experiment_env, **settings.env},
+        env={**inherited_env, **settings.env},
         settings=settings,
         pod=pod,
         restart=RestartPolicy.of(pod.restart_policy),

@@ -431,7 +431,7 @@ class BackendContract:
         self, cluster: Cluster, learning: Experiment, code: int
     ) -> None:
         self.can("policies")
-        learning.ends_with = "learner"
+        learning.ends_with = ["learner"]
         self.add(learning, "learner", f"raise SystemExit({code})")
         status = self.finish(cluster, learning)
         server = status.processes[0]

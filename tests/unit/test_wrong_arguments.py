@@ -180,6 +180,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "encrypted": lambda: True,
     "engine": lambda: "docker",
     "env": lambda: {"A": "1"},
+    "env_file": lambda: "a.env",
     "environ": lambda: {"SYMPH_WEB_HOST": "h", "SYMPH_WEB_PORT": "1"},
     "envs": lambda: {"A": "1"},
     "eviction_memory_m": lambda: 1,

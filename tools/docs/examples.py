@@ -48,6 +48,7 @@ images:
 
 SETTINGS = {
     "env": "env: {SEED: 7, DEBUG: true}",
+    "env_file": "env_file: [common.env, train.env]     # later files take precedence",
     "env_secrets": "env_secrets: {API_TOKEN: token}     # token is a secret of the experiment",
     "binds": "binds: [replay, parameters]           # or a name, or {replay: 7100}",
     "connects": "connects: [store]",
@@ -93,7 +94,7 @@ def experiment() -> Iterator[Experiment]:
     """
     with TemporaryDirectory(prefix="symphony-docs-") as name:
         directory = Path(name)
-        for file in ("token.txt", "settings.yml"):
+        for file in ("common.env", "settings.yml", "token.txt", "train.env"):
             (directory / file).write_text("")
         path = directory / "experiment.yml"
         path.write_text(json.dumps(_experiment()), encoding="utf-8")

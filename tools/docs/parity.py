@@ -76,7 +76,11 @@ def settings_of(experiment: Any) -> list[str]:
     from symphony.plan.resolve import resolve
 
     plan = resolve(experiment, AddressScheme(backend="none", host=lambda _: "", bind_host=""))
-    return [item.setting for item in ignored_settings(plan, frozenset())]
+    names = [item.setting for item in ignored_settings(plan, frozenset())]
+    if any(component.settings.env_file for component in experiment.list_components()):
+        # In a plan, the variables in env files are part of env.
+        names.insert(names.index("env") + 1, "env_file")
+    return names
 
 
 # --- behavior ---

@@ -9,6 +9,7 @@ from symphony.commandline.commands.check import CheckCommands
 from symphony.commandline.commands.config import ConfigCommands
 from symphony.commandline.commands.delete import DeleteCommands
 from symphony.commandline.commands.graph import GraphCommands
+from symphony.commandline.commands.import_file import ImportCommands
 from symphony.commandline.commands.init import InitCommands
 from symphony.commandline.commands.inspect import InspectCommands
 from symphony.commandline.commands.launch import LaunchCommands
@@ -30,6 +31,7 @@ class SymphonyParser(
     ConfigCommands,
     DeleteCommands,
     GraphCommands,
+    ImportCommands,
     InitCommands,
     InspectCommands,
     LaunchCommands,
@@ -64,6 +66,7 @@ class SymphonyParser(
     def _add_commands(self) -> None:
         offer = self._offer
         offer("init", self._add_init, group=DEFINE)
+        offer("import", self._add_import, group=DEFINE)
         offer("check", self._add_check, "validate", group=DEFINE)
         offer("render", self._add_render, group=DEFINE)
         offer("graph", self._add_graph, group=DEFINE)

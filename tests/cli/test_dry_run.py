@@ -28,6 +28,7 @@ CALLS: dict[str, list[str]] = {
     "check": ["check FILE --target local"],
     "submit": ["submit --name live --force -- touch made", "submit --follow -- touch made"],
     "init": ["init made", "init made --json"],
+    "import": ["import Procfile -o made.yml", "import Procfile --json"],
     "ls": ["ls", "ls --json"],
     "ps": ["ps live"],
     "graph": ["graph live", "graph live -o made.svg", "graph FILE -o made.txt"],
@@ -61,6 +62,7 @@ CHANGING = (
     "launch FILE",
     "submit --name once -- touch submitted",
     "init made",
+    "import Procfile -o made.yml",
     "graph live -o made.svg",
     "logs live --save made",
     "exec live server -- touch made",
@@ -94,6 +96,7 @@ class Environment:
         program.ok("switch-experiment", "live")
         (program.directory / "started").mkdir()
         (program.directory / "started" / "worker.py").touch()
+        (program.directory / "Procfile").write_text("web: true")
 
     def words(self, call: str) -> list[str]:
         files = {"FILE": str(self.file), "LIVE-FILE": str(self.live_file)}

@@ -1,0 +1,35 @@
+"""Importing compose files and Procfiles as experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from symphony.errors import SpecError
+from symphony.importing.result import Imported, Omission
+from symphony.names import check_name, suggested_name
+
+
+def import_file(path: Path, *, name: str | None = None, directory: Path | None = None) -> Imported:
+    """Return the experiment that a compose file or a Procfile describes.
+
+    ``name`` is the name of the experiment. By default, it is the name in the file or the name of
+    the file's directory. Relative paths in the result are relative to ``directory``, by default
+    the directory of the file. Raises `NotFound` or `SpecError` if the file cannot be read.
+    """
+    from symphony.importing import compose, procfile
+
+    base = path.absolute().parent
+    target = base if directory is None else directory.absolute()
+    given = None if name is None else check_name(name, "experiment")
+    default = suggested_name(base.name) or "experiment"
+    if path.suffix in (".yml", ".yaml"):
+        return compose.read(path, name=given, default_name=default, directory=target)
+    if path.name.startswith("Procfile") or path.suffix == ".procfile":
+        return procfile.read(path, name=given or default, directory=target)
+    raise SpecError(
+        f"{path}: cannot be imported; give a compose file, whose name ends with .yml or .yaml, or "
+        "a Procfile"
+    )
+
+
+__all__ = ["Imported", "Omission", "import_file"]

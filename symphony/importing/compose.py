@@ -18,7 +18,7 @@ from symphony.importing.result import Imported
 from symphony.model import foreign_keys, validators
 from symphony.model.foreign_keys import Untranslatable, translate, translate_volume, words
 from symphony.model.settings import deep_merged
-from symphony.names import suggested_name
+from symphony.names import service_env_name, suggested_name
 
 # The commands and ports of images whose own command a compose file usually does not repeat.
 _IMAGE_COMMANDS = {
@@ -441,6 +441,27 @@ class _Import:
                 bound = process.settings.setdefault("binds", {})
                 bound.setdefault(process.name, by_host[process.host].port)
             self._number_services(process)
+        self._free_repeated_ports(processes)
+
+    def _free_repeated_ports(self, processes: list[_Process]) -> None:
+        """Let symphony choose the port if another service has it.
+
+        In a compose file, every container has ports of its own.
+        """
+        owners: dict[Any, str] = {}
+        for process in processes:
+            for key in ("exposes", "binds"):
+                services = process.settings.get(key, {})
+                for name, port in services.items():
+                    if port is None or owners.setdefault(port, name) == name:
+                        continue
+                    services[name] = None
+                    variable = f"$SYMPH_{service_env_name(name)}_PORT"
+                    self._omit(
+                        f"{process.where}.{'ports' if key == 'exposes' else 'expose'}",
+                        f"port {port} is that of service {owners[port]!r}",
+                        f"let the program listen on {variable}",
+                    )
 
     def _replace_hosts(self, process: _Process, hosts: HostNames) -> list[Service]:
         """Replace host names by variables, and return the services that the process mentions."""
@@ -474,7 +495,7 @@ class _Import:
                 self._omit(
                     f"{process.where}.ports",
                     "each replica has its own service and port, and the load is not balanced",
-                    f"let the program listen on $SYMPH_{process.name.upper()}_..._PORT",
+                    f"let the program listen on $SYMPH_{service_env_name(process.name)}_..._PORT",
                 )
 
     def _remove_unknown_dependencies(self, process: _Process, known: set[str]) -> None:

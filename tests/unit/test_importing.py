@@ -142,6 +142,17 @@ def test_host_names_become_variables(tmp_path: Path) -> None:
     assert processes["api"]["binds"] == {"api-${index}": None}
 
 
+def test_two_services_do_not_have_one_port(tmp_path: Path) -> None:
+    text = "services: {a: {ports: ['1:80'], expose: [80]}, b: {ports: ['2:80', '81']}}"
+    result = imported(tmp_path, text)
+    processes = result.document["processes"]
+    assert processes["a"] == {"exposes": {"a": 80}, "binds": {"a": 80}}
+    assert processes["b"] == {"exposes": {"b": None, "b-81": 81}}
+    omissions = {str(omission) for omission in result.omissions}
+    fix = "let the program listen on $SYMPH_B_PORT"
+    assert f"services.b.ports: port 80 is that of service 'a'; {fix}" in omissions
+
+
 @pytest.mark.parametrize(
     ("command", "words", "parameters"),
     [

@@ -131,8 +131,8 @@ _PLAIN = re.compile(
 def flow_text(value: Any) -> str:
     """Return plain data as YAML on one line.
 
-    >>> flow_text({"db": "ready", "n": [1, "2", "a: b"]})
-    '{db: ready, n: [1, "2", "a: b"]}'
+    >>> flow_text({"db": "ready", "list": [1, "2", "a: b"]})
+    '{db: ready, list: [1, "2", "a: b"]}'
     """
     if isinstance(value, Mapping):
         items = [f"{flow_text(str(key))}: {flow_text(item)}" for key, item in value.items()]

@@ -20,7 +20,9 @@ from tests.cli.terminal import Terminal
 
 TIMEOUT = 60  # seconds
 # A shell command that never exits by itself.
-FOREVER = "while :; do sleep 0.05; done"
+FOREVER = "exec sleep 1000"
+# The same for a shell that handles signals with `trap`, which it does after the current `sleep`.
+LOOP = "while :; do sleep 0.05; done"
 # The first line of a script whose completion must not be interrupted on a busy machine.
 PATIENT = (
     "from symphony.commandline.parsing import dispatch; "

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_exit, write_pid
+from tests.cli.conftest import FOREVER, LOOP, TIMEOUT, Program, after_exit, write_pid
 from tests.cli.terminal import INTERRUPT, Terminal
 
-STOPS_ON_TERM = f"trap 'echo bye; exit 0' TERM; echo up; {FOREVER}"
-IGNORES_TERM = f"trap 'echo no' TERM; echo up; {FOREVER}"
+STOPS_ON_TERM = f"trap 'echo bye; exit 0' TERM; echo up; {LOOP}"
+IGNORES_TERM = f"trap 'echo no' TERM; echo up; {LOOP}"
 KEEPS_WRITING = "echo up; while :; do sleep 0.05; echo more; done"
 # Run the program, but block the launch after it has called one function of `handover`.
 BLOCKED_LAUNCH = """

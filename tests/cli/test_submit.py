@@ -13,7 +13,7 @@ import yaml
 from symphony.commandline.commands import job_options
 from symphony.commandline.commands.job_options import JobRequest, Mount
 from symphony.errors import SpecError
-from tests.cli.conftest import FOREVER, Program
+from tests.cli.conftest import FOREVER, LOOP, Program
 from tests.cli.terminal import INTERRUPT
 
 FOREVER_COMMAND = ["sh", "-c", FOREVER]
@@ -349,7 +349,7 @@ def test_errors_are_one_line(program: Program, words: list[str], message: str) -
 
 
 def test_ctrl_c_stops_a_followed_job_and_shows_its_last_output(program: Program) -> None:
-    script = f"trap 'echo saved; exit 4' TERM; echo up; {FOREVER}"
+    script = f"trap 'echo saved; exit 4' TERM; echo up; {LOOP}"
     terminal = program.terminal("submit", "--name", "train", "--follow", "--", "sh", "-c", script)
     terminal.expect("up\n")
     terminal.press(INTERRUPT)

@@ -6,7 +6,7 @@ import pytest
 
 from symphony.status import ExperimentStatus
 from symphony.testing.contract import until
-from tests.cli.conftest import FOREVER, TIMEOUT, Program
+from tests.cli.conftest import FOREVER, LOOP, TIMEOUT, Program
 from tests.cli.terminal import INTERRUPT
 
 LONG = "a-process-with-a-name-that-is-much-longer-than-most-of-them"
@@ -160,7 +160,7 @@ class TestExec:
         assert screen.finish() == 7
 
     def test_ctrl_c_goes_to_the_command_alone(self, program: Program, rl: str) -> None:
-        script = f"trap 'echo heard; exit 8' INT; echo up; {FOREVER}"
+        script = f"trap 'echo heard; exit 8' INT; echo up; {LOOP}"
         screen = program.terminal("exec", rl, "good", "--", "sh", "-c", script)
         screen.expect("up")
         screen.press(INTERRUPT)

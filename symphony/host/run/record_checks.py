@@ -79,6 +79,31 @@ def _is_process_name(value: Any) -> bool:
     return isinstance(value, str) and is_name(value)
 
 
+def _is_number_or_none(value: Any) -> bool:
+    return value is None or _is_number(value)
+
+
+def _has_optional(value: Any, checks: Mapping[str, Check]) -> bool:
+    """Return whether a mapping has only the keys in ``checks``, with valid values."""
+    if not isinstance(value, dict) or not value.keys() <= checks.keys():
+        return False
+    return all(checks[key](item) for key, item in value.items())
+
+
+_RESTART: Mapping[str, Check] = {
+    "policy": _is_text,
+    "max_restarts": _is_integer_or_none,
+    "backoff": _is_number_or_none,
+}
+
+_POLICIES: Mapping[str, Check] = {
+    "ends_with": _is_text_list,
+    "on_failure": _is_text,
+    "max_restarts": _is_integer_or_none,
+    "backoff": _is_number_or_none,
+    "deadline": _is_number_or_none,
+}
+
 _MANIFEST: Mapping[str, Check] = {
     "experiment": _is_text,
     "backend": _is_text,
@@ -141,6 +166,11 @@ def manifest_error(data: Any) -> str:
         error = _first_error(process, _PROCESS)
         if error:
             return f"processes[{index}]: {error}"
+        restart = process.get("restart", "Never")
+        if not isinstance(restart, str) and not _has_optional(restart, _RESTART):
+            return f"processes[{index}]: 'restart' is not valid"
+    if not _has_optional(data.get("policies", {}), _POLICIES):
+        return "'policies' is not valid"
     return _service_error(data)
 
 

@@ -34,6 +34,7 @@ CAPABILITIES = {
     "launch": "starts processes",
     "stop": "stops an experiment and keeps its logs",
     "logs": "keeps the output of processes",
+    "runs": "keeps the records of runs whose experiments were deleted or replaced",
     "exec": "runs a command in the environment of a process",
     "login": "attaches a terminal to a process",
     "copy": "copies files to and from a process",

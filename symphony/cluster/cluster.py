@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from symphony.plan.resolve import Defaults
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
+    from symphony.runs.archive import Run
 
 
 # A function to call with each status that differs from the previous one. The value can be None.
@@ -391,10 +392,11 @@ class Cluster(CheckedAttributes, abc.ABC):
         )
 
     @abc.abstractmethod
-    def delete(self, experiment: str) -> None:
-        """Stop an experiment and remove all its objects, its logs and its status.
+    def delete(self, experiment: str, *, purge: bool = False) -> None:
+        """Stop an experiment and remove all its objects.
 
-        If the experiment does not exist, nothing happens.
+        A backend that keeps the records of runs moves the record to the archive, unless ``purge``
+        is set; see `symphony.runs`. If the experiment does not exist, nothing happens.
         """
 
     def delete_batch(self, experiments: Iterable[str]) -> None:
@@ -402,6 +404,27 @@ class Cluster(CheckedAttributes, abc.ABC):
         # Check all names before the first deletion.
         for name in [check_is_text(name, "experiment") for name in experiments]:
             self.delete(name)
+
+    # --- runs ---
+
+    def list_runs(self) -> list[Run]:
+        """Return the recorded runs of all experiments on this machine, the newest first.
+
+        See `symphony.runs`.
+        """
+        from symphony.runs import archive
+
+        return archive.find_archived(archive.archive_directory())
+
+    def at_run(self, run: Run) -> Cluster:
+        """Return a cluster whose methods for reading an experiment read the record of ``run``.
+
+        For example, ``cluster.at_run(run).get_log(run.experiment, "learner")`` returns a log of an
+        experiment that has been deleted. Raises `Unsupported` if the backend keeps no records.
+        """
+        raise Unsupported(
+            f"the {self.backend} backend keeps no records of runs, so {run.name!r} cannot be read"
+        )
 
     # --- observing ---
 

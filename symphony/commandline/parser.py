@@ -14,6 +14,7 @@ from symphony.commandline.commands.init import InitCommands
 from symphony.commandline.commands.inspect import InspectCommands
 from symphony.commandline.commands.launch import LaunchCommands
 from symphony.commandline.commands.logs import LogsCommands
+from symphony.commandline.commands.runs import RunsCommands
 from symphony.commandline.commands.submit import SubmitCommands
 from symphony.commandline.commands.use import UseCommands
 
@@ -36,6 +37,7 @@ class SymphonyParser(
     InspectCommands,
     LaunchCommands,
     LogsCommands,
+    RunsCommands,
     SubmitCommands,
     UseCommands,
 ):
@@ -72,17 +74,22 @@ class SymphonyParser(
         offer("graph", self._add_graph, group=DEFINE)
         offer("launch", self._add_launch, group=RUN)
         offer("submit", self._add_submit, group=RUN)
+        offer("rerun", self._add_rerun, group=RUN)
         offer("ls", self._add_ls, "lse", "list", group=INSPECT)
         offer("ps", self._add_ps, "p", "lsp", "process", "status", group=INSPECT)
         offer("describe", self._add_describe, group=INSPECT)
         offer("logs", self._add_logs, "l", "log", group=INSPECT)
         offer("wait", self._add_wait, group=INSPECT)
+        offer("history", self._add_history, group=INSPECT)
+        offer("show", self._add_show, group=INSPECT)
+        offer("compare", self._add_compare, group=INSPECT)
         offer("forward", self._add_forward, "port-forward", group=INSPECT)
         offer("visit", self._add_visit, "vi", "url", group=INSPECT)
         offer("exec", self._add_exec, "x", group=CHANGE)
         offer("attach", self._add_attach, "ssh", group=CHANGE)
         offer("cp", self._add_cp, "scp", group=CHANGE)
         offer("delete", self._add_delete, "d", "delete-batch", "db", group=CLEAN_UP)
+        offer("prune", self._add_prune, group=CLEAN_UP)
         offer("switch-experiment", self._add_switch_experiment, "se", "e", group=SET_UP)
         offer("backends", self._add_backends, group=SET_UP)
         offer("config", self._add_config, group=SET_UP)

@@ -34,6 +34,7 @@ from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader
 from symphony.host.run.status import StatusReader
 from symphony.names import did_you_mean, join_names
+from symphony.state_directory import state_root
 from symphony.status import ExperimentStatus, LogLine
 
 # Modules that only a launch, a stop or a log command needs are imported inside functions, so that
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from symphony.plan.restart_policy import Backoff
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
+    from symphony.runs.archive import Run
 
 # How many seconds a launch waits for the supervisor of a finished experiment to exit. Before its
 # exit, the supervisor stops processes that were left behind.
@@ -83,6 +85,9 @@ class HostCluster(Cluster):
     process_descriptors: ClassVar[int] = 0
     commands_run_here: ClassVar[bool] = True
 
+    # The record that is read instead of the experiments; see `at_run`.
+    _run_path: Path | None = None
+
     def __init__(
         self,
         *,
@@ -94,9 +99,7 @@ class HostCluster(Cluster):
         start_dir: str | None = None,
     ) -> None:
         super().__init__(preamble_cmds=preamble_cmds, start_dir=start_dir)
-        self._root = (
-            directory.state_root(self.backend) if state_dir is None else _state_root(state_dir)
-        )
+        self._root = state_root(self.backend) if state_dir is None else _state_root(state_dir)
         self._gpus = None if gpus is None else _device_names(gpus)
         if backoff is not None:
             from symphony.model.validators import instance
@@ -156,6 +159,7 @@ class HostCluster(Cluster):
         return render(
             resolve(experiment, scheme, self.defaults),
             run_id=os.urandom(16).hex(),
+            launched=time.time(),
             directory=self._root / experiment.name,
             working_directory=Path.cwd(),
             shell=shutil.which("bash") or "/bin/sh",
@@ -217,7 +221,9 @@ class HostCluster(Cluster):
                     preflight.check(manifest)
                     processes, gpu_leases = assign_gpus(manifest.processes, gpus)
                     manifest = replace(manifest, processes=processes)
-                    warning = self._hand_over(run, lock, channel, manifest, ports, gpus, gpu_leases)
+                    warning = self._hand_over(
+                        run, lock, channel, experiment, manifest, ports, gpus, gpu_leases
+                    )
         except BaseException:
             # Processes may already have started, for example if the caller was interrupted.
             if manifest is not None:
@@ -273,6 +279,7 @@ class HostCluster(Cluster):
         run: RunDirectory,
         lock: int,
         channel: socket.socket,
+        experiment: Experiment,
         manifest: HostManifest,
         ports: PortLeases,
         gpus: GpuLeases,
@@ -280,15 +287,18 @@ class HostCluster(Cluster):
     ) -> str:
         """Write the files in the run directory, and make the supervisor start the processes.
 
-        Return the supervisor's warning, which can be empty.
+        Return the supervisor's warning, which can be empty. The record of the launch is written
+        while the supervisor works.
 
         ``gpus_of_processes`` maps process names to the descriptors of their leases in ``gpus``.
         Raises AlreadyExists if another program has used the name in the meantime, and LaunchFailed
         if a process cannot be started.
         """
         from symphony.host import preflight
+        from symphony.host.run import records
         from symphony.host.supervisor import handover
         from symphony.plan import restart_policy
+        from symphony.runs.code_state import CodeCapture
 
         held_to_the_end = [*ports.leases.values()]
         held_until_started = ports.holds
@@ -301,18 +311,31 @@ class HostCluster(Cluster):
             gpus.release()
 
         preflight.write(run, manifest)
-        report = handover.hand_over(
-            channel,
-            run,
-            self._root / manifest.experiment,
-            lock=lock,
-            keep=held_to_the_end,
-            holds=held_until_started,
-            gpus=gpus_of_processes,
-            children_options=self._children_options(),
-            backoff=self._backoff or restart_policy.Backoff(),
-            on_inherited=release,
-        )
+        source = experiment.base_dir or Path.cwd()
+        # The supervisor renames the run directory while the record is written.
+        with run.pin() as pinned, CodeCapture(source, pinned.file(".")) as code:
+
+            def write_record() -> None:
+                # On a full disk, the experiment runs without a record of its launch.
+                with contextlib.suppress(OSError):
+                    records.write_launch_record(
+                        pinned, experiment, self.backend, manifest.run_name, manifest.launched
+                    )
+                code.start()
+
+            report = handover.hand_over(
+                channel,
+                run,
+                self._root / manifest.experiment,
+                lock=lock,
+                keep=held_to_the_end,
+                holds=held_until_started,
+                gpus=gpus_of_processes,
+                children_options=self._children_options(),
+                backoff=self._backoff or restart_policy.Backoff(),
+                on_inherited=release,
+                while_launching=write_record,
+            )
         if report.outcome == handover.EXISTS:
             raise self._name_in_use(manifest.experiment)
         if report.outcome == handover.REFUSED:
@@ -341,8 +364,11 @@ class HostCluster(Cluster):
         return experiment_exists(name)
 
     def _roll_back(self, manifest: HostManifest) -> None:
-        """Delete the experiment if its current run is the one that ``manifest`` describes."""
-        self._delete(manifest.experiment, manifest.run_id)
+        """Delete the experiment if its current run is the one that ``manifest`` describes.
+
+        No record is kept, because the launch has failed.
+        """
+        self._delete(manifest.experiment, manifest.run_id, purge=True)
 
     # --- stopping and deleting ---
 
@@ -356,11 +382,14 @@ class HostCluster(Cluster):
         with self._find(experiment).pin() as run:
             stop(run, at_once=at_once)
 
-    def delete(self, experiment: str) -> None:
-        """Stop an experiment and remove its record. A missing experiment is not an error."""
-        self._delete(experiment)
+    def delete(self, experiment: str, *, purge: bool = False) -> None:
+        """Stop an experiment, and move the record of its run to the archive; see `Cluster.delete`.
 
-    def _delete(self, experiment: str, run_id: str | None = None) -> None:
+        A missing experiment is not an error.
+        """
+        self._delete(experiment, purge=purge)
+
+    def _delete(self, experiment: str, run_id: str | None = None, *, purge: bool = False) -> None:
         """Delete an experiment. If ``run_id`` is given, do nothing if another run has the name."""
         from symphony.host.stop import stop
 
@@ -375,14 +404,53 @@ class HostCluster(Cluster):
             if run.is_current() and not run.is_run_directory():
                 raise self._name_in_use(experiment)
             stop(run)
-            self._remove(run)
+            self._remove(run, purge=purge)
 
-    def _remove(self, run: RunDirectory) -> None:
-        """Remove the record of an experiment that has no running processes.
+    def _remove(self, run: RunDirectory, *, purge: bool = False) -> None:
+        """Free the name of an experiment that has no running processes, and archive its record.
 
-        ``run`` is pinned. If another run has the name by now, that run is not changed.
+        With ``purge``, remove the record. ``run`` is pinned. If another run has the name by now,
+        that run is not changed.
         """
+        from symphony.host.run import records
+        from symphony.runs import archive
+
+        if not purge:
+            try:
+                records.archive_run(
+                    run, directory.archive_directory(self._root), archive.DEFAULT_RETENTION
+                )
+                return
+            except OSError as exc:
+                raise BackendError(
+                    f"the record of experiment {run.name!r} cannot be moved to the archive: {exc}; "
+                    "delete the experiment with --purge to remove its record"
+                ) from exc
         run.remove()
+
+    # --- runs ---
+
+    def list_runs(self) -> list[Run]:
+        """Return the recorded runs of all experiments on this machine, the newest first.
+
+        The runs whose experiments still exist are included.
+        """
+        from symphony.host.run import records
+        from symphony.runs import archive
+
+        found = records.active_runs(self._root)
+        archives = {archive.archive_directory(), directory.archive_directory(self._root)}
+        for each in archives:
+            found += archive.find_archived(each)
+        return archive.newest_first(found)
+
+    def at_run(self, run: Run) -> HostCluster:
+        """Return a cluster that reads the record of ``run``; see `Cluster.at_run`."""
+        import copy
+
+        reader = copy.copy(self)
+        reader._run_path = run.path
+        return reader
 
     # --- observing ---
 
@@ -395,6 +463,8 @@ class HostCluster(Cluster):
         return self._describe(self._find(experiment))
 
     def _find(self, experiment: str) -> RunDirectory:
+        if self._run_path is not None:
+            return RunDirectory(self._run_path)
         found = directory.find(self._root, experiment)
         if found is None:
             raise experiment_not_found(experiment, self.list_experiments())

@@ -26,6 +26,7 @@ from symphony.plan.policies import Policies
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.shell import argv
+from symphony.runs.record import run_name
 
 HOST = "127.0.0.1"
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
@@ -61,6 +62,8 @@ HONOURED = frozenset(
 class HostManifest(Manifest):
     """The processes of an experiment, as this machine would run them.
 
+    * ``run_name`` is the identifier of the run that users see, and ``launched`` is the time of the
+      launch in seconds since the epoch. ``run_id`` identifies the processes of the run.
     * ``directory`` is the run directory.
     * ``env`` overrides variables in the launcher's environment. Each process's own ``env``
       overrides the manifest's ``env``.
@@ -73,6 +76,8 @@ class HostManifest(Manifest):
     """
 
     experiment: str
+    run_name: str
+    launched: float
     run_id: str
     directory: str
     processes: tuple[ProcessSpec, ...]
@@ -89,6 +94,8 @@ class HostManifest(Manifest):
         return {
             "experiment": self.experiment,
             "backend": self.env["SYMPHONY_BACKEND"],
+            "run_name": self.run_name,
+            "launched": self.launched,
             "run_id": self.run_id,
             "services": self.services,
             "exposed": list(self.exposed),
@@ -148,13 +155,20 @@ def _preview(spec: ProcessSpec) -> dict[str, Any]:
 
 
 def render(
-    plan: Plan, *, run_id: str, directory: Path, working_directory: Path, shell: str
+    plan: Plan,
+    *,
+    run_id: str,
+    launched: float,
+    directory: Path,
+    working_directory: Path,
+    shell: str,
 ) -> HostManifest:
     """Return the manifest for a plan.
 
-    ``directory`` is the path that the run directory will have. Relative paths are resolved against
-    the plan's directory, or against ``working_directory`` if the plan has no directory. ``shell``
-    is the program that runs shell lines.
+    ``run_id`` consists of random hexadecimal digits. ``launched`` is the time of the launch in
+    seconds since the epoch. ``directory`` is the path that the run directory will have. Relative
+    paths are resolved against the plan's directory, or against ``working_directory`` if the plan
+    has no directory. ``shell`` is the program that runs shell lines.
 
     Raises SpecError if a process has no command.
     """
@@ -164,6 +178,8 @@ def render(
         env[SECRETS_VARIABLE] = str(directory / "secrets")
     return HostManifest(
         experiment=plan.experiment,
+        run_name=run_name(plan.experiment, launched, run_id),
+        launched=launched,
         run_id=run_id,
         directory=str(directory),
         processes=tuple(_process_spec(plan, process, env, base, shell) for process in plan),

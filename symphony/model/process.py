@@ -112,7 +112,9 @@ class Process(Component):
 
     kind: ClassVar[str] = "process"
     _fields: ClassVar[Mapping[str, Field]] = {
-        name: field for name, field in PROCESS_OPTIONS.items() if name not in ("cmd", "env")
+        name: field
+        for name, field in PROCESS_OPTIONS.items()
+        if name not in ("cmd", "env", "env_file")
     }
     _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = attribute_parsers(
         _fields, {"preamble_cmds": list}

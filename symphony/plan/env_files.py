@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.errors import SymphonyError
+from symphony.model.settings import Settings
 from symphony.plan.findings import ERROR, Finding, finding_of
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.model.document_path import DocumentPath
-    from symphony.model.settings import Settings
 
 KEY = "env_file"
 
@@ -40,7 +40,8 @@ class EnvFiles:
         """Return settings in which ``env`` also contains the variables from the env files."""
         if not settings.env_file:
             return settings
-        return replace(settings, env={**self.env(settings.env_file), **settings.env}, env_file=[])
+        env = {**self.env(settings.env_file), **settings.env}
+        return Settings(**{**vars(settings), "env": env, "env_file": []})
 
 
 def read_env_files(experiment: Experiment) -> EnvFiles:

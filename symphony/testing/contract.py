@@ -638,6 +638,24 @@ class BackendContract:
         cluster.launch(experiment)
         assert cluster.list_experiments() == ["contract"]
 
+    def test_the_record_of_a_run_remains_when_the_experiment_is_replaced_or_deleted(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        self.can("runs")
+        worker = self.add(experiment, "worker", "print('first'); raise SystemExit(3)")
+        self.finish(cluster, experiment)
+        worker.args = ["print('second')"]
+        self.finish(cluster, experiment)
+        cluster.delete("contract")
+        second, first = [run for run in cluster.list_runs() if run.experiment == "contract"]
+        assert (first.summary["exit_code"], second.summary["exit_code"]) == (3, 0)
+        assert cluster.at_run(first).get_log("contract", "worker") == "first\n"
+        assert cluster.at_run(second).get_log("contract", "worker") == "second\n"
+        assert cluster.at_run(first).describe_experiment("contract").exit_code == 3
+        cluster.launch(experiment)
+        cluster.delete("contract", purge=True)
+        assert len(cluster.list_runs()) == 2
+
     def test_experiments_of_other_programs_are_neither_listed_nor_deleted(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:

@@ -25,6 +25,8 @@ def manifest(
     spec = {"name": "p", "group": "g", "argv": ("true",), "cwd": str(tmp_path), **fields}
     return HostManifest(
         experiment="e",
+        run_name="e-20261122-093011-7f3a",
+        launched=1.0,
         run_id="r",
         directory=str(tmp_path),
         processes=(ProcessSpec(**spec),),

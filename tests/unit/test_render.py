@@ -26,7 +26,8 @@ from tests.unit.strategies import experiments, texts
 
 SCHEME = AddressScheme(backend="local", host=lambda _: HOST, bind_host=HOST)
 OPTIONS: dict[str, Any] = {
-    "run_id": "r1", "directory": Path("/state/local/e"), "working_directory": Path("/here"),
+    "run_id": "r1",
+    "launched": 0.0, "directory": Path("/state/local/e"), "working_directory": Path("/here"),
 }  # fmt: skip
 SHELL = shutil.which("bash") or "/bin/sh"
 

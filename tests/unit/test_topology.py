@@ -230,7 +230,12 @@ def rendered(exp: Experiment) -> HostManifest:
         exp, AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")
     )
     return render(
-        plan, run_id="0", directory=Path("/state"), working_directory=Path("/here"), shell="/bin/sh"
+        plan,
+        run_id="0",
+        launched=0.0,
+        directory=Path("/state"),
+        working_directory=Path("/here"),
+        shell="/bin/sh",
     )
 
 

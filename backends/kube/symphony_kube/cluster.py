@@ -197,11 +197,12 @@ class KubeCluster(Cluster):
 
         return allocatable_gpus(self.api, self.options.gpu_resource)
 
-    def delete(self, experiment: str) -> None:
+    def delete(self, experiment: str, *, purge: bool = False) -> None:
         """Delete an experiment's objects, and return when they no longer exist.
 
-        If the experiment does not exist, do nothing.
+        No record is kept, so ``purge`` has no effect. If the experiment does not exist, do nothing.
         """
+        del purge
         from symphony_kube.lifecycle import delete
 
         delete.delete(self.api, self.scope(experiment), jobs_only=self.options.jobs_only)

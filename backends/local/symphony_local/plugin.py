@@ -16,6 +16,7 @@ def symphony_backend() -> BackendInfo:
                 "launch",
                 "stop",
                 "logs",
+                "runs",
                 "exec",
                 "copy",
                 "external-url",

@@ -86,10 +86,10 @@ class TmuxCluster(HostCluster):
     def _children_options(self) -> dict[str, Any]:
         return {"server_name": self._server_name, "answer_within": self._answer_within}
 
-    def _remove(self, run: RunDirectory) -> None:
-        """Remove the run directory and session of an experiment that has no running processes.
+    def _remove(self, run: RunDirectory, *, purge: bool = False) -> None:
+        """Free the name of an experiment without running processes, and remove its session.
 
-        The directory is removed first. If the supervisor was killed, tmux may create the session
+        The directory is moved first. If the supervisor was killed, tmux may create the session
         only after this method has returned. Without the directory, each keeper exits at once, and
         its window closes.
         """
@@ -98,7 +98,7 @@ class TmuxCluster(HostCluster):
 
         socket = _socket_or_none(run) or socket_path(self._server_name)
         run_id = run.run_id()
-        super()._remove(run)
+        super()._remove(run, purge=purge)
         if run_id is not None:
             # If the server is suspended, it removes the session when it resumes.
             Server(socket, self._answer_within).kill(run.name, run_id)

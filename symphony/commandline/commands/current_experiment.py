@@ -9,9 +9,9 @@ from pathlib import Path
 
 from symphony.commandline.exit_codes import UsageError
 from symphony.errors import SpecError
-from symphony.host.run.directory import check_state_directory, state_root
 from symphony.private_directories import create
 from symphony.replace_file import replace_file
+from symphony.state_directory import check_state_directory, state_root
 
 
 def require_current(backend: str) -> str:

@@ -37,11 +37,17 @@ class DeleteCommands(BaseCommands):
             action="store_true",
             help="do not ask for confirmation; ignore unknown names",
         )
+        parser.add_argument(
+            "--purge", action="store_true", help="also remove the record of the run, with its logs"
+        )
         self._add_client_dry_run(parser)
         self._add_json(parser, "the names of the deleted experiments as JSON")
 
     def action_delete(self, args: argparse.Namespace) -> int | None:
-        """Stop experiments and delete them, including their logs.
+        """Stop experiments and delete them.
+
+        On local and tmux, the record of the run remains, with the logs; see `symphony history`.
+        --purge removes the record too.
 
         On a terminal, the command asks for confirmation. A script must pass --force. With --force,
         the command does not ask for confirmation and ignores unknown names.
@@ -74,6 +80,7 @@ class DeleteCommands(BaseCommands):
             self.cluster,
             names,
             force=args.force or not names,
+            purge=args.purge,
             as_json=args.json,
             dry_run=args.dry_run,
         )
@@ -126,11 +133,19 @@ class Deletion:
     """One execution of ``delete``."""
 
     def __init__(
-        self, cluster: Cluster, names: Sequence[str], *, force: bool, as_json: bool, dry_run: bool
+        self,
+        cluster: Cluster,
+        names: Sequence[str],
+        *,
+        force: bool,
+        purge: bool,
+        as_json: bool,
+        dry_run: bool,
     ) -> None:
         self._cluster = cluster
         self._names = list(dict.fromkeys(names))
         self._force = force
+        self._purge = purge
         self._as_json = as_json
         self._dry_run = dry_run
 
@@ -251,7 +266,7 @@ class Deletion:
         except NotFound as exc:
             print_note(f"{error_message(exc)}; nothing to delete")
             return False
-        delete_with_progress(self._cluster, name, size)
+        delete_with_progress(self._cluster, name, size, purge=self._purge)
         clear_current(self._cluster.backend, name)
         completion_cache.clear_cached_names()
         if not self._as_json:

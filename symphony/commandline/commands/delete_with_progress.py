@@ -31,8 +31,10 @@ _REPORT_INTERVAL_SECONDS = 1.0
 _MAX_NAMES = 4
 
 
-def delete_with_progress(cluster: Cluster, name: str, size: str) -> None:
+def delete_with_progress(cluster: Cluster, name: str, size: str, *, purge: bool = False) -> None:
     """Delete an experiment. ``size`` is the number of its processes as text.
+
+    With ``purge``, also remove the record of its run.
 
     If the backend can stop experiments, the first Ctrl-C kills the processes, and the deletion
     continues. Otherwise, or after a second Ctrl-C, KeyboardInterrupt is raised, and a note says
@@ -53,7 +55,9 @@ def delete_with_progress(cluster: Cluster, name: str, size: str) -> None:
                 _reporting(cluster, name, shown, writing, can_kill),
                 _killing(cluster, name, announce_kill, can_kill),
             ):
-                cluster.delete(name)
+                # A third-party backend can lack the parameter ``purge``.
+                options = {"purge": True} if purge else {}
+                cluster.delete(name, **options)
         except KeyboardInterrupt:
             shown.clear()
             print_note(

@@ -14,7 +14,7 @@ from symphony.commandline.output.terminal import is_terminal, print_note, print_
 from symphony.commandline.parsing.arguments import check_since, parse_count
 
 if TYPE_CHECKING:
-    from symphony.status import LogLine
+    from symphony.status import ExperimentStatus, LogLine
 
 
 class LogsCommands(BaseCommands):
@@ -48,6 +48,11 @@ class LogsCommands(BaseCommands):
             help="show only the last N lines of each process",
         )
         parser.add_argument(
+            "--run",
+            action="store_true",
+            help="EXPERIMENT is a run instead, which may have been deleted; see history",
+        )
+        parser.add_argument(
             "--previous", action="store_true", help="show the output from before the last restart"
         )
         parser.add_argument(
@@ -68,18 +73,22 @@ class LogsCommands(BaseCommands):
 
         The output of a single process is shown unchanged. The output of several processes is merged
         in chronological order, and each line begins with the process name. On a terminal, control
-        sequences are removed, except colours. --save writes the output to files, which remain when
-        the experiment is deleted.
+        sequences are removed, except colours. --save writes the output to files. With --run, the
+        output of an earlier run is shown.
 
         For example:
           symphony logs rl
           symphony logs rl agents/agent-1 --tail 20
           symphony logs rl -f --since 5m
           symphony logs rl -f --save logs/
+          symphony logs --run rl-20261122-093011-7f3a learner
         """
         from symphony.commandline.commands.resolve_names import resolve_experiment, resolve_process
 
-        status = resolve_experiment(self.cluster, args.experiment)
+        if args.run:
+            status = self._select_run(args)
+        else:
+            status = resolve_experiment(self.cluster, args.experiment)
         if args.processes:
             names = [resolve_process(status, given).name for given in args.processes]
             names = list(dict.fromkeys(names))
@@ -101,6 +110,17 @@ class LogsCommands(BaseCommands):
         if len(names) == 1 and not args.json:
             return self._show_single(args, status.name, names[0])
         return self._show_merged(args, status.name, names)
+
+    def _select_run(self, args: argparse.Namespace) -> ExperimentStatus:
+        """Make this command read the run that the user named, and return the run's last status."""
+        from symphony.commandline.commands.runs import open_run
+        from symphony.runs.archive import find_run
+
+        if args.experiment is None:
+            raise UsageError("--run needs the name of a run; symphony history lists them")
+        run = find_run(self.cluster.list_runs(), args.experiment)
+        self.cluster = open_run(self.cluster, run)
+        return self.cluster.describe_experiment(run.experiment)
 
     def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
         """Show one process's output unchanged, without adding a missing newline at its end."""

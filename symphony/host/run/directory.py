@@ -37,8 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony import private_directories
-from symphony.checked_methods import is_path
-from symphony.errors import BackendError, NotFound, SpecError, SymphonyError, shown
+from symphony.errors import BackendError, NotFound, SymphonyError
 from symphony.host.processes.identity import (
     ProcessId,
     boot_id,
@@ -48,8 +47,8 @@ from symphony.host.processes.identity import (
 )
 from symphony.host.run.record_checks import is_supervisor_record, manifest_error
 from symphony.names import is_name
+from symphony.state_directory import ARCHIVE_NAME, STATE_VARIABLE, check_state_directory, state_root
 
-STATE_VARIABLE = "SYMPHONY_STATE_DIR"
 _STAGING_PREFIX, _TRASH_PREFIX = ".new-", ".old-"
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
@@ -62,39 +61,6 @@ LOG_START_SUFFIX = ".start"
 # While a launch waits for another launch of the same name, it checks at these intervals whether the
 # other launch is over, and whether it is suspended.
 _STAGING_POLL_SECONDS, _SUSPENSION_CHECK_SECONDS = 0.02, 1.0
-
-
-def state_root(backend: str) -> Path:
-    """Return the directory that contains a backend's run directories.
-
-    This directory is below SYMPHONY_STATE_DIR if that variable is set, and below the XDG state
-    directory otherwise. Raises `SpecError` if the variable does not contain a path.
-    """
-    configured = _path_in(STATE_VARIABLE)
-    if configured is not None:
-        return configured.absolute() / backend
-    base = _path_in("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return base.absolute() / "symphony" / backend
-
-
-def _path_in(variable: str) -> Path | None:
-    """Return the path in an environment variable, or None if the variable is not set or empty."""
-    value = os.environ.get(variable)
-    if not value:
-        return None
-    if not is_path(value):
-        raise SpecError(f"{variable} must be a path, not {shown(value)}")
-    return Path(value)
-
-
-def check_state_directory(directory: Path) -> None:
-    """Raise SpecError if another user can change or replace a directory with symphony's state."""
-    private_directories.check(
-        directory,
-        "state directory",
-        f"use a directory of your own, for example with {STATE_VARIABLE}, or with sudo -H if you "
-        "use sudo",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +427,18 @@ class RunDirectory:
                     elif entry.is_file(follow_symlinks=False):
                         _grant_access(entry.path, _FILE_MODE)
 
+    def archive(self, archive_directory: Path, name: str) -> Path | None:
+        """Release the experiment's name by moving the directory into an archive, in one step.
+
+        ``name`` is the identifier of the run. Return the new path. Do nothing and return None if
+        the directory does not exist or, if it is pinned, if another run now has the name. Raises
+        OSError if the directory cannot be moved.
+        """
+        from symphony.runs import archive
+
+        with launch_lock(self.path.parent):
+            return archive.add(self.path, archive_directory, name) if self.is_current() else None
+
     def remove(self) -> None:
         """Release the experiment's name in one step, and then remove the files.
 
@@ -533,6 +511,16 @@ def list_names(root: Path) -> list[str]:
         return []
 
 
+def archive_directory(root: Path) -> Path:
+    """Return the archive for the run directories in ``root``.
+
+    All backends with their default directories share one archive. Another directory contains its
+    own archive, so that a run can always be moved within one file system.
+    """
+    shared = state_root(ARCHIVE_NAME)
+    return shared if root.parent == shared.parent else root / f".{ARCHIVE_NAME}"
+
+
 def all_roots(root: Path) -> list[Path]:
     """Return ``root`` and the directories in which all backends store their run directories by
     default.
@@ -542,7 +530,7 @@ def all_roots(root: Path) -> list[Path]:
         names = sorted(os.listdir(default))
     except OSError:
         names = []
-    paths = (default / name for name in names)
+    paths = (default / name for name in names if name != ARCHIVE_NAME)
     own = root.resolve()
     return [root, *(path for path in paths if path.is_dir() and path.resolve() != own)]
 

@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 
 from symphony.errors import with_filename
-from symphony.host.run.directory import NO_SPACE_ERRORS, STATE_VARIABLE, RunDirectory
+from symphony.host.run.directory import NO_SPACE_ERRORS, RunDirectory
 from symphony.host.run.events import Event, encode
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.file_blocks import allocate, can_punch_holes
+from symphony.state_directory import STATE_VARIABLE
 
 # The size of the reserve. It has space for the events of a stop, and for some restarts.
 RESERVE_BYTES, RESERVE_BYTES_PER_PROCESS = 16 << 10, 1 << 10

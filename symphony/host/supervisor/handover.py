@@ -103,6 +103,7 @@ def hand_over(
     children_options: Mapping[str, Any],
     backoff: Backoff,
     on_inherited: Callable[[], None],
+    while_launching: Callable[[], None],
 ) -> LaunchReport:
     """Send a prepared supervisor its orders, and return its launch report.
 
@@ -113,7 +114,8 @@ def hand_over(
     which are kept until the process has exited for the last time.
     ``final`` is the final path of the run directory. ``children_options`` contains keyword
     arguments for the class that starts processes. ``on_inherited`` is called after the descriptors
-    have been sent and before the supervisor starts its work.
+    have been sent and before the supervisor starts its work. ``while_launching`` is called while
+    the supervisor works.
 
     After sending the report, the supervisor no longer depends on the launcher. If this call is
     interrupted by an exception, such as KeyboardInterrupt, the exception is raised again only after
@@ -137,7 +139,9 @@ def hand_over(
         "backoff": asdict(backoff),
     }
     with os.fdopen(report_read, "rb") as report_pipe:
-        content = _exchange(channel, orders, report_write, report_pipe, on_inherited)
+        content = _exchange(
+            channel, orders, report_write, report_pipe, on_inherited, while_launching
+        )
     if not content:
         message = _last_message(run, final)
         raise BackendError(f"the supervisor of {final.name!r} died while launching: {message}")
@@ -150,6 +154,7 @@ def _exchange(
     report_write: int,
     report_pipe: BinaryIO,
     on_inherited: Callable[[], None],
+    while_launching: Callable[[], None],
 ) -> bytes:
     """Send the orders, and return the report's contents.
 
@@ -162,6 +167,7 @@ def _exchange(
             # The launcher reads end-of-file from the pipe only when no process has the pipe open
             # for writing.
             os.close(report_write)
+        while_launching()
         return report_pipe.read()
     except BaseException:
         # The caller was interrupted. With incomplete orders, the supervisor exits; with complete

@@ -1,0 +1,315 @@
+"""The commands that read, compare, repeat and remove the records of runs."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from symphony.commandline.commands.base_commands import BaseCommands
+from symphony.commandline.exit_codes import OK, UsageError
+from symphony.commandline.output.terminal import print_coloured, print_note, print_text
+from symphony.commandline.parsing.arguments import parse_count, parse_seconds
+
+if TYPE_CHECKING:
+    from symphony.cluster import Cluster
+    from symphony.model import Experiment
+    from symphony.runs.archive import Run
+
+DEFAULT_HISTORY_LENGTH = 20
+
+
+class RunsCommands(BaseCommands):
+    """The ``history``, ``show``, ``compare``, ``rerun`` and ``prune`` commands."""
+
+    def _add_history(self) -> None:
+        parser = self.add_subparser("history")
+        self._add_hidden_dry_run(parser)
+        parser.add_argument(
+            "experiments", metavar="EXPERIMENT", nargs="*", help="show only runs of these"
+        )
+        parser.add_argument(
+            "--number",
+            metavar="N",
+            type=parse_count,
+            default=DEFAULT_HISTORY_LENGTH,
+            help=f"show at most the N newest runs (default: {DEFAULT_HISTORY_LENGTH}; 0: all)",
+        )
+        self._add_json(parser)
+
+    def action_history(self, args: argparse.Namespace) -> int | None:
+        """List the runs of experiments, the newest first.
+
+        Every launch is a run. The record of a run remains when the experiment is deleted or
+        replaced. CODE is the Git commit of the working directory, and + means uncommitted changes.
+
+        For example:
+          symphony history
+          symphony history rl --number 5
+          symphony history --json | jq '.[0].run'
+        """
+        from symphony.commandline.output import runs
+        from symphony.commandline.output.printing import show_json, table_lines
+
+        found = self.cluster.list_runs()
+        if args.experiments:
+            found = [run for run in found if run.experiment in args.experiments]
+        shown = found[: args.number or None]
+        statuses = [_displayed_result(self.cluster, run) for run in shown]
+        if args.json:
+            show_json(statuses)
+            return OK
+        now = time.time()
+        rows = [
+            runs.history_row(run, result, now) for run, result in zip(shown, statuses, strict=True)
+        ]
+        print_coloured(table_lines(runs.HISTORY_COLUMNS, rows))
+        if len(shown) < len(found):
+            print_note(f"{len(found) - len(shown)} older runs are not shown; --number 0 shows all")
+        return OK
+
+    def _add_show(self) -> None:
+        parser = self.add_subparser("show")
+        self._add_hidden_dry_run(parser)
+        self._add_run(parser)
+        self._add_json(parser)
+
+    def action_show(self, args: argparse.Namespace) -> int | None:
+        """Show the record of a run.
+
+        RUN is the identifier of a run, the beginning of one, or an experiment name, which means the
+        newest run of the experiment.
+
+        For example:
+          symphony show rl
+          symphony show rl-20261122-093011-7f3a --json | jq .definition
+        """
+        from symphony.commandline.output import runs
+        from symphony.commandline.output.printing import show_json, table_lines
+        from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
+        from symphony.runs.code_state import read_code
+
+        run = self._find_run(args.run)
+        record = run.load_record()
+        code = read_code(run.path)
+        status = open_run(self.cluster, run).describe_experiment(run.experiment)
+        result = _displayed_result(self.cluster, run)
+        if args.json:
+            show_json({**record, **result, "code": code, "status": status.to_dict()})
+            return OK
+        now = time.time()
+        print_text("\n".join(runs.description_lines(run, record, result, code, now)))
+        rows = [process_row(process, now) for process in status]
+        print_text("")
+        print_coloured(table_lines(PROCESS_COLUMNS, rows))
+        return OK
+
+    def _add_compare(self) -> None:
+        parser = self.add_subparser("compare")
+        self._add_hidden_dry_run(parser)
+        self._add_run(parser, dest="first")
+        self._add_run(parser, dest="second")
+        self._add_json(parser)
+
+    def action_compare(self, args: argparse.Namespace) -> int | None:
+        """Show how two runs differ: the experiment, the code, the versions and the results.
+
+        For example:
+          symphony compare rl-20261122-093011-7f3a rl
+        """
+        from symphony.commandline.output import runs
+        from symphony.commandline.output.printing import show_json, table_lines
+
+        both = [self._find_run(given) for given in (args.first, args.second)]
+        contents = [_comparable(self.cluster, run) for run in both]
+        differences = runs.find_differences(*contents)
+        if args.json:
+            show_json({key: list(values) for key, values in differences.items()})
+            return OK
+        if not differences:
+            print_note("the runs do not differ")
+            return OK
+        rows = [[key, *map(runs.short_text, values)] for key, values in differences.items()]
+        print_coloured(table_lines(runs.comparison_columns(both), rows))
+        return OK
+
+    def _add_rerun(self) -> None:
+        parser = self.add_subparser("rerun")
+        self._add_run(parser)
+        parser.add_argument("--name", metavar="NAME", help="the name of the new experiment")
+        parser.add_argument(
+            "--force", action="store_true", help="replace a running experiment of the same name"
+        )
+        self.add_dry_run(parser)
+        self._add_json(parser, "the manifest as JSON")
+
+    def action_rerun(self, args: argparse.Namespace) -> int | None:
+        """Launch the experiment of an earlier run again, with the same parameters.
+
+        The experiment is launched on the backend of that run unless -b names another one. The
+        programs are those that exist now; `show` tells which code the earlier run used.
+
+        For example:
+          symphony rerun rl
+          symphony rerun rl-20261122-093011-7f3a --name rl-again
+        """
+        from symphony.commandline.commands import foreground
+        from symphony.commandline.output.printing import show_json
+
+        run = self._find_run(args.run)
+        experiment = _load_definition(run, args.name)
+        if not self.args.backend and run.backend:
+            self.cluster = _cluster_of(self.cluster, run)
+        if args.dry_run:
+            self._show_dry_run(experiment, args)
+            return OK
+        manifest = foreground.launch_with_progress(self.cluster, experiment, force=args.force)
+        if args.json:
+            show_json(manifest.to_dict())
+            return OK
+        summary = foreground.launch_summary(self.cluster, experiment)
+        print_text("\n".join([summary, *self._next_commands(experiment.name)]), flush=True)
+        return OK
+
+    def _add_prune(self) -> None:
+        parser = self.add_subparser("prune")
+        parser.add_argument(
+            "--keep",
+            metavar="N",
+            type=parse_count,
+            help="keep at most the N newest runs (default: 100, if no limit is given)",
+        )
+        parser.add_argument(
+            "--older-than",
+            metavar="TIME",
+            type=parse_seconds,
+            help="remove runs that were launched longer ago than this, such as 30d",
+        )
+        parser.add_argument(
+            "--max-size",
+            metavar="SIZE",
+            type=_parse_size,
+            help="keep the newest runs that use at most this space together, such as 10Gi",
+        )
+        self._add_client_dry_run(parser)
+        self._add_json(parser, "the identifiers of the removed runs as JSON")
+
+    def action_prune(self, args: argparse.Namespace) -> int | None:
+        """Remove the records of old runs.
+
+        The runs of experiments that have not been deleted are always kept. After each deletion,
+        symphony itself removes the records beyond the newest 100 and beyond 10 GiB.
+
+        For example:
+          symphony prune --keep 20 --older-than 30d --max-size 10Gi
+          symphony prune --keep 0 --dry-run
+        """
+        from symphony.commandline.output.printing import show_json
+        from symphony.runs import archive
+
+        retention = archive.DEFAULT_RETENTION
+        limits = (args.keep, args.older_than, args.max_size)
+        if limits != (None, None, None):
+            retention = archive.Retention(
+                keep=args.keep, max_age_seconds=args.older_than, max_bytes=args.max_size
+            )
+        archived = [run for run in self.cluster.list_runs() if run.is_archived]
+        removed = archive.outdated(archived, retention, time.time())
+        if not args.dry_run:
+            for run in removed:
+                archive.remove(run)
+        if args.json:
+            show_json([run.name for run in removed])
+            return OK
+        size = sum(run.size_bytes for run in removed) / 2**20
+        verb = "would remove" if args.dry_run else "removed"
+        if args.dry_run:
+            for run in removed:
+                print_text(run.name)
+        print_note(f"{verb} {len(removed)} of {len(archived)} archived runs ({size:.1f} MiB)")
+        return OK
+
+    def _add_run(self, parser: argparse.ArgumentParser, dest: str = "run") -> None:
+        """Add a positional argument that sets ``dest`` to the name of a run."""
+        parser.add_argument(
+            dest, metavar="RUN", help="run, the beginning of its identifier, or an experiment"
+        )
+
+    def _find_run(self, given: str) -> Run:
+        """Return the run that the user meant. Raises `NotFound` if there is none."""
+        from symphony.runs import archive
+
+        return archive.find_run(self.cluster.list_runs(), given)
+
+
+def open_run(cluster: Cluster, run: Run) -> Cluster:
+    """Return a cluster that reads the record of a run; see `symphony.Cluster.at_run`."""
+    return _cluster_of(cluster, run).at_run(run)
+
+
+def _cluster_of(cluster: Cluster, run: Run) -> Cluster:
+    """Return a cluster of the backend on which a run was launched."""
+    from symphony.cluster import Cluster
+
+    return cluster if run.backend in ("", cluster.backend) else Cluster.new(run.backend)
+
+
+def _displayed_result(cluster: Cluster, run: Run) -> dict[str, Any]:
+    """Return a run's summary, with the current state if the run is active."""
+    from symphony.errors import SymphonyError
+    from symphony.runs.code_state import code_words
+    from symphony.runs.record import SUMMARY_KEYS, result_of
+
+    result = {key: run.summary.get(key) for key in SUMMARY_KEYS}
+    if not run.is_archived:
+        try:
+            status = open_run(cluster, run).describe_experiment(run.experiment)
+        except SymphonyError:
+            status = None
+        identity = {"run": run.name, "experiment": run.experiment, "backend": run.backend}
+        result = result_of(status, {**identity, "launched": run.launched}, 0)
+    return {**result, "archived": run.is_archived, "code": code_words(run.path)}
+
+
+def _comparable(cluster: Cluster, run: Run) -> dict[str, Any]:
+    """Return the values of a run that `compare` compares."""
+    from symphony.runs.code_state import diff_digest
+
+    record = run.load_record()
+    result = _displayed_result(cluster, run)
+    duration = None
+    if result["ended"] is not None:
+        duration = round(result["ended"] - run.launched, 1)
+    return {
+        "state": result["state"],
+        "exit_code": result["exit_code"],
+        "duration_seconds": duration,
+        "code": result["code"],
+        "uncommitted_changes": diff_digest(run.path),
+        **{key: record.get(key) for key in ("backend", "host", "user", "python", "symphony")},
+        "definition": record.get("definition"),
+    }
+
+
+def _load_definition(run: Run, name: str | None) -> Experiment:
+    """Return the experiment that a run has launched. ``name`` replaces its name."""
+    from symphony.model import Experiment
+
+    record = run.load_record()
+    definition = dict(record.get("definition") or {})
+    if name is not None:
+        definition["name"] = name
+    experiment = Experiment.load_dict(definition)
+    experiment.base_dir = record.get("base_directory")
+    return experiment
+
+
+def _parse_size(text: str) -> int:
+    """Parse a size such as ``10Gi``. Raises `UsageError` if ``text`` is not a size."""
+    from symphony.errors import SpecError
+    from symphony.model.quantities import parse_quantity
+
+    try:
+        return int(parse_quantity(text, "a size"))
+    except SpecError as exc:
+        raise UsageError(str(exc)) from None

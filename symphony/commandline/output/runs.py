@@ -1,0 +1,116 @@
+"""Runs as table rows and lines of text. All functions are pure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from symphony.commandline.output.tables import Column, format_age
+from symphony.commandline.output.views import align_pairs
+
+if TYPE_CHECKING:
+    from symphony.runs.archive import Run
+
+HISTORY_COLUMNS = (
+    Column("RUN", flexible=True, least=40),
+    Column("BACKEND", drop=2),
+    Column("STATE"),
+    Column("EXIT", right=True),
+    Column("PROCESSES", drop=3, right=True),
+    Column("AGE", right=True),
+    Column("DURATION", drop=1, right=True),
+    Column("CODE", flexible=True, prose=True),
+)
+
+
+def history_row(run: Run, result: Mapping[str, Any], now: float) -> list[object]:
+    """Return a run as a row with the columns `HISTORY_COLUMNS`."""
+    return [
+        run.name,
+        run.backend,
+        result["state"],
+        result["exit_code"],
+        result["processes"],
+        format_age(now - run.launched) if run.launched else None,
+        _duration(run, result),
+        result["code"],
+    ]
+
+
+def _duration(run: Run, result: Mapping[str, Any]) -> str | None:
+    ended = result["ended"]
+    return None if ended is None else format_age(max(ended - run.launched, 0.0))
+
+
+def description_lines(
+    run: Run,
+    record: Mapping[str, Any],
+    result: Mapping[str, Any],
+    code: Mapping[str, Any] | None,
+    now: float,
+) -> list[str]:
+    """Return the record of a run as aligned lines."""
+    state = result["state"]
+    if result["exit_code"]:
+        state = f"{state} (exit code {result['exit_code']})"
+    launched = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.launched))
+    versions = f"symphony {record.get('symphony')}, Python {record.get('python')}"
+    pairs = {
+        "run": run.name,
+        "experiment": run.experiment,
+        "backend": run.backend,
+        "state": state,
+        "launched": f"{launched} ({format_age(now - run.launched)} ago)",
+        "duration": _duration(run, result),
+        "command": shlex.join(record.get("command") or []),
+        "directory": record.get("working_directory"),
+        "host": f"{record.get('host')} (user {record.get('user')})",
+        "versions": versions,
+        "code": result["code"],
+        "changes": f"{run.path / 'code.diff'}" if code and code.get("changed") else None,
+        "record": str(run.path),
+    }
+    return align_pairs((key, str(value)) for key, value in pairs.items() if value)
+
+
+def find_differences(
+    first: Mapping[str, Any], second: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Return a mapping from the paths of the values that differ to both values.
+
+    A missing value is None.
+
+    >>> find_differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+    {'a.c': (2, 3)}
+    """
+    left, right = dict(_leaves(first)), dict(_leaves(second))
+    paths = dict.fromkeys([*left, *right])
+    return {
+        path: (left.get(path), right.get(path))
+        for path in paths
+        if left.get(path) != right.get(path)
+    }
+
+
+def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, item in value.items():
+        if isinstance(item, dict) and item:
+            yield from _leaves(item, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", item
+
+
+def short_text(value: object) -> str | None:
+    """Return a value for a cell of a table. A missing value is None."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def comparison_columns(runs: Sequence[Run]) -> tuple[Column, ...]:
+    """Return the columns of the comparison of two runs."""
+    titles = [run.name for run in runs]
+    return (Column("VALUE"), *(Column(title, flexible=True, prose=True) for title in titles))

@@ -1,0 +1,91 @@
+"""The record of a run on this machine: writing it at the launch, and archiving it at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import SymphonyError
+from symphony.host.run import directory
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.status import StatusReader
+from symphony.runs import archive, record
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment
+    from symphony.status import ExperimentStatus
+
+
+def write_launch_record(
+    run: RunDirectory, experiment: Experiment, backend: str, run_name: str, launched: float
+) -> None:
+    """Describe the launch in the run directory. Raises OSError if the disk is full."""
+    description = record.launch_record(experiment, backend, run_name, launched)
+    record.write_json(run.file(record.RECORD_FILE), description)
+
+
+def archive_run(run: RunDirectory, archive_directory: Path, retention: archive.Retention) -> None:
+    """Move the record of a run without running processes to the archive, and free its name.
+
+    The secrets are removed. Afterwards, remove the archived runs that ``retention`` does not keep.
+    ``run`` is pinned. If another run has the name by now, only the files of ``run`` change. If the
+    result cannot be written because the disk is full, the record is archived without it.
+    """
+    status: ExperimentStatus | None = None
+    with contextlib.suppress(SymphonyError):
+        status = StatusReader(run).read()
+    identity = _identity(run)
+    shutil.rmtree(run.secrets, ignore_errors=True)
+    size_bytes = record.disk_usage(run.file("."))
+    with contextlib.suppress(OSError):
+        record.write_json(
+            run.file(record.RESULT_FILE), record.result_of(status, identity, size_bytes)
+        )
+        if status is not None:
+            record.write_json(run.file(record.STATUS_FILE), status.to_dict())
+    if run.archive(archive_directory, identity["run"]) is None:
+        return
+    archived = archive.find_archived(archive_directory)
+    for outdated in archive.outdated(archived, retention, time.time()):
+        archive.remove(outdated)
+
+
+def _identity(run: RunDirectory) -> dict[str, Any]:
+    """Return the names of a run and the time of its launch.
+
+    If the manifest is damaged, a new identifier is created.
+    """
+    now = time.time()
+    identity = {
+        "run": record.run_name(run.name, now, os.urandom(2).hex()),
+        "experiment": run.name,
+        "backend": "",
+        "launched": now,
+    }
+    with contextlib.suppress(SymphonyError):
+        manifest = run.load_manifest()
+        identity["backend"] = manifest["backend"]
+        name, launched = manifest.get("run_name"), manifest.get("launched")
+        # The name becomes the name of a directory.
+        if record.is_run_name(name) and isinstance(launched, (int, float)):
+            identity["run"], identity["launched"] = name, launched
+    return identity
+
+
+def active_runs(root: Path) -> list[archive.Run]:
+    """Return the runs whose experiments have neither been deleted nor replaced.
+
+    ``root`` is the directory of a backend. The runs in the default directories of all backends are
+    included.
+    """
+    found = []
+    for each_root in directory.all_roots(root):
+        for run in directory.find_all(each_root):
+            loaded = archive.load(run.path)
+            if loaded.summary:
+                found.append(loaded)
+    return found

@@ -1,0 +1,166 @@
+"""The state of the code at the time of a launch: the commit, and the changes since the commit.
+
+Only Git repositories are supported. The files ``code.json`` and ``code.diff`` of a record contain
+the result. There are none if the code is not in a repository or git is not installed. Untracked
+files are not recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from symphony.runs.record import read_json, write_json
+
+CODE_FILE, DIFF_FILE = "code.json", "code.diff"
+# A launch waits at most this long for git after everything else has been done.
+TIMEOUT_SECONDS = 0.5
+MAX_DIFF_BYTES = 10 * 2**20
+SHORT_COMMIT_LENGTH = 12
+
+# No external program that the repository's configuration names is run, except content filters.
+_GIT = ("git", "-c", "core.fsmonitor=false", "--no-optional-locks")
+
+
+class CodeCapture:
+    """Records the state of the repository that contains ``source``, while the launch continues.
+
+    The files are written to ``record``. When the ``with`` block ends, wait until git has finished,
+    but at most `TIMEOUT_SECONDS`.
+    """
+
+    def __init__(self, source: Path, record: Path) -> None:
+        self._record = record
+        self._commit: subprocess.Popen[bytes] | None = None
+        self._diff: subprocess.Popen[bytes] | None = None
+        self._source = source
+
+    def start(self) -> None:
+        """Start git, if the code is in a repository. Errors are ignored."""
+        if not _is_in_repository(self._source):
+            return
+        # Without git, or without space on the disk, nothing is recorded.
+        with contextlib.suppress(OSError):
+            self._commit = self._run("rev-parse", "HEAD", "--abbrev-ref", "HEAD")
+            path = self._record / DIFF_FILE
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                self._diff = self._run("diff", "--no-ext-diff", "--no-textconv", "HEAD", out=file)
+
+    def _run(self, *arguments: str, out: Any = subprocess.PIPE) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*_GIT, *arguments],
+            cwd=self._source,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def __enter__(self) -> CodeCapture:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        deadline = time.monotonic()
+        if exc is None:
+            deadline += TIMEOUT_SECONDS
+        commit = _output(self._commit, deadline)
+        is_diff_complete = _exit_code(self._diff, deadline) == 0
+        lines = commit.split()
+        if exc is not None or len(lines) != 2:
+            return
+        with contextlib.suppress(OSError):
+            self._write(lines[0], lines[1], is_diff_complete=is_diff_complete)
+
+    def _write(self, commit: str, branch: str, *, is_diff_complete: bool) -> None:
+        diff = self._record / DIFF_FILE
+        size = diff.stat().st_size
+        if size > MAX_DIFF_BYTES:
+            os.truncate(diff, MAX_DIFF_BYTES)
+            is_diff_complete = False
+        data = {
+            "commit": commit,
+            "branch": None if branch == "HEAD" else branch,
+            "changed": size > 0 or not is_diff_complete,
+            "diff_complete": is_diff_complete,
+        }
+        write_json(self._record / CODE_FILE, data)
+
+
+def read_code(record: Path) -> dict[str, Any] | None:
+    """Return the contents of ``code.json``, or None if the code was not recorded.
+
+    ``commit`` is the full name of the commit. ``branch`` is None if no branch was checked out.
+    ``changed`` is true if there were changes to tracked files. ``diff_complete`` is false if git
+    did not finish in time or the difference was too large.
+    """
+    return read_json(record / CODE_FILE)
+
+
+def code_words(record: Path) -> str:
+    """Return the recorded code as text, such as ``3fa4be1c2d04+ (main)``, or ``""``.
+
+    ``+`` means that there were uncommitted changes.
+    """
+    code = read_code(record)
+    if code is None:
+        return ""
+    words = str(code.get("commit"))[:SHORT_COMMIT_LENGTH]
+    if code.get("changed"):
+        words = f"{words}+"
+    if code.get("branch"):
+        words = f"{words} ({code['branch']})"
+    return words
+
+
+def diff_digest(record: Path) -> str | None:
+    """Return a digest of the uncommitted changes, or None if there were none."""
+    import hashlib
+
+    try:
+        content = (record / DIFF_FILE).read_bytes()
+    except OSError:
+        return None
+    return f"sha256:{hashlib.sha256(content).hexdigest()[:16]}" if content else None
+
+
+def _is_in_repository(directory: Path) -> bool:
+    """Return whether a directory or one of its parents contains ``.git``.
+
+    This check is much faster than git.
+    """
+    return any((parent / ".git").exists() for parent in (directory, *directory.parents))
+
+
+def _output(process: subprocess.Popen[bytes] | None, deadline: float) -> str:
+    """Return a process's output, or ``""`` if it fails or does not exit before ``deadline``."""
+    if process is None:
+        return ""
+    try:
+        output, _ = process.communicate(timeout=max(deadline - time.monotonic(), 0.0))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return ""
+    return output.decode(errors="replace") if process.returncode == 0 else ""
+
+
+def _exit_code(process: subprocess.Popen[bytes] | None, deadline: float) -> int | None:
+    """Return a process's exit code, or None if it does not exit before ``deadline``."""
+    if process is None:
+        return None
+    try:
+        return process.wait(timeout=max(deadline - time.monotonic(), 0.0))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return None

@@ -1,0 +1,144 @@
+"""The files of a run's record, and their contents."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symphony.status import ExperimentStatus
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment
+
+RECORD_FILE, RESULT_FILE, STATUS_FILE = "record.json", "result.json", "status.json"
+LOG_DIRECTORY = "logs"
+SUMMARY_KEYS = (
+    "run",
+    "experiment",
+    "backend",
+    "launched",
+    "state",
+    "exit_code",
+    "ended",
+    "processes",
+    "bytes",
+)
+_SUFFIX_LENGTH = 4
+_RUN_NAME = re.compile(r"[a-z][-a-z0-9]*-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
+# The unit of st_blocks, whatever the block size of the file system is.
+_BLOCK_BYTES = 512
+
+
+def run_name(experiment: str, launched: float, random_hex: str) -> str:
+    """Return the identifier of a run, such as ``rl-20261122-093011-7f3a``.
+
+    It consists of the experiment's name, the local time of the launch, and the first characters of
+    ``random_hex``, which distinguish launches within the same second.
+    """
+    at = time.strftime("%Y%m%d-%H%M%S", time.localtime(launched))
+    return f"{experiment}-{at}-{random_hex[:_SUFFIX_LENGTH]}"
+
+
+def is_run_name(value: object) -> bool:
+    """Return whether ``value`` has the form of a run's identifier."""
+    return isinstance(value, str) and bool(_RUN_NAME.fullmatch(value))
+
+
+def launch_record(
+    experiment: Experiment, backend: str, run: str, launched: float
+) -> dict[str, Any]:
+    """Return the description of a launch, with JSON-serializable values.
+
+    * ``run``, ``experiment`` and ``backend`` are names. ``launched`` is the time in seconds since
+      the epoch.
+    * ``definition`` has the keys of an experiment file, and contains the values of all parameters.
+      Relative paths in it are relative to ``base_directory``.
+    * ``command`` contains the arguments of the program that launched the experiment, in the
+      directory ``working_directory``.
+    * ``host``, ``user``, ``python`` and ``symphony`` describe the machine, the user and the
+      versions.
+    """
+    import getpass
+
+    import symphony
+
+    return {
+        "run": run,
+        "experiment": experiment.name,
+        "backend": backend,
+        "launched": launched,
+        "definition": experiment.dump_dict(),
+        "base_directory": str(experiment.base_dir or Path.cwd()),
+        "command": sys.argv,
+        "working_directory": str(Path.cwd()),
+        "host": os.uname().nodename,
+        "user": getpass.getuser(),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "symphony": symphony.__version__,
+    }
+
+
+def result_of(
+    status: ExperimentStatus | None, identity: Mapping[str, Any], size_bytes: int
+) -> dict[str, Any]:
+    """Return how a run ended, with JSON-serializable values.
+
+    ``identity`` contains ``run``, ``experiment``, ``backend`` and ``launched``, as in
+    `launch_record`. The result contains them, and these values:
+
+    * ``state`` and ``exit_code`` are those of the experiment. If ``status`` is None because the
+      status could not be read, they are ``unknown`` and None.
+    * ``ended`` is the time at which the last process ended, in seconds since the epoch, or None.
+    * ``processes`` is the number of processes, or None.
+    * ``bytes`` is the size of the record.
+    """
+    result: dict[str, Any] = {
+        **identity,
+        "state": "unknown",
+        "exit_code": None,
+        "ended": None,
+        "processes": None,
+        "bytes": size_bytes,
+    }
+    if status is not None:
+        ends = [process.ended for process in status if process.ended is not None]
+        result["state"] = status.displayed_state
+        result["exit_code"] = status.exit_code
+        result["ended"] = max(ends, default=None)
+        result["processes"] = len(status.processes)
+    return result
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a file of a record. Only this user can read it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(json.dumps(data).encode())
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the contents of a file of a record, or None if it is missing or damaged."""
+    try:
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def disk_usage(directory: Path) -> int:
+    """Return how many bytes the files in a directory and in its subdirectories use on the disk."""
+    total = 0
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            try:
+                # A log can have holes, which use no space.
+                total += Path(parent, name).lstat().st_blocks * _BLOCK_BYTES
+            except OSError:
+                continue
+    return total

@@ -1,0 +1,47 @@
+"""The state directory, which contains the records of experiments on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from symphony import private_directories
+from symphony.checked_methods import is_path
+from symphony.errors import SpecError, shown
+
+STATE_VARIABLE = "SYMPHONY_STATE_DIR"
+# The directory next to the backends' directories that contains the records of earlier runs.
+ARCHIVE_NAME = "runs"
+
+
+def state_root(purpose: str) -> Path:
+    """Return the subdirectory of the state directory for ``purpose``, such as a backend's name.
+
+    The state directory is SYMPHONY_STATE_DIR if that variable is set, and a subdirectory of the XDG
+    state directory otherwise. Raises `SpecError` if the variable does not contain a path.
+    """
+    configured = _path_in(STATE_VARIABLE)
+    if configured is not None:
+        return configured.absolute() / purpose
+    base = _path_in("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return base.absolute() / "symphony" / purpose
+
+
+def _path_in(variable: str) -> Path | None:
+    """Return the path in an environment variable, or None if the variable is not set or empty."""
+    value = os.environ.get(variable)
+    if not value:
+        return None
+    if not is_path(value):
+        raise SpecError(f"{variable} must be a path, not {shown(value)}")
+    return Path(value)
+
+
+def check_state_directory(directory: Path) -> None:
+    """Raise SpecError if another user can change or replace a directory with symphony's state."""
+    private_directories.check(
+        directory,
+        "state directory",
+        f"use a directory of your own, for example with {STATE_VARIABLE}, or with sudo -H if you "
+        "use sudo",
+    )

@@ -1,0 +1,83 @@
+"""The records of runs of the local backend."""
+
+import errno
+import json
+
+import pytest
+
+from symphony import Cluster
+from symphony.errors import BackendError, LaunchFailed
+from symphony.runs import archive
+from tests.backends.local.conftest import python
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def finish(cluster, experiment):
+    cluster.launch(experiment)
+    cluster.wait(experiment.name, timeout=60)
+
+
+def test_the_record_describes_the_launch_and_contains_no_secrets(cluster, experiment, tmp_path):
+    (tmp_path / "token").write_text("secret value")
+    experiment = cluster.new_experiment("exp", secrets={"token": str(tmp_path / "token")})
+    python(experiment, "worker", "print(1)")
+    finish(cluster, experiment)
+    (active,) = cluster.list_runs()
+    assert (active.name[:4], active.is_archived) == ("exp-", False)
+    cluster.delete("exp")
+    (run,) = cluster.list_runs()
+    assert (run.name, run.is_archived, run.summary["state"]) == (active.name, True, "succeeded")
+    launch = run.load_record()
+    assert launch["definition"] == json.loads(json.dumps(experiment.dump_dict()))
+    assert launch["backend"] == "local"
+    files = [path for path in run.path.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"secret value" in path.read_bytes()]
+
+
+def test_a_failed_launch_leaves_no_record(cluster, experiment, tmp_path):
+    program = tmp_path / "program"
+    program.write_text("#!/there/is/no/interpreter\n")
+    program.chmod(0o755)
+    python(experiment, "good", "input()")
+    experiment.new_process("bad", command=str(program))
+    with pytest.raises(LaunchFailed):
+        cluster.launch(experiment)
+    assert cluster.list_runs() == []
+
+
+def test_default_directories_of_all_backends_share_one_archive(experiment, tmp_path, monkeypatch):
+    monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "shared"))
+    cluster = Cluster.new("local")
+    python(experiment, "worker", "print(1)")
+    finish(cluster, experiment)
+    cluster.delete("exp")
+    (run,) = Cluster.new("tmux").list_runs()
+    assert run.path.parent == tmp_path / "shared" / "runs"
+
+
+def test_a_record_that_cannot_be_moved_is_reported_and_can_be_purged(
+    cluster, experiment, monkeypatch
+):
+    python(experiment, "worker", "print(1)")
+    finish(cluster, experiment)
+
+    def fail(*_):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(archive, "add", fail)
+    with pytest.raises(BackendError, match="delete the experiment with --purge"):
+        cluster.delete("exp")
+    assert cluster.list_experiments() == ["exp"]
+    cluster.delete("exp", purge=True)
+    assert cluster.list_experiments() == []
+
+
+def test_old_records_are_removed_after_a_deletion(cluster, experiment, monkeypatch):
+    monkeypatch.setattr(archive, "DEFAULT_RETENTION", archive.Retention(keep=2))
+    python(experiment, "worker", "print(1)")
+    for _ in range(4):
+        finish(cluster, experiment)
+    cluster.delete("exp")
+    names = [run.name for run in cluster.list_runs()]
+    assert len(names) == 2

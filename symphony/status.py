@@ -55,6 +55,8 @@ class ReasonCode(str, enum.Enum):
 
     # The process did not become ready before its timeout.
     NOT_READY = "not-ready"
+    # The process has received SIGTERM, and is killed when its grace period is over.
+    STOPPING = "stopping"
     # The process is being stopped and removed.
     DELETING = "deleting"
     # The process is no longer supervised: it is not restarted, and its readiness is not probed.
@@ -85,8 +87,9 @@ class ReasonCode(str, enum.Enum):
         return self.value
 
 
-# The word for a process that symphony has stopped, in place of its state.
+# The words for a process that symphony has stopped or is stopping, in place of its state.
 STOPPED_STATE = "stopped"
+STOPPING_STATE = "stopping"
 ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.UNKNOWN})
 # The exit code of an experiment that has exceeded its deadline. timeout(1) has the same exit code.
 DEADLINE_EXIT_CODE = 124
@@ -103,7 +106,8 @@ class ProcessStatus:
     ``not_ready_in_time`` is true if the process is running and did not become ready before its
     timeout. A backend that continues to probe the process resets ``not_ready_in_time`` once the
     process is ready. ``next_start`` is the time of the next start of a process that has exited and
-    waits to be restarted, or None if the time is unknown.
+    waits to be restarted, or None if the time is unknown. ``kill_at`` is the time at which a
+    process that is being stopped is killed, or None if it is unknown.
     """
 
     name: str
@@ -120,6 +124,7 @@ class ProcessStatus:
     pid: int | None = None
     not_ready_in_time: bool = False
     next_start: float | None = None
+    kill_at: float | None = None
 
     @property
     def path(self) -> str:
@@ -135,17 +140,24 @@ class ProcessStatus:
     def displayed_state(self) -> str:
         """The state as tables and JSON show it.
 
-        It is ``stopped`` instead of ``failed`` or ``unknown`` if symphony stopped the process.
+        It is ``stopped`` if symphony stopped the process, whatever its exit code is, and
+        ``stopping`` if symphony is stopping it.
         """
-        if self.stopped and self.state in (State.FAILED, State.UNKNOWN):
+        if self.stopped and self.state in ENDED:
             return STOPPED_STATE
+        if self.reason_code is ReasonCode.STOPPING and self.state is State.RUNNING:
+            return STOPPING_STATE
         return str(self.state)
 
     def displayed_reason(self, now: float) -> str:
         """Return the reason at the time ``now``, in seconds since the epoch.
 
-        While the process waits to be restarted, the reason states how many seconds remain.
+        While the process waits to be restarted, or is being stopped, the reason states how many
+        seconds remain.
         """
+        if self.kill_at is not None:
+            remaining_seconds = math.ceil(self.kill_at - now)
+            return f"kill in {remaining_seconds} s" if remaining_seconds > 0 else "killed"
         if self.next_start is None:
             return self.reason
         remaining_seconds = math.ceil(self.next_start - now)
@@ -208,10 +220,12 @@ class ExperimentStatus:
     def displayed_state(self) -> str:
         """The combined state as tables and JSON show it.
 
-        It is ``stopped`` if symphony has stopped processes and no other process has failed.
+        It is ``stopped`` if no process is running, symphony has stopped processes, and no other
+        process has failed.
         """
+        was_stopped = any(process.stopped for process in self._decisive)
         has_failed = any(process.failed for process in self._decisive)
-        if self.processes and self.state in (State.FAILED, State.UNKNOWN) and not has_failed:
+        if self.ended and was_stopped and not has_failed:
             return STOPPED_STATE
         return str(self.state)
 

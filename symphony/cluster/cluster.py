@@ -382,14 +382,95 @@ class Cluster(CheckedAttributes, abc.ABC):
         return [self.launch(experiment, force=force, dry_run=dry_run) for experiment in given]
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
-        """Stop an experiment, but keep its logs and its status.
+        """Stop an experiment for good, but keep its logs and its status.
 
-        With ``at_once``, processes are killed without a grace period. Raises `Unsupported` if the
-        backend cannot keep a stopped experiment.
+        Its ports and GPUs are free afterwards. To start its processes again later, use
+        `stop_processes` instead. With ``at_once``, processes are killed without a grace period.
+        Raises `Unsupported` if the backend cannot keep a stopped experiment.
         """
         raise Unsupported(
             f"the {self.backend} backend cannot stop an experiment and keep it; delete it"
         )
+
+    # --- controlling processes ---
+
+    def stop_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        grace: float | None = None,
+        at_once: bool = False,
+        timeout: float | None = None,
+    ) -> list[ProcessStatus]:
+        """Stop processes, wait until they have exited, and return their statuses.
+
+        Each element of ``processes`` is the name of a process, ``group/process``, a group, or a
+        process or group with a count, such as ``agent`` for ``agent-0`` to ``agent-7``. It can also
+        be a pattern, such as ``agent-*``. None selects all processes.
+
+        A process receives SIGTERM, and is killed if it is still running after ``grace`` seconds, by
+        default its own grace period. With ``at_once``, it is killed immediately. Its restart policy
+        does not apply. The experiment does not finish while it has a process that was stopped in
+        this way, so that `start_processes` can start the process again.
+
+        ``timeout`` is in seconds; `TimeoutError` is raised when it expires, and the stop goes on.
+        Raises `NotFound` if a name selects no process, and `Unsupported` if the backend cannot
+        control single processes.
+        """
+        raise self._no_control(experiment)
+
+    def start_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[ProcessStatus]:
+        """Start processes that were stopped or have exited, and return their statuses.
+
+        The arguments are those of `stop_processes`. A process starts when its start conditions are
+        met, with the same addresses, GPUs and environment as before. Its output is added to its
+        log. The method returns when each process has started or waits for its conditions. Processes
+        that are running are not changed. Raises `BackendError` if the experiment has finished.
+        """
+        raise self._no_control(experiment)
+
+    def restart_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        grace: float | None = None,
+        at_once: bool = False,
+        timeout: float | None = None,
+    ) -> list[ProcessStatus]:
+        """Stop processes, start them again, and return their statuses.
+
+        This method combines `stop_processes` and `start_processes`, and has the same arguments. The
+        processes keep their GPUs. Processes that are not running are only started.
+        """
+        raise self._no_control(experiment)
+
+    def signal_processes(
+        self, experiment: str, processes: Sequence[str] | None, signal: int | str
+    ) -> list[ProcessStatus]:
+        """Send a signal to running processes, and return their statuses.
+
+        ``processes`` selects processes as in `stop_processes`. ``signal`` is a number or a name,
+        such as ``"HUP"`` or ``"SIGUSR1"``. Only the processes themselves receive the signal, and
+        not their child processes. If a process exits because of it, the exit counts as any other
+        exit. No signal is sent if one of the processes is not running.
+        """
+        raise self._no_control(experiment)
+
+    def _no_control(self, experiment: str) -> Unsupported:
+        return Unsupported(
+            f"the {self.backend} backend cannot stop, start, restart or signal single processes of "
+            f"{experiment!r}; delete the experiment, and launch it again"
+        )
+
+    # --- deleting ---
 
     @abc.abstractmethod
     def delete(self, experiment: str, *, purge: bool = False) -> None:

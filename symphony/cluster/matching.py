@@ -5,7 +5,9 @@ The functions use only names and statuses, and do not access a backend.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from symphony.errors import AlreadyExists, NotFound, SpecError, shown
@@ -76,6 +78,56 @@ def find_names(status: ExperimentStatus, processes: Sequence[str] | None) -> lis
             name = find_status(status, own_name, group or None).name
         names.append(name)
     return list(dict.fromkeys(names))
+
+
+def select_processes(status: ExperimentStatus, names: Sequence[str] | None) -> list[ProcessStatus]:
+    """Return the processes that ``names`` select, in declaration order.
+
+    Each name is a process, ``group/process``, a group, or a process or group with a count, such as
+    ``agent`` for ``agent-0`` and ``agent-1``. It can also be a pattern, such as ``agent-*``. If
+    ``names`` is None, return all processes. Raises `NotFound` if a name selects no process.
+    """
+    if names is None:
+        return list(status)
+    selected: set[str] = set()
+    for name in names:
+        found = _select(status, name)
+        if not found:
+            raise _nothing_selected(status, name)
+        selected.update(found)
+    return [process for process in status if process.name in selected]
+
+
+def _select(status: ExperimentStatus, name: str) -> list[str]:
+    """Return the names of the processes that one name selects."""
+    copies = re.compile(rf"{re.escape(name)}(-[0-9]+)+")
+
+    def is_copy(other: str | None) -> bool:
+        return other is not None and copies.fullmatch(other) is not None
+
+    tests: tuple[Callable[[ProcessStatus], bool], ...] = (
+        lambda process: name in (process.name, process.path),
+        lambda process: name == process.group,
+        lambda process: is_copy(process.name) or is_copy(process.path),
+        lambda process: is_copy(process.group),
+        lambda process: fnmatchcase(process.name, name) or fnmatchcase(process.path, name),
+    )
+    for test in tests:
+        found = [process.name for process in status if test(process)]
+        if found:
+            return found
+    return []
+
+
+def _nothing_selected(status: ExperimentStatus, name: str) -> NotFound:
+    processes = [process.name for process in status]
+    groups = {process.group for process in status if process.group is not None}
+    known = [*processes, *sorted(groups), *(process.path for process in status if process.group)]
+    if any(char in name for char in "*?["):
+        problem = f"no process of experiment {status.name!r} matches {shown(name)}"
+        return NotFound(f"{problem}; its processes are {join_names(processes)}")
+    hint = did_you_mean(name, known) or f"; its processes are {join_names(processes)}"
+    return NotFound(f"experiment {status.name!r} has no process or group {shown(name)}{hint}")
 
 
 _CONDITION_MET: dict[str, Callable[[ProcessStatus], bool]] = {

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from symphony.commandline.commands.check import CheckCommands
 from symphony.commandline.commands.config import ConfigCommands
+from symphony.commandline.commands.control import ControlCommands
 from symphony.commandline.commands.delete import DeleteCommands
 from symphony.commandline.commands.graph import GraphCommands
 from symphony.commandline.commands.import_file import ImportCommands
@@ -30,6 +31,7 @@ SET_UP = "set up"
 class SymphonyParser(
     CheckCommands,
     ConfigCommands,
+    ControlCommands,
     DeleteCommands,
     GraphCommands,
     ImportCommands,
@@ -85,6 +87,10 @@ class SymphonyParser(
         offer("compare", self._add_compare, group=INSPECT)
         offer("forward", self._add_forward, "port-forward", group=INSPECT)
         offer("visit", self._add_visit, "vi", "url", group=INSPECT)
+        offer("stop", self._add_stop, group=CHANGE)
+        offer("start", self._add_start, group=CHANGE)
+        offer("restart", self._add_restart, group=CHANGE)
+        offer("signal", self._add_signal, group=CHANGE)
         offer("exec", self._add_exec, "x", group=CHANGE)
         offer("attach", self._add_attach, "ssh", group=CHANGE)
         offer("cp", self._add_cp, "scp", group=CHANGE)

@@ -16,6 +16,7 @@ from symphony.cluster.matching import (
     experiment_exists,
     experiment_not_found,
     find_names,
+    select_processes,
     still_awaited,
     wait_timeout,
 )
@@ -30,12 +31,13 @@ from symphony.errors import (
     shown,
 )
 from symphony.host.run import directory
+from symphony.host.run.control_socket import MAX_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader
 from symphony.host.run.status import StatusReader
 from symphony.names import did_you_mean, join_names
 from symphony.state_directory import state_root
-from symphony.status import ExperimentStatus, LogLine
+from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus
 
 # Modules that only a launch, a stop or a log command needs are imported inside functions, so that
 # commands such as `symphony ls` start quickly.
@@ -267,8 +269,18 @@ class HostCluster(Cluster):
             if not has_finished(run):
                 raise AlreadyExists(run.other_host_message(other_host))
             return
-        if not self._describe(run).ended:
+        reader = StatusReader(run)
+        if not reader.read().ended:
             raise experiment_exists(run.name)
+        if reader.waits_for_start:
+            from symphony.host.control import send_request
+
+            # The request is refused if another program has just started one of the processes. The
+            # supervisor may also have been killed.
+            with contextlib.suppress(BackendError):
+                send_request(run, {"request": "finish"})
+            if not self._describe(run).ended:
+                raise experiment_exists(run.name)
         supervisor = find_supervisor(run)
         if supervisor is not None and not wait_for_exit(supervisor, FINISH_TIMEOUT_SECONDS):
             check_not_suspended(run)
@@ -373,7 +385,7 @@ class HostCluster(Cluster):
     # --- stopping and deleting ---
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
-        """Stop an experiment, and keep its logs and its status.
+        """Stop an experiment for good, and keep its logs and its status.
 
         ``at_once`` skips the grace period.
         """
@@ -381,6 +393,76 @@ class HostCluster(Cluster):
 
         with self._find(experiment).pin() as run:
             stop(run, at_once=at_once)
+
+    # --- controlling processes ---
+
+    def stop_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        grace: float | None = None,
+        at_once: bool = False,
+        timeout: float | None = None,
+    ) -> list[ProcessStatus]:
+        """Stop processes, and wait until they have exited; see `Cluster.stop_processes`."""
+        seconds = _grace_seconds(grace, at_once)
+        return self._request(experiment, processes, timeout, request="stop", grace=seconds)
+
+    def start_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[ProcessStatus]:
+        """Start processes that are not running; see `Cluster.start_processes`."""
+        return self._request(experiment, processes, timeout, request="start")
+
+    def restart_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        grace: float | None = None,
+        at_once: bool = False,
+        timeout: float | None = None,
+    ) -> list[ProcessStatus]:
+        """Stop processes, and start them again; see `Cluster.restart_processes`."""
+        seconds = _grace_seconds(grace, at_once)
+        return self._request(experiment, processes, timeout, request="restart", grace=seconds)
+
+    def signal_processes(
+        self, experiment: str, processes: Sequence[str] | None, signal: int | str
+    ) -> list[ProcessStatus]:
+        """Send a signal to running processes; see `Cluster.signal_processes`."""
+        from symphony.cluster.signal_names import find_signal
+
+        number = int(find_signal(signal))
+        return self._request(experiment, processes, None, request="signal", signal=number)
+
+    def _request(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        timeout: float | None,
+        **request: Any,
+    ) -> list[ProcessStatus]:
+        """Send a request about processes to the supervisor, and return their statuses."""
+        from symphony.host.control import send_request
+
+        with self._find(experiment).pin() as run:
+            # The second read of the status reads only the events of the request.
+            reader = StatusReader(run)
+            status = reader.read()
+            selected = [process.name for process in select_processes(status, processes)]
+            is_done = request["request"] == "stop" and _have_ended(status, selected)
+            if not is_done:
+                send_request(run, {**request, "names": selected}, timeout=timeout)
+                status = reader.read()
+            return select_processes(status, selected)
+
+    # --- deleting ---
 
     def delete(self, experiment: str, *, purge: bool = False) -> None:
         """Stop an experiment, and move the record of its run to the archive; see `Cluster.delete`.
@@ -709,6 +791,21 @@ def _state_root(value: object) -> Path:
     if root.exists() and not root.is_dir():
         raise SpecError(f"state_dir must be a directory, not the file {root}")
     return root
+
+
+def _grace_seconds(grace: float | None, at_once: bool) -> float | None:
+    """Return the grace period for a request, or None for the period of each process."""
+    if grace is None:
+        return 0.0 if at_once else None
+    if at_once:
+        raise SpecError("at_once means that there is no grace period; remove grace or at_once")
+    if not 0 <= grace <= MAX_GRACE_SECONDS:
+        raise SpecError(f"grace must be a number of seconds of at least 0, not {shown(grace)}")
+    return float(grace)
+
+
+def _have_ended(status: ExperimentStatus, names: Sequence[str]) -> bool:
+    return all(process.state in ENDED for process in status if process.name in names)
 
 
 def _device_names(value: object) -> list[str]:

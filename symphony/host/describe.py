@@ -54,6 +54,12 @@ def _with_reason(text: str, event: Event) -> str:
     return f"{text}: {reason}" if reason else text
 
 
+def _terminating_text(event: Event) -> str:
+    seconds = max(0.0, event["kill_at"] - event["at"])
+    grace = f", grace period {seconds:.3g} s" if seconds else ", without a grace period"
+    return f"{'restart' if event.get('restarts') else 'stop'} requested{grace}"
+
+
 _EVENT_TEXTS: dict[str, Callable[[Event], str]] = {
     "waiting": lambda event: str(event["reason"]),
     "started": lambda event: f"started as process {event['pid']}",
@@ -62,6 +68,9 @@ _EVENT_TEXTS: dict[str, Callable[[Event], str]] = {
     "not-ready": lambda event: str(event["reason"]),
     "exited": _exited_text,
     "never": lambda event: _with_reason("will not start", event),
+    "terminating": _terminating_text,
+    "start-requested": lambda _: "start requested",
+    "signaled": lambda event: f"received {event['signal']} on request",
 }
 
 

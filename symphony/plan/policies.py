@@ -186,12 +186,13 @@ def decide_end(
 def _end_of(names: Iterable[str], tracks: Mapping[str, Supervised]) -> float | None:
     """Return the time at which the last of the named processes finished.
 
-    Return None if there are no names, or if a process has not finished.
+    Return None if there are no names, or if a process has not finished. A process that the user has
+    stopped has not finished, because the user can start it again.
     """
     latest: float | None = None
     for name in names:
         track = tracks[name]
-        if track.state not in ENDED:
+        if track.state not in ENDED or track.stopped:
             return None
         latest = max(latest or 0.0, track.ended or 0.0)
     return latest

@@ -36,6 +36,11 @@ class Awaited(Protocol):
         ...
 
     @property
+    def stopped(self) -> bool:
+        """True if symphony stopped the process. It can be started again."""
+        ...
+
+    @property
     def reason(self) -> str:
         """The reason for the process's state."""
         ...
@@ -67,13 +72,16 @@ def verdict(starts_after: Mapping[str, str], tracks: Mapping[str, Awaited]) -> V
         obstacle = _obstacle(name, condition, track)
         if obstacle:
             return Verdict("never", f"never started: {obstacle}")
-        awaited.append(f"{name} to {_INFINITIVES[condition]}")
+        suffix = f" ({name} is stopped)" if track.stopped else ""
+        awaited.append(f"{name} to {_INFINITIVES[condition]}{suffix}")
     if not awaited:
         return START
     return Verdict("wait", f"waiting for {' and '.join(awaited)}")
 
 
 def _is_met(condition: str, track: Awaited) -> bool:
+    if track.stopped:
+        return False
     if condition == "ready":
         return track.was_ready
     if condition == "started":
@@ -83,6 +91,8 @@ def _is_met(condition: str, track: Awaited) -> bool:
 
 def _obstacle(name: str, condition: str, track: Awaited) -> str:
     """Return why an unmet condition can never be met, or ``""`` if it can still be met."""
+    if track.stopped:
+        return ""
     if track.state is State.FAILED:
         reason = f" ({track.reason})" if track.reason else ""
         return f"{name} failed{reason}"

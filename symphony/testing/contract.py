@@ -22,7 +22,7 @@ import pytest
 
 from symphony.cluster import Cluster
 from symphony.cluster.plugins import find_backend
-from symphony.errors import AlreadyExists, NotFound, SpecError
+from symphony.errors import AlreadyExists, BackendError, NotFound, SpecError
 from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
 from symphony.status import ExperimentStatus, ReasonCode, State
@@ -622,6 +622,76 @@ class BackendContract:
             assert ignored.setting in shown
         assert self.finish(cluster, experiment).exit_code == 0
 
+    # --- controlling processes ---
+
+    def test_processes_are_stopped_and_started_again_while_others_run(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        self.can("control")
+        self.add(experiment, "other", programs.FOREVER)
+        for number in range(2):
+            # The restart policy must not start a stopped process.
+            self.add(experiment, f"agent-{number}", programs.FOREVER).restart_policy(
+                "Always"
+            ).ready(log="^up", timeout=self.timeout)
+        cluster.launch(experiment)
+        before = cluster.wait("contract", timeout=self.timeout, until="ready")
+        stopped = cluster.stop_processes("contract", ["agent"])
+        assert [process.name for process in stopped] == ["agent-0", "agent-1"]
+        assert [process.displayed_state for process in stopped] == ["stopped", "stopped"]
+        status = cluster.describe_experiment("contract")
+        assert status.processes[0] == before.processes[0]
+        assert status.exit_code == 0
+        cluster.start_processes("contract", ["agent-*"])
+        after = cluster.wait("contract", timeout=self.timeout, until="ready")
+        assert after.processes[0] == before.processes[0]
+        assert all_running(after)
+        assert cluster.get_log("contract", "agent-1") == "up\nup\n"
+        with pytest.raises(NotFound, match="did you mean 'agent-"):
+            cluster.stop_processes("contract", ["agnet"])
+
+    def test_restarted_process_keeps_its_environment_and_its_log(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        self.can("control")
+        worker = self.add(experiment, "worker", f"{programs.REPORT}\n{programs.FOREVER}")
+        worker.binds("echo").ready(log="^up", timeout=self.timeout)
+        self.add(experiment, "other", programs.FOREVER).starts_after("worker", "ready")
+        cluster.launch(experiment)
+        before = until(cluster, "contract", all_running, timeout=self.timeout)
+        (restarted,) = cluster.restart_processes("contract", ["worker"])
+        assert restarted.state is State.RUNNING
+        assert restarted.started != before.processes[0].started
+        after = cluster.wait("contract", timeout=self.timeout, until="ready")
+        assert after.processes[1] == before.processes[1]
+        first, _, second, _ = cluster.get_log("contract", "worker").splitlines()
+        environments = [json.loads(report)["env"] for report in (first, second)]
+        addresses = [
+            {name: value for name, value in env.items() if name.startswith("SYMPH")}
+            for env in environments
+        ]
+        assert addresses[0] == addresses[1]
+
+    def test_signal_reaches_the_processes_that_are_named(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        self.can("control")
+        team = experiment.new_process_group("team")
+        self.add(team, "one", programs.SIGNALED).ready(log="^up", timeout=self.timeout)
+        self.add(experiment, "two", programs.SIGNALED).ready(log="^up", timeout=self.timeout)
+        cluster.launch(experiment)
+        cluster.wait("contract", timeout=self.timeout, until="ready")
+        cluster.signal_processes("contract", ["team"], "USR1")
+        until(
+            cluster,
+            "contract",
+            lambda status: status.processes[0].exit_code == 7,
+            timeout=self.timeout,
+        )
+        with pytest.raises(BackendError, match="no signal was sent"):
+            cluster.signal_processes("contract", None, "HUP")
+        assert cluster.describe_process("contract", "two").state is State.RUNNING
+
     # --- deleting ---
 
     def test_delete_is_complete_and_idempotent(
@@ -644,7 +714,7 @@ class BackendContract:
         self.can("runs")
         worker = self.add(experiment, "worker", "print('first'); raise SystemExit(3)")
         self.finish(cluster, experiment)
-        worker.args = ["print('second')"]
+        worker.command = [self.python, "-u", "-c", "print('second')"]
         self.finish(cluster, experiment)
         cluster.delete("contract")
         second, first = [run for run in cluster.list_runs() if run.experiment == "contract"]

@@ -41,6 +41,14 @@ while True:
     time.sleep(3600)
 """
 
+SIGNALED = """
+import signal, time
+signal.signal(signal.SIGUSR1, lambda *_: exit(7))
+print("up", flush=True)
+while True:
+    time.sleep(3600)
+"""
+
 COUNT = """
 import sys
 for number in range(int(sys.argv[1])):

@@ -94,7 +94,8 @@ def test_interrupted_deletion_kills_what_ignores_sigterm(program: Program) -> No
     """The deletion says what it waits for, and Ctrl-C skips the grace period."""
     name = program.launch("rl", {"stubborn": "trap '' TERM; while :; do sleep 0.1; done"})
     terminal = program.terminal("delete", "-f", name)
-    terminal.expect("s for stubborn to exit; Ctrl-C kills them")
+    terminal.expect("s for stubborn to exit (kill in ")
+    terminal.expect("; Ctrl-C kills")
     terminal.press("\x03")
     terminal.expect("symphony: killing 'rl'")
     terminal.expect("deleted rl")

@@ -14,6 +14,7 @@ from symphony.cluster.matching import (
     find_names,
     find_status,
     fuzzy_match,
+    select_processes,
 )
 
 STATUS = ExperimentStatus(
@@ -57,6 +58,31 @@ def test_unknown_process(process: str, group: str | None, message: str) -> None:
     with pytest.raises(NotFound) as error:
         find_status(STATUS, process, group)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("agent", ["agent-0", "agent-1", "agent-0-1"]),
+        ("agent-0", ["agent-0"]),
+        ("agent-*", ["agent-0", "agent-1", "agent-0-1", "agent-x"]),
+        ("g/agent", ["agent-1"]),
+        ("g/agent-1", ["agent-1"]),
+        ("g", ["agent-1"]),
+        ("h", ["in-0", "in-1"]),
+        ("h-1", ["in-1"]),
+        ("*/in-?", ["in-0", "in-1"]),
+    ],
+)
+def test_select_processes(name: str, expected: list[str]) -> None:
+    names = {"agent-0": None, "agent-1": "g", "agent-0-1": None, "agent-x": None}
+    groups = {**names, "in-0": "h-0", "in-1": "h-1"}
+    processes = tuple(ProcessStatus(name=key, group=group) for key, group in groups.items())
+    status = ExperimentStatus(name="e", backend="paper", processes=processes)
+    assert [process.name for process in select_processes(status, [name])] == expected
+    assert select_processes(status, None) == list(processes)
+    with pytest.raises(NotFound, match="matches 'x-"):
+        select_processes(status, [name, "x-*"])
 
 
 def test_find_names() -> None:

@@ -55,6 +55,13 @@ def test_what_symphony_stopped_has_the_state_stopped() -> None:
     assert by_symphony.to_dict()["state"] == "stopped"
     assert failed("b", 1, 1.0).to_dict()["state"] == "failed"
     assert experiment_of(by_symphony, failed("b", 1, 1.0)).to_dict()["state"] == "failed"
+    by_itself = process(state=State.SUCCEEDED, exit_code=0)
+    exits_with_0 = process("c", state=State.SUCCEEDED, exit_code=0, stopped=True)
+    assert exits_with_0.to_dict()["state"] == "stopped"
+    assert experiment_of(by_itself, exits_with_0).displayed_state == "stopped"
+    assert experiment_of(process(state=State.PENDING), exits_with_0).displayed_state == "pending"
+    stopping = process(state=State.RUNNING, reason_code=ReasonCode.STOPPING)
+    assert stopping.to_dict()["state"] == "stopping"
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,11 @@ def test_reason_counts_down_to_the_next_start(now: float, expected: str) -> None
     backing_off = process(state=State.PENDING, reason="exit code 3", next_start=10.0)
     assert backing_off.displayed_reason(now) == expected
     assert process(reason="exit code 3").displayed_reason(now) == "exit code 3"
+
+
+@pytest.mark.parametrize(("now", "expected"), [(0.0, "kill in 10 s"), (10.0, "killed")])
+def test_reason_counts_down_to_the_kill(now: float, expected: str) -> None:
+    assert process(state=State.RUNNING, kill_at=10.0).displayed_reason(now) == expected
 
 
 @given(st.lists(st.sampled_from(list(State))))
@@ -172,6 +184,7 @@ def test_json_form() -> None:
     assert processes[0] == {**processes[1], **changed, **reason}
     identity = {"name": "b", "group": None, "state": "pending", "ready": False, "pid": None}
     result = {"exit_code": None, "reason": "", "reason_code": None, "stopped": False}
-    times = {"started": None, "ended": None, "restarts": 0, "late": False, "next_start": None}
+    times = {"started": None, "ended": None, "restarts": 0, "late": False}
+    times |= {"next_start": None, "kill_at": None}
     assert processes[1] == identity | result | times
     assert [item.path for item in status] == ["g/a", "b"]

@@ -15,6 +15,7 @@ def symphony_backend() -> BackendInfo:
             {
                 "launch",
                 "stop",
+                "control",
                 "logs",
                 "runs",
                 "exec",

@@ -14,6 +14,7 @@ def symphony_backend() -> BackendInfo:
             {
                 "launch",
                 "stop",
+                "control",
                 "logs",
                 "runs",
                 "exec",

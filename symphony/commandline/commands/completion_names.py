@@ -73,6 +73,12 @@ def _processes(line: CommandLine, experiment: str) -> list[str]:
     return [process.path for process in resolve_experiment(line.cluster, experiment)]
 
 
+def _selectable_names(line: CommandLine, experiment: str) -> list[str]:
+    status = resolve_experiment(line.cluster, experiment)
+    groups = {process.group for process in status if process.group is not None}
+    return [*(process.path for process in status), *sorted(groups)]
+
+
 def _experiment_services(line: CommandLine, experiment: str) -> Sequence[Service]:
     name = resolve_experiment(line.cluster, experiment).name
     return line.cluster.describe_topology(name).services
@@ -98,6 +104,7 @@ _FINDERS: Mapping[str, FindNames] = {
     "FILE|EXPERIMENT": _experiments,
     "EXPERIMENT|PATTERN": _experiments,
     "PROCESS": _processes,
+    "NAME names": _selectable_names,
     "PROCESS target": _forward_targets,
     "SERVICE": _exposed_services,
     "SOURCE": _copy_prefixes,

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from symphony.cluster.plugins import backend_supports
-from symphony.commandline.output.terminal import (
-    ProgressLine,
-    is_terminal,
-    print_note,
-    show_progress,
-)
+from symphony.commandline.output.exit_progress import reporting_exits
+from symphony.commandline.output.terminal import print_note, show_progress
 from symphony.errors import SymphonyError
-from symphony.names import join_names
-from symphony.status import State
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
-
-# A deletion that takes longer than this shows which processes it waits for.
-FIRST_REPORT_SECONDS = 2.0
-_REPORT_INTERVAL_SECONDS = 1.0
-_MAX_NAMES = 4
 
 
 def delete_with_progress(cluster: Cluster, name: str, size: str, *, purge: bool = False) -> None:
@@ -41,6 +28,7 @@ def delete_with_progress(cluster: Cluster, name: str, size: str, *, purge: bool 
     that the experiment may still exist.
     """
     can_kill = backend_supports(cluster.backend, "stop")
+    hint = "; Ctrl-C kills them" if can_kill else ""
     # Several threads write to the terminal.
     writing = threading.Lock()
     with show_progress(f"deleting {name} ({size})") as shown:
@@ -52,7 +40,9 @@ def delete_with_progress(cluster: Cluster, name: str, size: str, *, purge: bool 
 
         try:
             with (
-                _reporting(cluster, name, shown, writing, can_kill),
+                reporting_exits(
+                    cluster, name, f"deleting {name}", shown, writing=writing, hint=hint
+                ),
                 _killing(cluster, name, announce_kill, can_kill),
             ):
                 # A third-party backend can lack the parameter ``purge``.
@@ -96,45 +86,3 @@ def _killing(
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-
-
-@contextlib.contextmanager
-def _reporting(
-    cluster: Cluster, name: str, shown: ProgressLine, writing: threading.Lock, can_kill: bool
-) -> Iterator[None]:
-    """Show which processes have not exited yet while the block runs, if it takes long."""
-    ended = threading.Event()
-
-    def report() -> None:
-        start = time.monotonic()
-        pause = FIRST_REPORT_SECONDS
-        while not ended.wait(pause):
-            pause = _REPORT_INTERVAL_SECONDS
-            try:
-                running = _running_processes(cluster, name)
-            except SymphonyError:
-                continue
-            if not running:
-                continue
-            names = join_names(running, limit=_MAX_NAMES)
-            with writing:
-                if ended.is_set():
-                    return
-                if not is_terminal(sys.stderr):
-                    print_note(f"deleting {name}: waiting for {names} to exit")
-                    return
-                seconds = int(time.monotonic() - start)
-                hint = "; Ctrl-C kills them" if can_kill else ""
-                shown.update(f"deleting {name}: waiting {seconds} s for {names} to exit{hint}")
-
-    threading.Thread(target=report, daemon=True, name="deletion").start()
-    try:
-        yield
-    finally:
-        with writing:
-            ended.set()
-
-
-def _running_processes(cluster: Cluster, name: str) -> list[str]:
-    status = cluster.describe_experiment(name)
-    return [process.path for process in status if process.state is State.RUNNING]

@@ -22,7 +22,15 @@ WATCH_INTERVAL_SECONDS = 2.0
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 # The title, the column titles, the line that counts the omitted rows, and the line of the cursor.
 _LINES_AROUND_ROWS = 4
-_STATES_BY_ATTENTION = ("failed", "unknown", "pending", "running", "stopped", "succeeded")
+_STATES_BY_ATTENTION = (
+    "failed",
+    "unknown",
+    "pending",
+    "stopping",
+    "running",
+    "stopped",
+    "succeeded",
+)
 
 
 class WatchedTable(NamedTuple):

@@ -108,11 +108,13 @@ def _running_supervisor(run: RunDirectory) -> ProcessId | None:
 
 
 def _finishing_ports(run: RunDirectory) -> list[int]:
-    """Return an experiment's ports if all its processes have exited, or an empty list otherwise."""
+    """Return an experiment's ports if it is finishing or has finished, or an empty list."""
     from symphony.host.run.status import StatusReader
 
     try:
-        if StatusReader(run).read().ended:
+        reader = StatusReader(run)
+        # The supervisor of a stopped experiment keeps the ports for a later start.
+        if reader.read().ended and not reader.waits_for_start:
             return service_ports(run.load_manifest())
     except (BackendError, NotFound):
         # The experiment has just been deleted, or its record is damaged.

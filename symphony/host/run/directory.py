@@ -12,6 +12,7 @@ Run directories are stored in the directory that `state_root` returns:
         logs/<process>.log      the output of a process; <process>.when records its growth, and
                                 <process>.start where it starts if old output was removed
         secrets/                the secrets; SYMPHONY_SECRETS_DIR contains this path
+        control                 the socket of the supervisor; see `control_socket`
 
 A launch prepares the complete directory under a temporary name, ``.new-<experiment>``, and then
 renames it in one step. A reader therefore never sees an incomplete directory. While the temporary

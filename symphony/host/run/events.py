@@ -19,7 +19,7 @@ from typing import Any
 from symphony.host.processes.identity import ProcessId
 from symphony.host.run.record_checks import is_event
 from symphony.plan.policies import Ending
-from symphony.status import ReasonCode, State
+from symphony.status import ENDED, ReasonCode, State
 
 Event = Mapping[str, Any]
 
@@ -34,8 +34,10 @@ class Track:
     ``never_ready`` means that the process did not become ready in time and had never been ready
     before. ``not_ready_in_time`` means that the process did not become ready in time after its
     latest start. ``retries`` is the number of restarts that the restart policy has caused since the
-    experiment was launched or restarted. ``next_start`` is the time of the next start of a process
-    that will be restarted.
+    experiment was launched or restarted, or a request has started the process. ``next_start`` is
+    the time of the next start of a process that will be restarted. ``stopped`` means that symphony
+    stopped the process. ``kill_at`` is the time at which a process that is being stopped by a
+    request is killed.
     """
 
     state: State = State.PENDING
@@ -53,6 +55,7 @@ class Track:
     ended: float | None = None
     stopped: bool = False
     next_start: float | None = None
+    kill_at: float | None = None
     pid: int | None = None
     birth: float | None = None
 
@@ -61,18 +64,19 @@ class Track:
 class RunState:
     """The state of an experiment according to the events.
 
-    Times are in seconds since the epoch. ``ending`` is the decision because of which the processes
-    are stopped, or None if there is no such decision or the user has stopped them. While the
-    processes are stopped in order to be started again, ``restarting`` is true, ``restart_at`` is
-    the time of the next start, and ``restart_cause`` describes the failure. ``restarts`` is the
-    number of restarts of the experiment, ``restarts_in_row`` is the number of those that determine
-    the next delay, and ``restarted`` is the time of the latest restart. ``unknown_events`` contains
+    Times are in seconds since the epoch. ``stopping_since`` is the time at which the stop of the
+    whole experiment began. ``ending`` is the decision because of which the processes are stopped,
+    or None if there is no such decision or the user has stopped them. While the processes are
+    stopped in order to be started again, ``restarting`` is true, ``restart_at`` is the time of the
+    next start, and ``restart_cause`` describes the failure. ``restarts`` is the number of restarts
+    of the experiment, ``restarts_in_row`` is the number of those that determine the next delay, and
+    ``restarted`` is the time of the latest restart. ``unknown_events`` contains
     the events whose kinds this version does not support.
     """
 
     tracks: dict[str, Track]
     created: float | None = None
-    stopping: bool = False
+    stopping_since: float | None = None
     finished: bool = False
     ending: Ending | None = None
     restarting: bool = False
@@ -82,6 +86,26 @@ class RunState:
     restarts_in_row: int = 0
     restarted: float | None = None
     unknown_events: list[Event] = field(default_factory=list)
+
+    @property
+    def stopping(self) -> bool:
+        """True if the whole experiment is being stopped, or was stopped."""
+        return self.stopping_since is not None
+
+    @property
+    def is_stopping_all(self) -> bool:
+        """True if all processes are being stopped, either for good or for a restart."""
+        return self.stopping or self.restarting
+
+    @property
+    def waits_for_start(self) -> bool:
+        """True if no process is running, and the supervisor waits for a request to start one that
+        a request has stopped.
+        """
+        tracks = self.tracks.values()
+        has_stopped = any(track.stopped for track in tracks)
+        have_ended = all(track.state in ENDED for track in tracks)
+        return has_stopped and have_ended and not self.stopping and not self.finished
 
 
 def fold(processes: Iterable[str], events: Iterable[Event]) -> RunState:
@@ -116,13 +140,13 @@ def _launched(run: RunState, event: Event) -> None:
     run.created = event["at"]
 
 
-def _stopping(run: RunState, _: Event) -> None:
-    run.stopping = True
+def _stopping(run: RunState, event: Event) -> None:
+    run.stopping_since = event["at"]
     run.restarting = False
 
 
 def _ending(run: RunState, event: Event) -> None:
-    run.stopping = True
+    run.stopping_since = event["at"]
     run.restarting = False
     run.ending = Ending(
         action=event["action"],
@@ -171,6 +195,7 @@ def _started(track: Track, event: Event) -> None:
     track.state = State.RUNNING
     track.reason, track.reason_code = "", None
     track.started, track.ended, track.exit_code = event["at"], None, None
+    track.stopped, track.kill_at = False, None
     track.pid, track.birth = event["pid"], event["birth"]
     track.ready, track.not_ready_in_time = event["ready"], False
     track.next_start = None
@@ -208,7 +233,7 @@ def _exited(track: Track, event: Event) -> None:
     track.exit_code, track.ended = event["code"], event["at"]
     track.reason, track.reason_code = event.get("reason", ""), _reason_code(event)
     track.stopped = event.get("stopped", False)
-    track.pid = track.birth = None
+    track.pid = track.birth = track.kill_at = None
     if event.get("restarts_in") is not None:
         _back_off(track, event)
     else:
@@ -229,6 +254,28 @@ def _never(track: Track, event: Event) -> None:
     track.stopped = event.get("stopped", False)
 
 
+def _terminating(track: Track, event: Event) -> None:
+    track.kill_at = event["kill_at"]
+
+
+def _start_requested(track: Track, _: Event) -> None:
+    """Reset the state, so that the start conditions of this process and of the processes that start
+    after it apply again.
+    """
+    if track.started is not None:
+        track.restarts += 1
+    track.state = State.PENDING
+    track.started = track.ended = track.next_start = track.exit_code = None
+    track.stopped = False
+    track.ready = track.was_ready = track.never_ready = track.not_ready_in_time = False
+    track.failures_in_row = track.retries = 0
+    track.reason, track.reason_code = "", None
+
+
+def _signaled(_track: Track, _event: Event) -> None:
+    """Do nothing: a signal does not change the state by itself."""
+
+
 def _reason_code(event: Event) -> ReasonCode | None:
     """Return an event's reason code, or None if the code is missing or unknown."""
     try:
@@ -246,6 +293,9 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "not-ready": _not_ready,
     "exited": _exited,
     "never": _never,
+    "terminating": _terminating,
+    "start-requested": _start_requested,
+    "signaled": _signaled,
     "stopping": _stopping,
     "ending": _ending,
     "restarting": _restarting,

@@ -154,6 +154,9 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
     "never": {"process": _is_text, "reason": _is_text},
     "ending": {"action": _is_text, "reason": _is_text},
     "restarting": {"reason": _is_text, "restarts_in": _is_number},
+    "terminating": {"process": _is_text, "kill_at": _is_number},
+    "start-requested": {"process": _is_text},
+    "signaled": {"process": _is_text, "signal": _is_text},
 }
 
 

@@ -74,6 +74,13 @@ class StatusReader:
             self._manifest, self._state, orphans=orphans, other_host=other_host, notes=notes
         )
 
+    @property
+    def waits_for_start(self) -> bool:
+        """True if, at the latest call of `read`, no process was running, and the supervisor waited
+        for a request to start a stopped process.
+        """
+        return self._state.waits_for_start
+
     def _find_orphans(self) -> dict[str, ProcessId]:
         """Return the processes that are still running although the supervisor was killed."""
         leaders = recorded_leaders(self._state) if self._run.is_of_this_boot() else {}
@@ -132,12 +139,15 @@ def compute_status(
         note = f"{SUPERVISOR_KILLED}; delete the experiment to stop the processes that still run"
 
     groups = {process["name"]: process["group"] for process in manifest["processes"]}
+    graces = {process["name"]: process["grace"] for process in manifest["processes"]}
     processes = []
     for name, track in run.tracks.items():
         if other_host is not None:
             track = _unobservable(track, note)
         elif orphans is not None:
             track = _unsupervised(track, orphans.get(name))
+        elif track.state is State.RUNNING:
+            track = _with_kill_time(track, run.stopping_since, graces[name])
         processes.append(_process_status(name, groups[name], track))
     policies = Policies.from_dict(manifest.get("policies", {}))
     has_deadline = policies.deadline is not None and run.created is not None
@@ -164,6 +174,22 @@ def _policy_note(run: RunState) -> str:
     return ""
 
 
+def _with_kill_time(track: Track, stopping_since: float | None, grace: float) -> Track:
+    """Return the track of a running process, which may be being stopped.
+
+    ``stopping_since`` is the time at which the stop of the whole experiment began, if it has begun.
+    ``grace`` is the grace period of the process in seconds.
+    """
+    times = [] if track.kill_at is None else [track.kill_at]
+    if stopping_since is not None:
+        times.append(stopping_since + grace)
+    if not times:
+        return track
+    return replace(
+        track, kill_at=min(times), reason="being stopped", reason_code=ReasonCode.STOPPING
+    )
+
+
 def _unobservable(track: Track, reason: str) -> Track:
     """Return ``track`` with an unknown state, unless its recorded state is final.
 
@@ -188,6 +214,7 @@ def _unsupervised(track: Track, orphan: ProcessId | None) -> Track:
             reason=SUPERVISOR_KILLED,
             reason_code=ReasonCode.SUPERVISOR_KILLED,
             pid=orphan.pid,
+            kill_at=None,
             # Without a supervisor, the process's readiness is no longer probed.
             not_ready_in_time=not track.ready,
         )
@@ -221,4 +248,5 @@ def _process_status(name: str, group: str | None, track: Track) -> ProcessStatus
         pid=track.pid if is_running else None,
         not_ready_in_time=track.not_ready_in_time and is_running,
         next_start=track.next_start if track.reason_code in _RESTARTING else None,
+        kill_at=track.kill_at if is_running else None,
     )

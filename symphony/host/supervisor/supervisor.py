@@ -16,15 +16,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.host.processes.control import signal_group
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import ProcessSpec
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import Track, after, apply, fold
+from symphony.host.run import control_socket
+from symphony.host.run.directory import RunDirectory, all_roots
+from symphony.host.run.events import RunState, Track, after, apply, fold
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, Children, ExitCallback, StartRefused
 from symphony.host.supervisor.clock import LaunchClock
@@ -45,7 +46,10 @@ from symphony.plan.policies import (
 from symphony.status import ENDED, ReasonCode, State
 
 if TYPE_CHECKING:
+    import socket
+
     from symphony.host.processes.membership import RunProcesses
+    from symphony.host.supervisor.control import Control
     from symphony.line_search import SearchProcess
 
 # The interval at which the supervisor polls processes whose exit it cannot wait for.
@@ -60,6 +64,14 @@ STOP_SIGNAL, KILL_SIGNAL = signal.SIGTERM, signal.SIGQUIT
 
 # Shells use these exit codes for a command that they could not run.
 _SHELL_REASONS = {126: "the command cannot be executed", 127: "the command was not found"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RequestedStop:
+    """The stop of a process on request. ``kill_time`` is on the monotonic clock."""
+
+    kill_time: float
+    restarts: bool
 
 
 class LaunchRefused(Exception):
@@ -120,6 +132,10 @@ class Supervisor:
         # has members.
         self._leftover_groups: dict[str, int] = {}
         self._followers = _group_followers(specs)
+        # The processes that a request has stopped and that have not exited completely yet.
+        self._requested_stops: dict[str, RequestedStop] = {}
+        self._control_socket: socket.socket | None = None
+        self._control: Control | None = None
         self._sweep_deadline: float | None = None
         self._swept: set[ProcessId] = set()
         self._skip_grace = False
@@ -138,6 +154,7 @@ class Supervisor:
         Raises LaunchRefused if one of these processes cannot be started. In that case, call
         `roll_back`.
         """
+        self._listen()
         self._record("launched")
         self._clock = LaunchClock(self._state.created)
         self._start_or_decide(self._specs, launching=True)
@@ -187,12 +204,14 @@ class Supervisor:
             if child is not None:
                 self._terminate(child)
             elif track.state is State.PENDING:
-                word = "started" if track.started is None else "restarted"
-                details = self._stop_details(f"stopped before it {word}")
-                self._record("never", name, **details)
+                self._record_stopped_before(name)
         if self._children:
             self._sweep()
         self._finish_if_all_ended()
+
+    def _record_stopped_before(self, name: str) -> None:
+        word = "started" if self._state.tracks[name].started is None else "restarted"
+        self._record("never", name, **self._stop_details(f"stopped before it {word}"))
 
     def _terminate(self, child: Child) -> None:
         signal_group(child.pid, signal.SIGTERM)
@@ -211,6 +230,123 @@ class Supervisor:
             signal_group(child.pid, signal.SIGKILL)
         for group in self._leftover_groups.values():
             signal_group(group, signal.SIGKILL)
+
+    # --- requests; see `symphony.host.supervisor.control` ---
+
+    def _listen(self) -> None:
+        """Accept requests from now on."""
+        try:
+            self._control_socket = control_socket.listen(self._directory)
+        except OSError as exc:
+            # Some file systems do not support sockets. The experiment runs without requests.
+            log_exception(exc)
+            return
+        self._loop.watch(self._control_socket.fileno(), self._accept_request)
+
+    def _accept_request(self) -> None:
+        if self._control_socket is None:
+            return
+        if self._control is None:
+            # Most experiments receive no requests, so the launch does not import the module.
+            from symphony.host.supervisor.control import Control
+
+            self._control = Control(self, self._loop)
+        self._control.accept(self._control_socket)
+
+    @property
+    def state(self) -> RunState:
+        """The state of the experiment."""
+        return self._state
+
+    @property
+    def specs(self) -> Mapping[str, ProcessSpec]:
+        """The descriptions of the processes."""
+        return self._specs
+
+    def is_gone(self, name: str) -> bool:
+        """Return whether neither a process nor a remaining member of its group is running."""
+        return self._children.get(name) is None and name not in self._leftover_groups
+
+    def request_stop(self, name: str, grace: float | None, *, restarts: bool) -> None:
+        """Stop a process, which will be started again if ``restarts`` is true.
+
+        ``grace`` is the grace period in seconds, or None for that of the process. If the process is
+        already being stopped, its grace period can only become shorter. When no process of its
+        group is running any more, `Control.handle_gone` is called.
+        """
+        seconds = self._specs[name].grace if grace is None else grace
+        kill_time = time.monotonic() + seconds
+        previous = self._requested_stops.get(name)
+        if previous is not None:
+            kill_time = min(kill_time, previous.kill_time)
+        stop = RequestedStop(kill_time, restarts)
+        self._requested_stops[name] = stop
+        child = self._children.get(name)
+        if child is not None:
+            kill_at = time.time() + max(0.0, kill_time - time.monotonic())
+            self._record("terminating", name, kill_at=kill_at, restarts=restarts)
+            if previous is None:
+                signal_group(child.pid, signal.SIGTERM)
+            self._loop.after(kill_time - time.monotonic(), lambda: self._kill_stopped(stop, child))
+
+    def _kill_stopped(self, stop: RequestedStop, child: Child) -> None:
+        if self._requested_stops.get(child.name) is stop:
+            self._kill_child(child)
+
+    def stop_strays_of(self, names: Collection[str], kill_time: float) -> bool:
+        """Stop the descendants of exited processes that have left their process groups.
+
+        Send SIGTERM once to each descendant and, from ``kill_time`` on the monotonic clock on,
+        SIGKILL. Return whether there were any.
+        """
+        from symphony.host.processes.membership import owner_names
+
+        leaders = self._leaders()
+        wanted = set(names)
+        strays = [
+            process for process in self._find_strays() if owner_names([process], leaders) & wanted
+        ]
+        self._signal_strays(strays, kill_time)
+        return bool(strays)
+
+    def stop_pending(self, name: str) -> None:
+        """Record that a process that waits for its start or restart is stopped."""
+        self._record_stopped_before(name)
+        self._start_or_decide(self._followers.get(name, []))
+
+    def start_again(self, names: Sequence[str]) -> None:
+        """Start processes that are not running, as soon as their start conditions are met."""
+        for name in names:
+            self._record("start-requested", name)
+        self._start_or_decide(names)
+
+    def lease_gpus(self, name: str) -> bool:
+        """Lease the GPUs of a process again. Return False if another experiment has leased them."""
+        spec = self._specs[name]
+        if not spec.gpus or name in self._gpus:
+            return True
+        from symphony.host.resources.leases import GpuLeases
+        from symphony.host.resources.unsupervised import GPU_VARIABLE, UnsupervisedUsage
+
+        unsupervised = UnsupervisedUsage(all_roots(self._directory.path.parent), self._directory)
+        leases = GpuLeases(spec.env[GPU_VARIABLE].split(","), unsupervised)
+        if leases.lease(len(leases.devices)) is None:
+            return False
+        self._gpus[name] = list(leases.leases.values())
+        return True
+
+    def send_signal(self, name: str, number: signal.Signals) -> bool:
+        """Send a signal to a process, but not to other processes of its group.
+
+        Return False if the process is not running.
+        """
+        from symphony.host.processes import tree
+
+        child = self._children.get(name)
+        if child is None or not tree.send_signal(ProcessId(child.pid, child.birth), number):
+            return False
+        self._record("signaled", name, signal=number.name)
+        return True
 
     def _running_children(self) -> list[Child]:
         found = (self._children.get(name) for name in self._specs)
@@ -330,7 +466,7 @@ class Supervisor:
             )
             return
         self._record("start-failed", spec.name, at=now, **_back_off_details(restart, reason))
-        self._restart_after(restart.delay, spec.name)
+        self._schedule_restart(spec.name, restart.delay)
 
     def _release_ports(self, spec: ProcessSpec) -> None:
         for port in spec.releases:
@@ -343,7 +479,8 @@ class Supervisor:
         spec = self._specs[name]
 
         def is_active() -> bool:
-            return self._children.get(name) is child and not self._is_stopping
+            is_stopping = self._is_stopping or name in self._requested_stops
+            return self._children.get(name) is child and not is_stopping
 
         def handle_ready() -> None:
             self._record("ready", name)
@@ -376,52 +513,80 @@ class Supervisor:
 
     def _handle_exit(self, child: Child, code: int | None, reason: str = "") -> None:
         name, now = child.name, time.time()
+        stop = self._requested_stops.get(name)
         restart = None
-        details: dict[str, Any] = {"code": code}
-        if self._state.stopping:
-            details.update(self._stop_details("stopped"))
-        elif name in self._overdue:
-            details.update(reason=DEADLINE_EXCEEDED, reason_code=ReasonCode.DEADLINE_EXCEEDED)
+        if stop is not None and stop.restarts and not self._is_stopping:
+            requested = restart_policy.Restart(delay=0.0, in_row=0)
+            details = _back_off_details(requested, "restart requested")
+        elif self._state.stopping or (stop is not None and not self._state.restarting):
+            details = self._stop_details("stopped")
         else:
-            policy = self._specs[name].restart
-            track = self._state.tracks[name]
-            if not self._state.restarting:
-                restart = restart_policy.decide_restart(policy, track, code, now, self._backoff)
+            restart = self._decide_restart(name, code, now)
             if restart is None:
-                reason_code, reason = _explain_exit(code, reason)
-                if code and not reason and self._directory.is_disk_full():
-                    reason = "no space was left on the disk of its log"
-                if policy.applies_to(code) and policy.is_used_up(track.retries):
-                    reason = _with_used_restarts(reason, policy)
-                details.update(reason=reason, reason_code=reason_code)
+                details = self._final_details(name, code, reason)
             else:
                 exit_code = "unknown" if code is None else str(code)
-                details.update(_back_off_details(restart, f"exit code {exit_code}"))
-        if restart is None:
+                details = _back_off_details(restart, f"exit code {exit_code}")
+        if "restarts_in" not in details:
             # The GPUs must be free before the exit is recorded, because a program that waits for
             # the exit may then launch another experiment that needs them.
             self._release_unused_gpus(name)
-        if restart is not None:
-            self._record("exited", name, at=now, **details)
-            self._restart_after(restart.delay, name)
+        if restart is None:
+            self._record_final("exited", name, at=now, code=code, **details)
         else:
-            self._record_final("exited", name, at=now, **details)
-        has_leftovers = signal_group(child.pid, 0 if self._state.stopping else signal.SIGTERM)
+            self._record("exited", name, at=now, code=code, **details)
+            self._schedule_restart(name, restart.delay)
+        # In a stop, the whole group has already received SIGTERM.
+        is_stop = self._state.stopping or stop is not None
+        has_leftovers = signal_group(child.pid, 0 if is_stop else signal.SIGTERM)
         if has_leftovers:
             self._stop_leftover_group(name, child.pid)
+        else:
+            self._handle_gone(name)
         self._start_or_decide(self._followers.get(name, []))
 
-    def _restart_after(self, seconds: float, name: str) -> None:
-        """Restart a process after ``seconds`` seconds, unless the experiment restarts before."""
-        run = self._state.restarts
-        self._loop.after(seconds, lambda: self._restart(name, run))
+    def _decide_restart(
+        self, name: str, code: int | None, now: float
+    ) -> restart_policy.Restart | None:
+        """Return the restart of a process that has exited by itself, or None for no restart."""
+        if name in self._overdue or self._state.restarting:
+            return None
+        policy, track = self._specs[name].restart, self._state.tracks[name]
+        return restart_policy.decide_restart(policy, track, code, now, self._backoff)
 
-    def _restart(self, name: str, run: int) -> None:
-        if run != self._state.restarts or self._is_stopping:
+    def _final_details(self, name: str, code: int | None, reason: str) -> dict[str, Any]:
+        """Return the details of the exit of a process that its restart policy does not restart."""
+        if name in self._overdue:
+            return {"reason": DEADLINE_EXCEEDED, "reason_code": ReasonCode.DEADLINE_EXCEEDED}
+        policy, track = self._specs[name].restart, self._state.tracks[name]
+        reason_code, reason = _explain_exit(code, reason)
+        if code and not reason and self._directory.is_disk_full():
+            reason = "no space was left on the disk of its log"
+        if policy.applies_to(code) and policy.is_used_up(track.retries):
+            reason = _with_used_restarts(reason, policy)
+        return {"reason": reason, "reason_code": reason_code}
+
+    def _handle_gone(self, name: str) -> None:
+        """Continue the requests that wait until no process of a group is running."""
+        self._requested_stops.pop(name, None)
+        if self._control is not None:
+            self._control.handle_gone(name)
+
+    def _schedule_restart(self, name: str, delay: float) -> None:
+        next_start = self._state.tracks[name].next_start
+        self._loop.after(delay, lambda: self._restart(name, next_start))
+
+    def _restart(self, name: str, next_start: float | None) -> None:
+        """Start a process again, unless a request has stopped or started it, or the experiment was
+        restarted, since ``next_start``, the time of its next start, was recorded.
+        """
+        track = self._state.tracks[name]
+        is_valid = track.state is State.PENDING and track.next_start == next_start
+        if self._is_stopping or not is_valid:
             return
         if name in self._leftover_groups:
-            self._restart_after(CHECK_INTERVAL_SECONDS, name)
-        elif self._state.tracks[name].state is State.PENDING:
+            self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._restart(name, next_start))
+        else:
             self._start([name])
             self._start_or_decide(self._followers.get(name, []))
 
@@ -435,7 +600,9 @@ class Supervisor:
         self._leftover_groups[name] = group
 
         def check() -> None:
-            is_grace_over = self._skip_grace or time.monotonic() >= deadline
+            stop = self._requested_stops.get(name)
+            kill_time = deadline if stop is None else min(deadline, stop.kill_time)
+            is_grace_over = self._skip_grace or time.monotonic() >= kill_time
             exists = signal_group(group, signal.SIGKILL if is_grace_over else 0)
             if exists and _has_running_members(group):
                 self._loop.after(CHECK_INTERVAL_SECONDS, check)
@@ -443,6 +610,7 @@ class Supervisor:
             del self._leftover_groups[name]
             if self._state.tracks[name].state in ENDED:
                 self._release_unused_gpus(name)
+            self._handle_gone(name)
             self._finish_if_all_ended()
 
         check()
@@ -471,7 +639,11 @@ class Supervisor:
             return
         if self._state.restarting:
             self._restart_if_due()
-        elif all(track.state in ENDED for track in self._state.tracks.values()):
+            return
+        if self._state.waits_for_start:
+            # The supervisor keeps running, so that a request can start the stopped processes.
+            return
+        if all(track.state in ENDED for track in self._state.tracks.values()):
             self._finish()
 
     def _finish(self) -> None:
@@ -509,34 +681,41 @@ class Supervisor:
             return False
 
     def _stop_strays(self) -> bool:
-        from symphony.host.processes.tree import send_signal
+        strays = self._find_strays()
+        if not strays:
+            return False
+        if self._sweep_deadline is None:
+            longest_grace = max(spec.grace for spec in self._specs.values())
+            self._sweep_deadline = time.monotonic() + longest_grace
+        self._signal_strays(strays, self._sweep_deadline)
+        return True
 
+    def _find_strays(self) -> list[ProcessId]:
         groups = {child.pid for child in self._running_children()}
-        strays = [
+        return [
             process
             for process in self._processes.find(self._leaders().values())
             if process.pid not in groups and _process_group(process.pid) not in groups
         ]
-        if not strays:
-            return False
-        now = time.monotonic()
-        if self._sweep_deadline is None:
-            self._sweep_deadline = now + max(spec.grace for spec in self._specs.values())
-        is_grace_over = self._skip_grace or now >= self._sweep_deadline
+
+    def _signal_strays(self, strays: Iterable[ProcessId], kill_time: float) -> None:
+        """Send SIGTERM once to each process and, from ``kill_time`` on, SIGKILL."""
+        from symphony.host.processes.tree import send_signal
+
+        is_grace_over = self._skip_grace or time.monotonic() >= kill_time
         for process in strays:
             if is_grace_over:
                 send_signal(process, signal.SIGKILL)
             elif process not in self._swept:
                 send_signal(process, signal.SIGTERM)
                 self._swept.add(process)
-        return True
 
     # --- the policies of the experiment ---
 
     @property
     def _is_stopping(self) -> bool:
         """True if the processes are being stopped, for good or for a restart."""
-        return self._state.stopping or self._state.restarting
+        return self._state.is_stopping_all
 
     def _apply_policies(self) -> None:
         """Stop or restart the experiment if its policies require it."""

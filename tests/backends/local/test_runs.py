@@ -2,6 +2,7 @@
 
 import errno
 import json
+import secrets
 
 import pytest
 
@@ -19,7 +20,8 @@ def finish(cluster, experiment):
 
 
 def test_the_record_describes_the_launch_and_contains_no_secrets(cluster, experiment, tmp_path):
-    (tmp_path / "token").write_text("secret value")
+    value = secrets.token_hex(16)
+    (tmp_path / "token").write_text(value)
     experiment = cluster.new_experiment("exp", secrets={"token": str(tmp_path / "token")})
     python(experiment, "worker", "print(1)")
     finish(cluster, experiment)
@@ -32,7 +34,7 @@ def test_the_record_describes_the_launch_and_contains_no_secrets(cluster, experi
     assert launch["definition"] == json.loads(json.dumps(experiment.dump_dict()))
     assert launch["backend"] == "local"
     files = [path for path in run.path.rglob("*") if path.is_file()]
-    assert not [path for path in files if b"secret value" in path.read_bytes()]
+    assert not [path for path in files if value.encode() in path.read_bytes()]
 
 
 def test_a_failed_launch_leaves_no_record(cluster, experiment, tmp_path):

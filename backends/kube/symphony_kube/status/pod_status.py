@@ -59,6 +59,11 @@ class ContainerStatus:
         """The reason for the process's state, as text."""
         return self.cause.text
 
+    @property
+    def stopped(self) -> bool:
+        """False, because a stopped Pod is deleted and cannot be started again."""
+        return False
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRef:

@@ -1,0 +1,240 @@
+"""The commands that control processes: ``stop``, ``start``, ``restart`` and ``signal``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from symphony.commandline.commands.base_commands import BaseCommands
+from symphony.commandline.exit_codes import FAILED, OK, UsageError
+from symphony.commandline.output.terminal import print_note, print_text
+
+if TYPE_CHECKING:
+    from symphony.status import ProcessStatus
+
+_MAX_NAMES = 8
+
+
+class ControlCommands(BaseCommands):
+    """The ``stop``, ``start``, ``restart`` and ``signal`` commands."""
+
+    def _add_stop(self) -> None:
+        parser = self.add_subparser("stop")
+        self._add_selection(parser)
+        self._add_stop_options(parser)
+        self._add_control_options(parser)
+
+    def action_stop(self, args: argparse.Namespace) -> int | None:
+        """Stop processes, and keep their logs and their status.
+
+        A NAME is a process, group/process, a group, a process with a count, such as agent for
+        agent-0 to agent-7, or a pattern, such as 'agent-*'. Without a NAME, all processes are
+        stopped. A stopped process is not restarted by its restart policy; start starts it again.
+
+        The command waits until the processes have exited. Ctrl-C ends the command, but not the
+        stop. A second stop with --now kills processes that are still running.
+
+        For example:
+          symphony stop rl
+          symphony stop rl agent --grace 5
+          symphony stop rl 'agent-*' learner --now
+        """
+        grace = _grace(args)
+        return self._control(
+            args,
+            ("stop", "stopping", "stopped"),
+            lambda experiment, names: self.cluster.stop_processes(
+                experiment, names, grace=grace, at_once=args.now, timeout=args.timeout
+            ),
+        )
+
+    def _add_start(self) -> None:
+        parser = self.add_subparser("start")
+        self._add_selection(parser)
+        self._add_control_options(parser)
+
+    def action_start(self, args: argparse.Namespace) -> int | None:
+        """Start processes that were stopped or have exited.
+
+        A NAME has the same meaning as for stop. Without a NAME, all processes are started. Each
+        process starts when its start conditions are met, with the same addresses, GPUs and
+        environment as before. Its output is added to its log.
+
+        The command returns when each process has started or waits for its conditions. The exit code
+        is 1 if a process could not be started.
+
+        For example:
+          symphony start rl
+          symphony start rl learner
+        """
+        return self._control(
+            args,
+            ("start", "starting", "started"),
+            lambda experiment, names: self.cluster.start_processes(
+                experiment, names, timeout=args.timeout
+            ),
+            starts=True,
+        )
+
+    def _add_restart(self) -> None:
+        parser = self.add_subparser("restart")
+        self._add_selection(parser)
+        self._add_stop_options(parser)
+        self._add_control_options(parser)
+
+    def action_restart(self, args: argparse.Namespace) -> int | None:
+        """Stop processes, and start them again.
+
+        A NAME has the same meaning as for stop. Without a NAME, all processes are restarted. A
+        process that starts after another restarted process waits for it again. The processes keep
+        their addresses, GPUs and environment, and their output is added to their logs.
+
+        For example:
+          symphony restart rl agent-3
+          symphony restart rl agent --now
+        """
+        grace = _grace(args)
+        return self._control(
+            args,
+            ("restart", "restarting", "restarted"),
+            lambda experiment, names: self.cluster.restart_processes(
+                experiment, names, grace=grace, at_once=args.now, timeout=args.timeout
+            ),
+            starts=True,
+        )
+
+    def _add_signal(self) -> None:
+        parser = self.add_subparser("signal")
+        self._add_selection(parser)
+        parser.add_argument(
+            "-s",
+            "--signal",
+            metavar="SIGNAL",
+            required=True,
+            help="name or number, such as HUP, SIGUSR1 or 10",
+        )
+        self._add_client_dry_run(parser)
+        self._add_json(parser, "the statuses of the processes as JSON")
+
+    def action_signal(self, args: argparse.Namespace) -> int | None:
+        """Send a signal to running processes.
+
+        A NAME has the same meaning as for stop. Without a NAME, all processes receive the signal.
+        No signal is sent if one of the processes is not running. Child processes of a process do
+        not receive the signal. If a process exits because of it, the restart policy applies.
+
+        For example:
+          symphony signal rl learner --signal HUP
+          symphony signal rl agent -s USR1
+        """
+        from symphony.cluster.signal_names import find_signal
+
+        found = find_signal(args.signal)
+        return self._control(
+            args,
+            (f"send {found.name} to", f"sending {found.name} to", f"sent {found.name} to"),
+            lambda experiment, names: self.cluster.signal_processes(experiment, names, int(found)),
+        )
+
+    # --- arguments ---
+
+    def _add_selection(self, parser: argparse.ArgumentParser) -> None:
+        self._add_experiment_name(parser)
+        parser.add_argument(
+            "names",
+            metavar="NAME",
+            nargs="*",
+            help="process, group, or pattern such as 'agent-*' (default: all processes)",
+        )
+
+    def _add_stop_options(self, parser: argparse.ArgumentParser) -> None:
+        from symphony.commandline.parsing.arguments import parse_seconds
+
+        parser.add_argument(
+            "--now", action="store_true", help="kill the processes, without a grace period"
+        )
+        parser.add_argument(
+            "--grace",
+            metavar="TIME",
+            type=parse_seconds,
+            help="grace period before processes are killed, instead of their own, such as 5s",
+        )
+
+    def _add_control_options(self, parser: argparse.ArgumentParser) -> None:
+        self._add_timeout(parser)
+        self._add_client_dry_run(parser)
+        self._add_json(parser, "the statuses of the processes as JSON")
+
+    # --- running ---
+
+    def _control(
+        self,
+        args: argparse.Namespace,
+        words: tuple[str, str, str],
+        run: Callable[[str, list[str]], Sequence[ProcessStatus]],
+        *,
+        starts: bool = False,
+    ) -> int:
+        """Select processes, call ``run`` with them, and report the result.
+
+        ``words`` describe what ``run`` does, such as ``stop``, ``stopping`` and ``stopped``.
+        With ``starts``, processes that could not be started are reported.
+        """
+        from symphony.cluster.matching import select_processes
+        from symphony.commandline.commands.resolve_names import resolve_experiment
+        from symphony.commandline.output.exit_progress import reporting_exits
+        from symphony.commandline.output.printing import show_json
+        from symphony.commandline.output.terminal import show_progress
+
+        verb, doing, done = words
+        status = resolve_experiment(self.cluster, args.experiment)
+        selected = select_processes(status, args.names or None)
+        names = [process.name for process in selected]
+        if args.dry_run:
+            if args.json:
+                show_json([process.to_dict() for process in selected])
+            print_note(f"would {verb} {_description(status.name, selected)}")
+            return OK
+        action = f"{doing} {_description(status.name, selected)}"
+        try:
+            with (
+                show_progress(action) as shown,
+                reporting_exits(self.cluster, status.name, action, shown, processes=names),
+            ):
+                result = run(status.name, names)
+        except KeyboardInterrupt:
+            print_note(f"{self.prog}: the supervisor of {status.name!r} continues {action}")
+            raise
+        if args.json:
+            show_json([process.to_dict() for process in result])
+        else:
+            print_text(f"{done} {_description(status.name, selected)}")
+        return _report_problems(result) if starts else OK
+
+
+def _grace(args: argparse.Namespace) -> float | None:
+    if args.now and args.grace is not None:
+        raise UsageError("--now means that there is no grace period; remove --now or --grace")
+    grace: float | None = args.grace
+    return grace
+
+
+def _description(experiment: str, processes: Sequence[ProcessStatus]) -> str:
+    """Return the names of processes and of their experiment, such as ``learner of rl``."""
+    from symphony.names import join_names
+
+    names = join_names((process.path for process in processes), limit=_MAX_NAMES)
+    return f"{names} of {experiment}"
+
+
+def _report_problems(processes: Sequence[ProcessStatus]) -> int:
+    """Report the started processes that wait or have failed, and return the exit code."""
+    import time
+
+    now = time.time()
+    for process in processes:
+        if process.state.value == "pending" or process.failed:
+            reason = process.displayed_reason(now)
+            print_note(f"{process.path} is {process.displayed_state}: {reason}")
+    return FAILED if any(process.failed for process in processes) else OK

@@ -1,0 +1,108 @@
+"""Send requests to the supervisor of an experiment; see `symphony.host.supervisor.control`."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from symphony.errors import BackendError
+from symphony.host.processes.control import wait_for_exit
+from symphony.host.run.control_socket import MAX_LINE_BYTES, connect
+from symphony.host.run.directory import RunDirectory
+from symphony.host.stop import find_supervisor, has_finished
+
+# The interval at which a waiting client checks that the supervisor is not suspended.
+_CHECK_SECONDS = 1.0
+# How long the exit of a supervisor that has closed the connection may take.
+_EXIT_SECONDS = 5.0
+_RECEIVE_BYTES = 65536
+
+
+def send_request(
+    run: RunDirectory, request: Mapping[str, Any], *, timeout: float | None = None
+) -> None:
+    """Send a request to the supervisor of a pinned run, and return when it is done.
+
+    Raises BackendError if the supervisor cannot be reached or refuses the request, and TimeoutError
+    if the request is not done within ``timeout`` seconds. After a timeout, the request goes on.
+    """
+    other_host = run.other_host()
+    if other_host is not None:
+        raise BackendError(
+            f"experiment {run.name!r} was launched on {other_host}; run the command there"
+        )
+    supervisor = find_supervisor(run)
+    if supervisor is None:
+        raise BackendError(_unsupervised_message(run))
+    _check_not_suspended(run)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    try:
+        with connect(run) as channel:
+            channel.sendall(json.dumps(request).encode() + b"\n")
+            answer = _receive(run, channel, deadline)
+    except FileNotFoundError as exc:
+        raise BackendError(
+            f"the supervisor of {run.name!r} accepts no requests, because it belongs to an earlier "
+            f"version of symphony or sockets cannot be created in {run.path}; delete the "
+            "experiment, and launch it again"
+        ) from exc
+    except ConnectionError:
+        answer = None
+    except TimeoutError:
+        raise TimeoutError(
+            f"experiment {run.name!r}: the {request['request']} was not done within {timeout:g} s; "
+            "it continues"
+        ) from None
+    if answer is None:
+        wait_for_exit(supervisor, _EXIT_SECONDS)
+        raise BackendError(_unsupervised_message(run))
+    if answer.get("answer") != "done":
+        raise BackendError(f"experiment {run.name!r}: {answer.get('message')}")
+
+
+def _unsupervised_message(run: RunDirectory) -> str:
+    """Return the error message for an experiment without a running supervisor."""
+    if not run.is_current():
+        return f"experiment {run.name!r} was deleted"
+    if has_finished(run):
+        return f"experiment {run.name!r} has finished; launch it again to run its processes"
+    return (
+        f"the supervisor of {run.name!r} was killed, so its processes cannot be controlled; delete "
+        "the experiment, and launch it again"
+    )
+
+
+def _check_not_suspended(run: RunDirectory) -> None:
+    suspension = run.suspension()
+    if suspension:
+        raise BackendError(f"experiment {run.name!r} cannot be controlled: {suspension}")
+
+
+def _receive(
+    run: RunDirectory, channel: socket.socket, deadline: float | None
+) -> dict[str, Any] | None:
+    """Return the answer, or None if the supervisor exits without an answer.
+
+    Raises TimeoutError at the time ``deadline`` on the monotonic clock.
+    """
+    received = b""
+    while not received.endswith(b"\n"):
+        pause = _CHECK_SECONDS
+        if deadline is not None:
+            pause = min(pause, deadline - time.monotonic())
+        if pause <= 0:
+            raise TimeoutError
+        channel.settimeout(pause)
+        try:
+            data = channel.recv(_RECEIVE_BYTES)
+        except TimeoutError:
+            _check_not_suspended(run)
+            continue
+        if not data or len(received) > MAX_LINE_BYTES:
+            return None
+        received += data
+    answer: dict[str, Any] = json.loads(received)
+    return answer

@@ -1,0 +1,446 @@
+"""Requests to a running supervisor, such as to stop or restart processes.
+
+A client sends one JSON object per line, for example::
+
+    {"request": "restart", "names": ["agent-0", "agent-1"], "grace": 5.0}
+
+The supervisor answers each line when the request is done: ``{"answer": "done"}``. If a request is
+not valid, or cannot be done now, the answer is ``{"answer": "error", "message": ...}``. What a
+request has changed is in the event log. The next line of a connection is read after the answer.
+
+========== ====================== ============================================================
+Request    Values                 Done when
+========== ====================== ============================================================
+stop       names, grace           no process of the groups is running
+start      names                  each process has started, or waits for its start conditions
+restart    names, grace           as for stop, and then as for start
+signal     names, signal          the signal was sent
+finish                            the experiment, which must be stopped, begins to finish
+========== ====================== ============================================================
+
+A request goes on if its client disconnects. Only one request at a time can start a process, and
+others are refused. A request to stop a process is always accepted: it replaces a restart, and can
+shorten the grace period of an earlier stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import shown
+from symphony.host.run.control_socket import MAX_GRACE_SECONDS, MAX_LINE_BYTES
+from symphony.names import did_you_mean, join_names
+from symphony.status import State
+
+if TYPE_CHECKING:
+    from symphony.host.supervisor.event_loop import EventLoop
+    from symphony.host.supervisor.supervisor import Supervisor
+
+MAX_CONNECTIONS = 64
+# The interval at which descendants are polled that have left their process groups.
+_CHECK_SECONDS = 0.05
+_RECEIVE_BYTES = 65536
+_ROOT_UID = 0
+# struct ucred: pid, uid and gid; see unix(7).
+_CREDENTIALS = struct.Struct("iII")
+
+Answer = Mapping[str, Any]
+Reply = Callable[[Answer], None]
+
+
+class RequestRefused(Exception):
+    """A request is not valid, or cannot be done now. The message is for the user."""
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """A connection to a client. ``is_busy`` is true while a request of it is in progress."""
+
+    socket: socket.socket
+    received: bytearray = field(default_factory=bytearray)
+    is_busy: bool = False
+    has_ended: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Operation:
+    """A request that is in progress.
+
+    ``awaited`` contains the processes that must exit completely, and ``to_start`` those that the
+    request will start. When the processes of ``stopped`` have exited, their descendants that have
+    left their process groups are stopped, and killed from ``kill_time`` on the monotonic clock on.
+    ``error`` is the reason why a part of the request was not done.
+    """
+
+    reply: Reply
+    awaited: set[str] = field(default_factory=set)
+    to_start: dict[str, None] = field(default_factory=dict)
+    stopped: frozenset[str] = frozenset()
+    kill_time: float = 0.0
+    is_scheduled: bool = False
+    error: str = ""
+
+
+class Control:
+    """The requests to one supervisor."""
+
+    def __init__(self, supervisor: Supervisor, loop: EventLoop) -> None:
+        self._supervisor = supervisor
+        self._loop = loop
+        self._connections: list[_Connection] = []
+        self._operations: list[_Operation] = []
+
+    # --- connections ---
+
+    def accept(self, listener: socket.socket) -> None:
+        """Accept a connection from a client of this user or of root."""
+        try:
+            client, _ = listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        client.setblocking(False)
+        if _peer_uid(client) not in (_ROOT_UID, os.geteuid()):
+            client.close()
+            return
+        connection = _Connection(client)
+        if not self._make_room():
+            self._send(connection, _error("too many requests are in progress; try again later"))
+            client.close()
+            return
+        self._connections.append(connection)
+        self._watch(connection)
+
+    def _make_room(self) -> bool:
+        """Close the oldest connection without a request if there are too many connections.
+
+        Return False if all of them have requests.
+        """
+        if len(self._connections) < MAX_CONNECTIONS:
+            return True
+        for connection in self._connections:
+            if not connection.is_busy:
+                self._close(connection)
+                return True
+        return False
+
+    def _watch(self, connection: _Connection) -> None:
+        self._loop.watch(connection.socket.fileno(), lambda: self._receive(connection))
+
+    def _close(self, connection: _Connection) -> None:
+        self._loop.unwatch(connection.socket.fileno())
+        self._connections.remove(connection)
+        connection.socket.close()
+
+    def _receive(self, connection: _Connection) -> None:
+        try:
+            data = connection.socket.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        connection.received += data
+        # A client can close its direction of the connection and still wait for the answer.
+        connection.has_ended = not data
+        self._handle_lines(connection)
+
+    def _handle_lines(self, connection: _Connection) -> None:
+        """Handle the received lines until a request is in progress."""
+        while not connection.is_busy:
+            line, newline, rest = connection.received.partition(b"\n")
+            if len(line) > MAX_LINE_BYTES:
+                self._send(connection, _error("the request is too long"))
+                self._close(connection)
+                return
+            if not newline:
+                if connection.has_ended:
+                    self._close(connection)
+                return
+            connection.received = rest
+            # Until the answer is sent, nothing is read, so a client cannot send without limit.
+            connection.is_busy = True
+            self._loop.unwatch(connection.socket.fileno())
+            self._handle(bytes(line), functools.partial(self._answer, connection))
+
+    def _answer(self, connection: _Connection, answer: Answer) -> None:
+        self._send(connection, answer)
+        connection.is_busy = False
+        self._watch(connection)
+        # The next request is handled after the current step, which can concern several requests.
+        self._loop.post(lambda: self._continue(connection))
+
+    def _continue(self, connection: _Connection) -> None:
+        if connection in self._connections and not connection.is_busy:
+            self._handle_lines(connection)
+
+    def _send(self, connection: _Connection, answer: Answer) -> None:
+        # A client that has disconnected, or that does not read, loses the answer.
+        with contextlib.suppress(OSError):
+            connection.socket.send(json.dumps(answer).encode() + b"\n", socket.MSG_NOSIGNAL)
+
+    # --- requests ---
+
+    def _handle(self, line: bytes, reply: Reply) -> None:
+        """Do the request in ``line``. ``reply`` is called once, now or later."""
+        try:
+            request = _decode(line)
+            handle = _find_handler(request)
+            state = self._supervisor.state
+            if state.stopping or state.finished:
+                raise RequestRefused("the experiment is being stopped")
+            if state.restarting:
+                raise RequestRefused(
+                    "the experiment is being restarted after a failure; try again when it runs"
+                )
+            operation = handle(self, request, reply)
+        except RequestRefused as exc:
+            reply(_error(str(exc)))
+        except Exception as exc:
+            reply(_error(f"an internal error occurred in the supervisor: {exc}"))
+            raise
+        else:
+            self._operations.append(operation)
+            self._advance(operation)
+
+    def _stop(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
+        names, grace = self._names(request), _grace(request)
+        specs = self._supervisor.specs
+        longest = max((specs[name].grace for name in names), default=0.0)
+        kill_time = time.monotonic() + (longest if grace is None else grace)
+        operation = _Operation(reply, stopped=frozenset(names), kill_time=kill_time)
+        for name in names:
+            self._cancel_start(name)
+            if self._track_state(name) is State.PENDING:
+                self._supervisor.stop_pending(name)
+            if not self._supervisor.is_gone(name):
+                self._supervisor.request_stop(name, grace, restarts=False)
+                operation.awaited.add(name)
+        return operation
+
+    def _cancel_start(self, name: str) -> None:
+        for other in self._operations:
+            if name in other.to_start:
+                del other.to_start[name]
+                other.error = f"another request stopped {name!r}"
+
+    def _start(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
+        names = self._names(request)
+        self._refuse_busy(names)
+        operation = _Operation(reply)
+        for name in names:
+            track = self._supervisor.state.tracks[name]
+            is_backing_off = track.next_start is not None
+            if track.state is State.RUNNING:
+                continue
+            if track.state is State.PENDING and not is_backing_off:
+                continue
+            operation.to_start[name] = None
+            if not self._supervisor.is_gone(name):
+                operation.awaited.add(name)
+        return operation
+
+    def _restart(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
+        names, grace = self._names(request), _grace(request)
+        self._refuse_busy(names)
+        operation = _Operation(reply)
+        for name in names:
+            operation.to_start[name] = None
+            if not self._supervisor.is_gone(name):
+                self._supervisor.request_stop(name, grace, restarts=True)
+                operation.awaited.add(name)
+        return operation
+
+    def _signal(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
+        names = self._names(request)
+        number = _signal(request)
+        idle = [name for name in names if self._track_state(name) is not State.RUNNING]
+        if idle:
+            raise RequestRefused(
+                f"no signal was sent, because these processes are not running: {join_names(idle)}"
+            )
+        for name in names:
+            self._supervisor.send_signal(name, number)
+        return _Operation(reply)
+
+    def _finish(self, _request: Mapping[str, Any], reply: Reply) -> _Operation:
+        if not self._supervisor.state.waits_for_start:
+            raise RequestRefused("processes of the experiment are running")
+        self._supervisor.stop()
+        return _Operation(reply)
+
+    def _names(self, request: Mapping[str, Any]) -> list[str]:
+        names = request.get("names")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise RequestRefused("'names' must be a list of process names")
+        for name in names:
+            if name not in self._supervisor.specs:
+                hint = did_you_mean(name, self._supervisor.specs)
+                raise RequestRefused(f"there is no process {shown(name)}{hint}")
+        return list(dict.fromkeys(names))
+
+    def _refuse_busy(self, names: Iterable[str]) -> None:
+        """Raise RequestRefused if another request stops or starts one of the processes."""
+        busy: set[str] = set()
+        for operation in self._operations:
+            busy |= operation.awaited | operation.stopped
+            busy.update(operation.to_start)
+        conflicts = [name for name in names if name in busy]
+        if conflicts:
+            raise RequestRefused(
+                f"another request is stopping or restarting {join_names(conflicts)}; "
+                "try again when it is done"
+            )
+
+    def _track_state(self, name: str) -> State:
+        return self._supervisor.state.tracks[name].state
+
+    # --- progress ---
+
+    def handle_gone(self, name: str) -> None:
+        """Continue the requests that wait until ``name`` has exited completely."""
+        for operation in list(self._operations):
+            if name not in operation.awaited:
+                continue
+            operation.awaited.discard(name)
+            if operation.to_start and not self._supervisor.state.is_stopping_all:
+                self._advance_soon(operation)
+            else:
+                self._advance(operation)
+
+    def _advance_soon(self, operation: _Operation) -> None:
+        """Continue after the current step, so that processes that exit together start together."""
+        if operation.is_scheduled:
+            return
+        operation.is_scheduled = True
+
+        def advance() -> None:
+            operation.is_scheduled = False
+            self._advance(operation)
+
+        self._loop.post(advance)
+
+    def _advance(self, operation: _Operation) -> None:
+        """Do the next steps of a request that are possible now, and answer when it is done."""
+        try:
+            self._do_next_steps(operation)
+        except Exception as exc:
+            # Otherwise, the client would wait forever, and its processes would count as busy.
+            if operation in self._operations:
+                self._operations.remove(operation)
+                operation.reply(_error(f"an internal error occurred in the supervisor: {exc}"))
+            raise
+
+    def _do_next_steps(self, operation: _Operation) -> None:
+        state = self._supervisor.state
+        if state.is_stopping_all and operation.to_start:
+            operation.to_start.clear()
+            verb = "restarted after a failure" if state.restarting else "stopped"
+            operation.error = f"the experiment is being {verb}"
+        startable = self._startable(operation)
+        leased = [name for name in startable if self._supervisor.lease_gpus(name)]
+        for name in startable:
+            del operation.to_start[name]
+            if name not in leased:
+                operation.error = f"another experiment has leased the GPUs of {name!r}"
+        if leased:
+            self._supervisor.start_again(leased)
+        if operation.awaited or operation.to_start or operation not in self._operations:
+            return
+        if operation.stopped and self._supervisor.stop_strays_of(
+            operation.stopped, operation.kill_time
+        ):
+            self._loop.after(_CHECK_SECONDS, lambda: self._advance(operation))
+            return
+        self._operations.remove(operation)
+        operation.reply(_error(operation.error) if operation.error else {"answer": "done"})
+
+    def _startable(self, operation: _Operation) -> list[str]:
+        """Return the processes that can be started, in declaration order.
+
+        A process cannot be started before the processes of the request for which it waits have
+        exited, because it would start while these are still ready from before.
+        """
+        blocked = set(operation.awaited)
+        specs = self._supervisor.specs
+        remaining = [name for name in specs if name in operation.to_start]
+        while True:
+            free = [
+                name
+                for name in remaining
+                if name not in blocked and blocked.isdisjoint(specs[name].starts_after)
+            ]
+            if len(free) == len(remaining):
+                return free
+            blocked.update(set(remaining) - set(free))
+            remaining = free
+
+
+_Handler = Callable[[Control, Mapping[str, Any], Reply], _Operation]
+_HANDLERS: dict[str, tuple[_Handler, frozenset[str]]] = {
+    "stop": (Control._stop, frozenset({"names", "grace"})),
+    "start": (Control._start, frozenset({"names"})),
+    "restart": (Control._restart, frozenset({"names", "grace"})),
+    "signal": (Control._signal, frozenset({"names", "signal"})),
+    "finish": (Control._finish, frozenset()),
+}
+
+
+def _peer_uid(client: socket.socket) -> int:
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    uid: int = _CREDENTIALS.unpack(credentials)[1]
+    return uid
+
+
+def _error(message: str) -> Answer:
+    return {"answer": "error", "message": message}
+
+
+def _decode(line: bytes) -> Mapping[str, Any]:
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError):
+        raise RequestRefused("the request is not valid JSON") from None
+    if not isinstance(request, dict):
+        raise RequestRefused("the request is not a JSON object")
+    return request
+
+
+def _find_handler(request: Mapping[str, Any]) -> _Handler:
+    """Return the function for a request. Raises RequestRefused if the request is unknown."""
+    kind = request.get("request")
+    if not isinstance(kind, str) or kind not in _HANDLERS:
+        hint = did_you_mean(kind, _HANDLERS) if isinstance(kind, str) else ""
+        raise RequestRefused(f"the supervisor does not know the request {shown(kind)}{hint}")
+    handler, keys = _HANDLERS[kind]
+    for key in request:
+        if key != "request" and key not in keys:
+            raise RequestRefused(f"the request {kind!r} has no value {shown(key)}")
+    return handler
+
+
+def _signal(request: Mapping[str, Any]) -> signal.Signals:
+    number = request.get("signal")
+    if isinstance(number, int) and not isinstance(number, bool):
+        with contextlib.suppress(ValueError):
+            return signal.Signals(number)
+    raise RequestRefused(f"'signal' must be the number of a signal, not {shown(number)}")
+
+
+def _grace(request: Mapping[str, Any]) -> float | None:
+    grace = request.get("grace")
+    if grace is None:
+        return None
+    is_number = isinstance(grace, (int, float)) and not isinstance(grace, bool)
+    if not is_number or not math.isfinite(grace) or not 0 <= grace <= MAX_GRACE_SECONDS:
+        raise RequestRefused(f"'grace' must be a number of seconds, not {shown(grace)}")
+    return float(grace)

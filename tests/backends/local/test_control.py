@@ -1,0 +1,251 @@
+"""Stopping, starting, restarting and signaling processes of a running experiment."""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+from symphony import AlreadyExists, BackendError, Cluster, SpecError, State
+from symphony.host.run import control_socket
+from symphony.host.run.directory import RunDirectory
+from symphony.plan.restart_policy import Backoff
+from symphony.testing import until
+from symphony.testing.programs import FOREVER
+
+from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
+from .test_stopping import DAEMON, SPAWN, STUBBORN, all_ready
+
+
+def in_background(function, *args, **options):
+    """Call a function in a thread. Return a function that waits for its result or its error."""
+    results = []
+
+    def target():
+        try:
+            results.append((function(*args, **options), None))
+        except Exception as exc:
+            results.append((None, exc))
+
+    thread = threading.Thread(target=target)
+    thread.start()
+
+    def result():
+        thread.join(20)
+        value, error = results[0]
+        if error is not None:
+            raise error
+        return value
+
+    return result
+
+
+def is_stopping(status):
+    return any(process.displayed_state == "stopping" for process in status)
+
+
+def test_stopped_experiment_waits_for_a_start_and_can_be_replaced(cluster, experiment):
+    python(experiment, "one", FOREVER).ready(log="up")
+    python(experiment, "two", FOREVER).starts_after("one", "ready").ready(log="up")
+    cluster.launch(experiment)
+    cluster.wait("exp", until="ready")
+    cluster.stop_processes("exp")
+    status = cluster.wait("exp", timeout=10)
+    assert (status.displayed_state, status.exit_code) == ("stopped", 0)
+    one, two = cluster.start_processes("exp")
+    assert (one.state, two.state) == (State.RUNNING, State.PENDING)
+    assert two.reason == "waiting for one to be ready"
+    cluster.wait("exp", until="ready")
+    with pytest.raises(AlreadyExists):
+        cluster.launch(experiment)
+    cluster.stop_processes("exp")
+    supervisor = supervisor_of(cluster)
+    cluster.launch(experiment)
+    assert supervisor_of(cluster) != supervisor
+
+
+def test_process_waits_for_a_stopped_process(cluster, experiment):
+    python(experiment, "db", FOREVER)
+    python(experiment, "web", FOREVER).starts_after("db")
+    cluster.launch(experiment)
+    until(cluster, "exp", lambda status: status.processes[1].state is State.RUNNING)
+    cluster.stop_processes("exp", ["db"])
+    (web,) = cluster.restart_processes("exp", ["web"])
+    assert (web.state, web.reason) == (State.PENDING, "waiting for db to be ready (db is stopped)")
+    cluster.start_processes("exp", ["db"])
+    assert cluster.describe_process("exp", "web").state is State.RUNNING
+
+
+def test_processes_restart_in_the_start_order(cluster, experiment, tmp_path):
+    """The second process of the request must not start before the first one is ready again."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    program = f"print(open({str(gate)!r}).read() or 'up'); {FOREVER}"
+    python(experiment, "db", program).ready(log="up")
+    python(experiment, "web", FOREVER).starts_after("db", "ready")
+    cluster.launch(experiment)
+    gate.write_text("up\n")
+    until(cluster, "exp", lambda status: status.processes[1].state is State.RUNNING)
+    db, web = cluster.restart_processes("exp", ["web", "db"])
+    assert (db.state, web.state) == (State.RUNNING, State.PENDING)
+    gate.write_text("up\n")
+    until(cluster, "exp", lambda status: status.processes[1].state is State.RUNNING)
+
+
+def test_stopping_process_is_shown_and_refuses_other_requests_until_it_is_killed(
+    cluster, experiment
+):
+    python(experiment, "stubborn", STUBBORN).ready(log="up").restart_policy("Always")
+    python(experiment, "other", FOREVER)
+    cluster.launch(experiment)
+    before = cluster.wait("exp", until="ready").processes[0]
+    restart = in_background(cluster.restart_processes, "exp", ["stubborn"])
+    stubborn = until(cluster, "exp", is_stopping).processes[0]
+    assert stubborn.state is State.RUNNING
+    assert stubborn.displayed_reason(stubborn.kill_at - 11.5) == "kill in 12 s"
+    for refused in (cluster.start_processes, cluster.restart_processes):
+        with pytest.raises(BackendError, match="another request is stopping or restarting stubbo"):
+            refused("exp")
+    with pytest.raises(TimeoutError, match="it continues"):
+        cluster.stop_processes("exp", ["stubborn"], timeout=0.01)
+    (stopped,) = cluster.stop_processes("exp", ["stubborn"], at_once=True)
+    with pytest.raises(BackendError, match="another request stopped 'stubborn'"):
+        restart()
+    assert (stopped.displayed_state, stopped.exit_code) == ("stopped", 137)
+    assert stopped.started == before.started
+
+
+def test_all_descendants_of_a_stopped_process_exit(cluster, experiment):
+    python(experiment, "parent", SPAWN.format("['sh', '-c', 'trap : 15; sleep 1000; sleep 1000']"))
+    experiment.list_all_processes()[0].ready(log="up")
+    python(experiment, "daemon", DAEMON).ready(log="up")
+    python(experiment, "other", FOREVER)
+    cluster.launch(experiment)
+    cluster.wait("exp", until="ready")
+    cluster.stop_processes("exp", ["parent", "daemon"], grace=0.1)
+    pids = [process.pid for process in cluster.describe_experiment("exp") if process.pid]
+    assert marked(run_id_of(cluster)) == pids
+
+
+def test_start_skips_the_delay_of_a_restart_and_stop_ends_it(experiment, state):
+    cluster = Cluster.new("local", state_dir=str(state), backoff=Backoff(first=100, longest=100))
+    python(experiment, "other", FOREVER)
+    experiment.new_process("crash", command="false").restart_policy("Always")
+
+    def is_backing_off(status):
+        return status.processes[1].next_start is not None and status.processes[1].restarts % 2 == 1
+
+    try:
+        cluster.launch(experiment)
+        until(cluster, "exp", is_backing_off)
+        cluster.start_processes("exp", ["crash"])
+        status = until(
+            cluster,
+            "exp",
+            lambda status: status.processes[1].restarts == 3 and is_backing_off(status),
+        )
+        (crash,) = cluster.stop_processes("exp", ["crash"])
+        assert (crash.displayed_state, crash.reason) == ("stopped", "stopped before it restarted")
+        assert status.processes[0].pid == cluster.describe_process("exp", "other").pid
+    finally:
+        cluster.delete("exp")
+
+
+def test_gpus_are_free_while_a_process_is_stopped(state):
+    cluster = Cluster.new("local", state_dir=str(state), gpus=[f"control-{os.getpid()}"])
+    first, second = (cluster.new_experiment(name) for name in ("first", "second"))
+    for experiment in (first, second):
+        python(experiment, "learner", FOREVER).resource_limit(gpu=1)
+    try:
+        cluster.launch(first)
+        cluster.restart_processes("first")
+        cluster.stop_processes("first")
+        cluster.launch(second)
+        with pytest.raises(BackendError, match="another experiment has leased the GPUs of 'lear"):
+            cluster.start_processes("first")
+        cluster.delete("second")
+        cluster.start_processes("first")
+    finally:
+        for name in ("first", "second"):
+            cluster.delete(name)
+
+
+def test_experiment_that_cannot_be_controlled_is_reported_in_one_line(cluster, experiment):
+    python(experiment, "worker", FOREVER)
+    cluster.launch(experiment)
+    supervisor = supervisor_of(cluster)
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        with pytest.raises(BackendError, match=rf"suspended.*kill -CONT {supervisor}"):
+            cluster.restart_processes("exp")
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    with pytest.raises(SpecError, match="did you mean 'HUP'"):
+        cluster.signal_processes("exp", None, "HPU")
+    with pytest.raises(SpecError, match="grace must be"):
+        cluster.stop_processes("exp", grace=-1)
+    kill(supervisor)
+    with pytest.raises(BackendError, match="supervisor of 'exp' was killed.*delete"):
+        cluster.restart_processes("exp")
+    cluster.delete("exp")
+    experiment = cluster.new_experiment("exp")
+    experiment.new_process("quick", command="true")
+    cluster.launch(experiment)
+    cluster.wait("exp")
+    with pytest.raises(BackendError, match="'exp' has finished; launch it again"):
+        cluster.start_processes("exp")
+    assert cluster.stop_processes("exp")[0].state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("delay_events", [1, 2, 3])
+def test_supervisor_killed_during_a_restart_leaves_nothing_behind(
+    cluster, experiment, delay_events
+):
+    """The supervisor is killed after a number of events of the restart."""
+    python(experiment, "worker", FOREVER).ready(log="up")
+    cluster.launch(experiment)
+    cluster.wait("exp", until="ready")
+    run_id = run_id_of(cluster)
+    supervisor = supervisor_of(cluster)
+    events = RunDirectory(cluster._root / "exp").events
+    wanted = events.read_bytes().count(b"\n") + delay_events
+    restart = in_background(cluster.restart_processes, "exp")
+    eventually(lambda: events.read_bytes().count(b"\n") >= wanted)
+    kill(supervisor)
+    # The restart may have been done before the supervisor was killed.
+    with contextlib.suppress(BackendError):
+        restart()
+    # A process that has received SIGTERM still exits, and a new one may just be starting.
+    eventually(
+        lambda: (
+            [process.pid for process in cluster.describe_experiment("exp") if process.pid]
+            == marked(run_id)
+        )
+    )
+    cluster.delete("exp")
+    assert marked(run_id) == []
+
+
+def test_request_goes_on_if_its_client_disconnects(cluster, experiment):
+    python(experiment, "worker", FOREVER).ready(log="up")
+    cluster.launch(experiment)
+    before = cluster.wait("exp", until="ready").processes[0]
+    with control_socket.connect(RunDirectory(cluster._root / "exp")) as channel:
+        channel.sendall(json.dumps({"request": "restart", "names": ["worker"]}).encode() + b"\n")
+    status = until(
+        cluster, "exp", lambda now: all_ready(now) and now.processes[0].pid != before.pid
+    )
+    assert status.processes[0].restarts == 1
+
+
+def test_delete_ends_a_restart(cluster, experiment):
+    python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(1)
+    cluster.launch(experiment)
+    cluster.wait("exp", until="ready")
+    restart = in_background(cluster.restart_processes, "exp", grace=100)
+    until(cluster, "exp", is_stopping)
+    cluster.delete("exp")
+    with pytest.raises(BackendError, match="is being stopped|was deleted"):
+        restart()

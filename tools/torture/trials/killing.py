@@ -62,7 +62,7 @@ def kill_supervisor(workspace: Workspace) -> None:
     )
     workspace.sleep()
     for supervisor in workspace.supervisors():
-        _send(supervisor, signal.SIGKILL)
+        send(supervisor, signal.SIGKILL)
     workspace.expect(launcher, "launch")
     if deleting is not None:
         workspace.expect(deleting, "delete", is_permitted=is_success)
@@ -111,12 +111,12 @@ def send_signals(workspace: Workspace) -> None:
         # One of the targets is the launcher.
         index = workspace.random.randrange(len(targets) + 1)
         if index < len(targets):
-            _send(targets[index], number)
+            send(targets[index], number)
         else:
             to_launcher.append(number)
             launcher.send(number)
     for found in workspace.processes():
-        _send(found, signal.SIGCONT)
+        send(found, signal.SIGCONT)
     launcher.send(signal.SIGCONT)
     workspace.expect(launcher, "launch", is_permitted=is_interrupted_by(to_launcher))
     workspace.settle()
@@ -131,7 +131,7 @@ def kill_process(workspace: Workspace) -> None:
     killed = set()
     for found in workspace.sleepers():
         if workspace.random.random() < 0.5:
-            _send(found, signal.SIGKILL)
+            send(found, signal.SIGKILL)
             killed.add(found.pid)
             time.sleep(workspace.random.random() * 0.01)
 
@@ -147,6 +147,7 @@ def kill_process(workspace: Workspace) -> None:
     workspace.check_status()
 
 
-def _send(found: FoundProcess, number: int) -> None:
+def send(found: FoundProcess, number: int) -> None:
+    """Send a signal to a process, if it is still running."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(found.pid, number)

@@ -52,11 +52,13 @@ class Manifest(abc.ABC):
     description as text.
 
     The text ends with a newline, because YAML text without a final newline can have a different
-    meaning.
+    meaning. ``notes`` contains messages about the launch for the user, such as the place where the
+    experiment is supervised.
     """
 
     experiment: str
     ignored: tuple[Ignored, ...]
+    notes: tuple[str, ...] = ()
 
     @abc.abstractmethod
     def __str__(self) -> str: ...

@@ -19,6 +19,7 @@ from symphony.host.processes.identity import ProcessId, boot_id, identify
 from symphony.host.processes.tree import find_users_of_file
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
+from symphony.state_directory import state_root
 
 MANIFEST = json.dumps(
     {
@@ -193,13 +194,13 @@ def test_path_is_not_a_name(tmp_path: Path, name: str) -> None:
 
 def test_state_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "s"))
-    assert directory.state_root("local") == tmp_path / "s" / "local"
+    assert state_root("local") == tmp_path / "s" / "local"
     monkeypatch.delenv("SYMPHONY_STATE_DIR")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "x"))
-    assert directory.state_root("local") == tmp_path / "x" / "symphony" / "local"
+    assert state_root("local") == tmp_path / "x" / "symphony" / "local"
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert directory.state_root("local") == tmp_path / ".local" / "state" / "symphony" / "local"
+    assert state_root("local") == tmp_path / ".local" / "state" / "symphony" / "local"
 
 
 # --- the supervisor ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import secrets
@@ -40,8 +41,10 @@ class KubeCluster(Cluster):
 
     ``kubeconfig`` and ``context`` select the cluster as in kubectl. The kubeconfig is never
     modified. ``image`` is the default image for processes. ``expose`` is the type of the Services
-    that are created for exposed services: LoadBalancer, NodePort or none. ``connections`` is the
-    maximum number of concurrent API requests.
+    that are created for exposed services: LoadBalancer, NodePort or none. ``supervisor_image`` is
+    an image that contains symphony with its extra ``kube``. If it is set, the supervisors of
+    experiments run in the cluster instead of on this machine. ``connections`` is the maximum number
+    of concurrent API requests.
     """
 
     backend: ClassVar[str] = "kube"
@@ -60,6 +63,7 @@ class KubeCluster(Cluster):
         image_pull_secrets: Sequence[str] = (),
         gpu_resource: str = GPU,
         git_image: str = GIT_IMAGE,
+        supervisor_image: str | None = None,
         connections: int = 16,
         preamble_cmds: Strings | None = None,
         start_dir: str | None = None,
@@ -71,6 +75,7 @@ class KubeCluster(Cluster):
             ("service_account", service_account),
             ("gpu_resource", gpu_resource),
             ("git_image", git_image),
+            ("supervisor_image", supervisor_image),
         ):
             if value is not None:
                 validators.nonempty_text(value, name)
@@ -110,6 +115,7 @@ class KubeCluster(Cluster):
         self._context = context
         self._kubeconfig = kubeconfig
         self._connections = connections
+        self._supervisor_image = supervisor_image
 
     @property
     def namespace(self) -> str | None:
@@ -168,16 +174,21 @@ class KubeCluster(Cluster):
     ) -> Manifest:
         """Create an experiment's objects. If any object cannot be created, delete the others.
 
-        A process that starts after others is created when its start conditions are met. Return when
-        all objects have been created, except for the objects of processes that can never start.
+        Return when all objects have been created that do not wait for other processes. The others
+        are created by the supervisor.
         """
         from symphony_kube.lifecycle import launch
+        from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 
+        del on_change
         manifest = self.manifest(experiment)
-        launch.launch(
-            self.api, manifest, run_id=secrets.token_hex(6), force=force, on_change=on_change
+        supervisor = SupervisorOptions(
+            image=self._supervisor_image, image_pull_secrets=self.options.image_pull_secrets
         )
-        return manifest
+        notes = launch.launch(
+            self.api, manifest, run_id=secrets.token_hex(6), force=force, supervisor=supervisor
+        )
+        return dataclasses.replace(manifest, notes=notes)
 
     def check(self, manifest: Manifest) -> None:
         """Have the API server validate every object without creating it."""
@@ -207,6 +218,12 @@ class KubeCluster(Cluster):
 
         delete.delete(self.api, self.scope(experiment), jobs_only=self.options.jobs_only)
 
+    def _ensure_supervisor(self, experiment: str) -> None:
+        """Start the supervisor that runs on this machine again, if it was killed."""
+        from symphony_kube.lifecycle.supervisor import detached
+
+        detached.ensure_running(detached.directory_of(self.api, self.scope(experiment)))
+
     # --- observing ---
 
     def list_experiments(self) -> list[str]:
@@ -223,6 +240,7 @@ class KubeCluster(Cluster):
         """Return the status of an experiment and its processes."""
         from symphony_kube.status import experiments
 
+        self._ensure_supervisor(experiment)
         return experiments.experiment_status(self.api, self.scope(experiment))
 
     def explain_process(
@@ -250,6 +268,7 @@ class KubeCluster(Cluster):
         """Wait until every process has reached the given state; see `Cluster.wait`."""
         from symphony_kube.status import wait
 
+        self._ensure_supervisor(experiment)
         return wait.wait(
             self.api, self.scope(experiment), timeout=timeout, on_change=on_change, until=until
         )

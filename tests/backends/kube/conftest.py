@@ -1,5 +1,6 @@
 """Fixtures and helpers of the kube tests: clusters with shared and own namespaces."""
 
+import os
 import secrets
 import time
 from pathlib import Path
@@ -28,6 +29,17 @@ def pytest_collection_modifyitems(items):
             own = "own_namespaces" in item.fixturenames and "[shared" not in item.name
             if own or "TestOwnNamespaces" in item.nodeid:
                 item.add_marker(pytest.mark.namespaces)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state_directory(tmp_path_factory):
+    """Supervisors that run on this machine must not use the state directory of the user."""
+    previous = os.environ.get("SYMPHONY_STATE_DIR")
+    os.environ["SYMPHONY_STATE_DIR"] = str(tmp_path_factory.mktemp("state"))
+    yield
+    del os.environ["SYMPHONY_STATE_DIR"]
+    if previous is not None:
+        os.environ["SYMPHONY_STATE_DIR"] = previous
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from kubetest.plugin import PREFIX
 from tests.cli.scenarios import Scenarios, program_for_backend, refuse
 from tests.cli.terminal import INTERRUPT
 
+from .conftest import wait_until
+
 
 class TestKube(Scenarios):
     backend = "kube"
@@ -38,12 +40,11 @@ class TestKube(Scenarios):
             )
             kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}")
 
-    def test_ctrl_c_rolls_back_a_launch_that_waits(self, cli):
-        after = {"cmd": "true", "starts_after": {"first": "succeeded"}}
-        terminal = cli.terminal(
-            "launch", cli.file("taken-back", {"first": "exec sleep 1000", "after": after})
-        )
-        terminal.expect("launching taken-back: 1 of 2 ready, 1 waiting for others")
+    def test_ctrl_c_announces_that_the_launch_is_rolled_back(self, cli, kube_faults):
+        kube_faults.delay(2, method="POST", path="/pods", times=1)
+        file = cli.file("taken-back", {"first": "exec sleep 1000"})
+        terminal = cli.terminal("launch", file, "--kubeconfig", kube_faults.kubeconfig)
+        wait_until(lambda: kube_faults.count(method="POST", path="/pods"))
         terminal.press(INTERRUPT)
         terminal.expect("interrupted: rolling back the launch of taken-back")
         assert terminal.finish() == 130

@@ -1,11 +1,14 @@
 """Deletion: all objects of an experiment and no others, and it returns when they are gone."""
 
+import os
+import select
 import threading
 
 import pytest
 
 from symphony.errors import BackendError
 from symphony_kube.api import labels as names
+from symphony_kube.lifecycle.supervisor.detached import directory_of
 
 from .conftest import find_namespace, managed_objects, python, unschedulable, wait_until
 
@@ -156,22 +159,16 @@ def test_stuck_object_is_reported_with_its_finalizer(
     wait_until(lambda: "services" not in managed_objects(kube_cluster))
 
 
-def test_delete_during_a_launch_ends_the_launch(kube_cluster, shared, name):
+def test_delete_stops_the_supervisor(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     unschedulable(exp, "first")
     unschedulable(exp, "second").starts_after("first")
-    begun, ends = threading.Event(), []
-
-    def launch():
-        try:
-            shared.launch(exp, on_change=lambda status: begun.set())
-        except BackendError as exc:
-            ends.append(str(exc))
-
-    launcher = threading.Thread(target=launch)
-    launcher.start()
-    assert begun.wait(30)
+    shared.launch(exp)
+    directory = directory_of(shared.api, shared.scope(name))
+    supervisor = os.pidfd_open(directory.holder())
     shared.delete(name)
-    launcher.join(30)
-    assert ends == [f"experiment '{name}' was deleted while it was being launched"]
+    exited, _, _ = select.select([supervisor], [], [], 0)
+    os.close(supervisor)
+    assert exited
+    assert not directory.path.exists()
     assert managed_objects(kube_cluster) == {}

@@ -325,30 +325,25 @@ def test_exceeded_quota_rolls_the_launch_back(kube_cluster, shared, name):
     assert managed_objects(kube_cluster) == {}
 
 
-def test_ctrl_c_rolls_a_waiting_launch_back(kube_cluster, shared, name):
+def test_ctrl_c_rolls_a_launch_back(kube_cluster, kube_faults, shared, name):
     exp = shared.new_experiment(name)
     unschedulable(exp, "first").binds("web")
     unschedulable(exp, "batch").job()
-    unschedulable(exp, "second").starts_after("first")
+    kube_faults.delay(2, method="POST", path="/jobs", times=1)
     program = (
         "import json, sys; from symphony import Cluster, Experiment;"
         "options, spec = map(json.loads, sys.argv[1:]);"
-        "Cluster.new('kube', **options).launch(Experiment.load_dict(spec), on_change=lambda "
-        "status: print('waits'))"
+        "Cluster.new('kube', **options).launch(Experiment.load_dict(spec))"
     )
-    options = {"kubeconfig": str(kube_cluster.kubeconfig), "namespace": kube_cluster.namespace}
+    options = {"kubeconfig": str(kube_faults.kubeconfig), "namespace": kube_cluster.namespace}
     options |= {"image": kube_cluster.image}
     given = [json.dumps(options), json.dumps(exp.dump_dict())]
     launcher = subprocess.Popen(
         [sys.executable, "-u", "-c", program, *given],
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert launcher.stdout.readline() == "waits\n"
-    wait_until(
-        lambda: len(managed_objects(kube_cluster)["pods"]) == 2
-    )  # including the Pod of the Job
+    wait_until(lambda: kube_faults.count(method="POST", path="/jobs"))
     launcher.send_signal(signal.SIGINT)
     _, errors = launcher.communicate(timeout=60)
     assert errors.strip().splitlines()[-1] == "KeyboardInterrupt"

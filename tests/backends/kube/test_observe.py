@@ -459,11 +459,11 @@ def test_processes_that_can_never_start_have_failed():
     }
 
 
-def test_launcher_that_creates_nothing_has_exited():
+def test_supervisor_that_creates_nothing_is_not_running():
     done = pod(ended(0, at=20))
     assert describe([done], ORDER, 79)["team/a"] == NOT_CREATED
     later = describe([done], ORDER, 80)
-    why = "never started: the launcher exited before it was created"
+    why = "never started: the supervisor of the experiment is not running"
     assert later["team/a"] == (UNKNOWN, None, Code.NEVER_STARTED, why)
     assert later["last"] == never("a exited")
 
@@ -477,7 +477,7 @@ def test_launcher_that_created_a_pod_recently_is_running():
     assert describe([first, second], roster, 111)["r"] == lost(why)
 
 
-def test_launcher_waits_without_limit():
+def test_supervisor_waits_without_limit():
     found = observe("e", [], now=AT, roster=ORDER)
     assert [item.state for item in found.status] == [PENDING] * 4
     assert found.valid_until is None

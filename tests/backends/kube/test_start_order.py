@@ -38,7 +38,8 @@ def test_launch_waits_for_each_condition(kube_cluster, shared, name):
             held.remove(process)
             release(shared, name, process)
 
-    shared.launch(exp, on_change=see)
+    shared.launch(exp)
+    shared.wait(name, until="started", on_change=see, timeout=60)
     assert len(managed_objects(kube_cluster)["pods"]) == 6
     first = {process.name: process.reason for process in seen[0]}
     assert first["after-ready"] == "waiting for server to be ready and logger to be ready"
@@ -72,6 +73,7 @@ def test_processes_that_can_never_start_are_not_created(kube_cluster, shared, na
     python(exp, "after-silent", FOREVER).starts_after("silent")
     python(exp, "after-good", "print(1)").starts_after("good", "succeeded")
     shared.launch(exp)
+    shared.wait(name, until="ready", timeout=60)
     assert managed_objects(kube_cluster)["pods"] == [
         f"{name}-{each}" for each in ("after-good", "bad", "good", "silent")
     ]
@@ -94,42 +96,29 @@ def test_processes_wait_for_members_of_a_group(kube_cluster, shared, name):
     python(group, "two", f"print('two is up'); {FOREVER}").ready(log="up")
     python(exp, "after", FOREVER).starts_after("one").starts_after("two")
     shared.launch(exp)
+    shared.wait(name, until="started", timeout=60)
     pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-team"))
     assert pod["metadata"]["annotations"]["symphony/ready"] == "one,two"
     assert f"{name}-after" in managed_objects(kube_cluster)["pods"]
     shared.delete(name)
 
 
-def test_launch_returns_after_ready_processes_are_recorded(
-    kube_cluster, kube_faults, open_cluster, name
-):
-    """Otherwise this information would be lost when the launcher exits."""
-    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
-    kube_faults.delay(2, method="PATCH", times=1)
-    exp = cluster.new_experiment(name)
-    python(exp, "first", f"print('up'); {FOREVER}").ready(log="up")
-    python(exp, "after", FOREVER).starts_after("first")
-    cluster.launch(exp)
-    pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-first"))
-    assert pod["metadata"]["annotations"]["symphony/ready"] == "first"
-    cluster.delete(name)
-
-
-def test_launch_fails_if_an_awaited_image_cannot_be_pulled(kube_cluster, shared, name):
+def test_wait_fails_if_an_awaited_image_cannot_be_pulled(shared, name):
     exp = shared.new_experiment(name)
     exp.new_process("first", container_image="127.0.0.1:1/none:1")
     unschedulable(exp, "second").starts_after("first")
+    shared.launch(exp)
     with pytest.raises(LaunchFailed) as caught:
-        shared.launch(exp)
+        shared.wait(name, until="started", timeout=60)
     assert str(caught.value).startswith(
         "process 'first', for which 'second' waits, cannot start: ImagePullBackOff: "
         "127.0.0.1:1/none:1"
     )
     assert str(caught.value).endswith("; set an image that the cluster can pull")
-    assert managed_objects(kube_cluster) == {}
+    shared.delete(name)
 
 
-def test_failure_of_a_later_unit_rolls_the_launch_back(kube_cluster, shared, name):
+def test_launch_checks_the_units_that_are_created_later(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     python(exp, "first", "print(1)").binds("web")
     wrong = unschedulable(exp, "second").starts_after("first", "succeeded")

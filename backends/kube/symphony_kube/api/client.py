@@ -39,7 +39,12 @@ try:
         SSLError,
     )
 
-    from symphony_kube.api.kubeconfig import api_keys, credentials, load_kubeconfig
+    from symphony_kube.api.kubeconfig import (
+        api_keys,
+        credentials,
+        kubeconfig_path,
+        load_kubeconfig,
+    )
 except ModuleNotFoundError as missing:
     from symphony.installation import install_command
 
@@ -157,6 +162,19 @@ class Api:
     def close(self) -> None:
         """Close the persistent connections."""
         self._pool.clear()
+
+    @property
+    def host(self) -> str:
+        """The URL of the API server."""
+        return self._host
+
+    @property
+    def kubeconfig(self) -> str | None:
+        """The absolute paths of the kubeconfigs, or None if this Pod's service account is used.
+
+        Another process that starts in another directory can read the same kubeconfigs.
+        """
+        return kubeconfig_path(*self._source)
 
     @property
     def description(self) -> str:

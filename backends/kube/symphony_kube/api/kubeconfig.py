@@ -35,20 +35,9 @@ def load_kubeconfig(
     is not valid, or if the credentials cannot be loaded.
     """
     configuration = client.Configuration()
-    given = os.environ.get("KUBECONFIG") or None
-    if kubeconfig is not None:
-        given = os.fspath(kubeconfig)
-    sources = [source for source in (given or "~/.kube/config").split(os.pathsep) if source]
-    files = [source for source in sources if expand_user(source).is_file()]
-    if not files:
-        in_pod = (_SERVICE_ACCOUNT / "token").exists()
-        if given is None and context is None and in_pod:
-            return _load_in_cluster(configuration)
-        raise BackendError(
-            f"no kubeconfig: there is no file {' and no '.join(sources)}; set kubeconfig= or "
-            "KUBECONFIG, or download it from the provider of your cluster"
-        )
-    path = os.pathsep.join(str(expand_user(source)) for source in files)
+    path = kubeconfig_path(kubeconfig, context)
+    if path is None:
+        return _load_in_cluster(configuration)
     details = _context(path, context)
     read: Callable[..., None] = config.load_kube_config
     with credentials(f"context {details['name']!r} of the kubeconfig {path}"):
@@ -59,6 +48,29 @@ def load_kubeconfig(
             persist_config=False,
         )
     return configuration, details["namespace"], details["name"]
+
+
+def kubeconfig_path(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> str | None:
+    """Return the absolute paths of the kubeconfigs that `load_kubeconfig` reads, separated by
+    colons.
+
+    Return None if it uses the service account of this Pod. Raises `BackendError` if there is
+    neither a kubeconfig nor a usable service account.
+    """
+    given = os.environ.get("KUBECONFIG") or None
+    if kubeconfig is not None:
+        given = os.fspath(kubeconfig)
+    sources = [source for source in (given or "~/.kube/config").split(os.pathsep) if source]
+    files = [source for source in sources if expand_user(source).is_file()]
+    if files:
+        return os.pathsep.join(str(expand_user(source).absolute()) for source in files)
+    in_pod = (_SERVICE_ACCOUNT / "token").exists()
+    if given is None and context is None and in_pod:
+        return None
+    raise BackendError(
+        f"no kubeconfig: there is no file {' and no '.join(sources)}; set kubeconfig= or "
+        "KUBECONFIG, or download it from the provider of your cluster"
+    )
 
 
 def _context(path: str, requested: str | None) -> dict[str, Any]:

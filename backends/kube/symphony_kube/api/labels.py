@@ -19,14 +19,21 @@ RUN = "symphony/run"
 # A Pod, its Job and its Services have this label. Its value is the name of the process, or of the
 # group if the process belongs to one.
 UNIT = "symphony/unit"
+# The Job and the Pods of the supervisor have this label instead of `EXPERIMENT`. Its value is the
+# name of the experiment.
+SUPERVISOR = "symphony/supervisor"
 # A Service has this label. Its value is the name of the service in the experiment.
 SERVICE = "symphony/service"
 
 # The following are names of annotations. The roster, which lists all of the experiment's processes,
-# is an annotation of the first Pod and of its Job, if it has one. The other annotation lists the
-# containers in a Pod that have become ready according to their logs.
+# is an annotation of the first Pod and of its Job, if it has one. The same object lists the units
+# that the supervisor could not create. `READY` lists the containers in a Pod that have become ready
+# according to their logs. `LOG_PROBLEMS` maps the containers whose logs take too long to search to
+# messages, as JSON.
 ROSTER = "symphony/roster"
+PROBLEMS = "symphony/problems"
 READY = "symphony/ready"
+LOG_PROBLEMS = "symphony/log-problems"
 
 # The label selector for all objects created by symphony.
 MANAGED_SELECTOR = f"{MANAGED_BY}={SYMPHONY}"
@@ -46,16 +53,19 @@ class Scope:
 
     By default, an experiment has its own ``namespace`` with the same name. If the namespace is
     ``shared`` with other experiments, the names of the objects begin with the experiment's name.
+    If ``run`` is set, the scope contains only the objects of one launch.
     """
 
     experiment: str
     namespace: str
     shared: bool = False
+    run: str = ""
 
     @property
     def selector(self) -> str:
-        """The label selector for all of the experiment's objects."""
-        return f"{MANAGED_SELECTOR},{EXPERIMENT}={self.experiment}"
+        """The label selector for all objects in this scope."""
+        selector = f"{MANAGED_SELECTOR},{EXPERIMENT}={self.experiment}"
+        return f"{selector},{RUN}={self.run}" if self.run else selector
 
     @property
     def labels(self) -> dict[str, str]:

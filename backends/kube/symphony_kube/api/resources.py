@@ -25,17 +25,27 @@ KINDS = {
 }
 
 
+# The kinds of further objects that a supervisor needs.
+SUPERVISOR_KINDS = {
+    "ServiceAccount": ("/api/v1", "serviceaccounts"),
+    "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+}
+
+
 def collection_path(kind: str, namespace: str) -> str:
     """Return the API path for all objects of a kind in a namespace."""
     if kind == "Namespace":
         return NAMESPACES
-    root, plural = KINDS[kind]
+    root, plural = {**KINDS, **SUPERVISOR_KINDS}[kind]
     return f"{root}/namespaces/{namespace}/{plural}"
 
 
 def plural_name(kind: str) -> str:
     """Return the plural name of a kind, such as ``pods``, as used in RBAC rules."""
-    return "namespaces" if kind == "Namespace" else KINDS[kind][1]
+    if kind == "Namespace":
+        return "namespaces"
+    return {**KINDS, **SUPERVISOR_KINDS}[kind][1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

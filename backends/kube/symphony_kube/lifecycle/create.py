@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -79,18 +79,34 @@ class Creation:
         del self.uncertain[resource.path]
         return body
 
+    def check(self, resource: Resource) -> None:
+        """Have the server validate an object that will be created later.
+
+        Raises `NameTaken` if another object has the name, and `LaunchFailed` for other errors.
+        """
+        try:
+            self._post(resource, {**STRICT_QUERY, "dryRun": "All"})
+        except NameTaken:
+            raise
+        except BackendError as exc:
+            # An admission webhook can refuse to check objects that are not created.
+            if isinstance(exc, ApiError) and "does not support dry run" in exc.detail:
+                return
+            text = error_messages.cannot_create(resource.kind, resource.name, self._scope, exc)
+            raise error_messages.launch_failed(text, exc) from exc
+
     def create_all(self, resources: Sequence[Resource]) -> None:
         """Create objects in parallel. After the first failure, no more objects are created."""
         in_parallel(self.create, resources, threads=self._api.connections, stopped=self.stopped)
 
-    def _post(self, resource: Resource) -> dict[str, Any]:
+    def _post(self, resource: Resource, query: Mapping[str, str] = STRICT_QUERY) -> dict[str, Any]:
         deadline = time.monotonic() + SERVICE_ACCOUNT_SECONDS
         while True:
             try:
                 return self._api.call(
                     "POST",
                     resource.collection,
-                    query=STRICT_QUERY,
+                    query=query,
                     body=resource.data,
                     cancelled=self.stopped,
                 )

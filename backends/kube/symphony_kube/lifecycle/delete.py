@@ -23,6 +23,7 @@ from symphony_kube.api.resources import (
 )
 from symphony_kube.lifecycle import wait_deleted
 from symphony_kube.lifecycle.create import delete_uid, in_parallel
+from symphony_kube.lifecycle.supervisor import detached, in_cluster
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -57,13 +58,21 @@ class DeletionTarget:
 
 
 def delete(api: Api, scope: Scope, *, jobs_only: bool) -> None:
-    """Delete an experiment's objects, and return when they are gone.
+    """Stop an experiment's supervisor, delete the experiment's objects, and return when they are
+    gone.
 
     An experiment that does not exist is not an error. With ``jobs_only``, kinds other than Jobs and
     Pods are skipped if the user is not allowed to list them. Raises `BackendError` if an object
     cannot be listed or deleted, or still exists after a time limit.
     """
+    # The supervisor must not create objects during the deletion.
+    with detached.stopped(detached.directory_of(api, scope)):
+        _delete_objects(api, scope, jobs_only=jobs_only)
+
+
+def _delete_objects(api: Api, scope: Scope, *, jobs_only: bool) -> None:
     if scope.shared:
+        in_cluster.delete(api, scope)
         _delete_from_shared_namespace(api, scope, jobs_only=jobs_only)
         return
     try:

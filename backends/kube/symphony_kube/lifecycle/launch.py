@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.matching import experiment_exists
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, NotFound
-from symphony.status import ExperimentStatus
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
@@ -25,8 +25,11 @@ from symphony_kube.api.resources import (
     to_resource,
     with_run_label,
 )
-from symphony_kube.lifecycle import delete, start_order, wait_deleted
+from symphony_kube.lifecycle import delete, wait_deleted
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
+from symphony_kube.lifecycle.supervisor import detached, in_cluster
+from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
+from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.status import experiments, observe
 from symphony_kube.status.pod_status import parse_time
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
 
 Object = dict[str, Any]
-OnStatus = Callable[[ExperimentStatus], None]
 
 # If an experiment has no Pods and its objects are younger than this number of seconds, another
 # launch is assumed to be in progress.
@@ -50,12 +52,13 @@ def launch(
     *,
     run_id: str,
     force: bool,
-    on_change: OnStatus | None = None,
-) -> None:
-    """Create an experiment's objects, each labelled with ``run_id``.
+    supervisor: SupervisorOptions,
+) -> tuple[str, ...]:
+    """Create an experiment's objects, each labelled with ``run_id``, and start its supervisor.
 
-    If a process waits for other processes, its objects are created when its start conditions are
-    met. Return when all objects have been created, except those of processes that can never start.
+    Return when all objects have been created that do not wait for other processes. If there are
+    others, the supervisor creates each of them when its start conditions are met. The result
+    contains messages for the user, for example about the place where the supervisor runs.
     A running experiment with the same name is replaced if ``force`` is set. Otherwise,
     `AlreadyExists` is raised. A finished experiment is always replaced.
 
@@ -66,17 +69,17 @@ def launch(
     jobs_only = all(unit.job for unit in manifest.roster)
     remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only)
     try:
-        _create_or_roll_back(api, manifest, run_id, on_change)
+        return _create_or_roll_back(api, manifest, run_id, supervisor)
     except _Leftovers:
         # An earlier launch left objects but no Pods, so `remove_previous` did not find the
         # experiment.
         delete.delete(api, manifest.scope, jobs_only=jobs_only)
-        _create_or_roll_back(api, manifest, run_id, on_change)
+        return _create_or_roll_back(api, manifest, run_id, supervisor)
     except AlreadyExists:
         if not force:
             raise
         delete.delete(api, manifest.scope, jobs_only=jobs_only)
-        _create_or_roll_back(api, manifest, run_id, on_change)
+        return _create_or_roll_back(api, manifest, run_id, supervisor)
 
 
 class _Leftovers(LaunchFailed):
@@ -193,12 +196,12 @@ def _is_old(body: Object) -> bool:
 
 
 def _create_or_roll_back(
-    api: Api, manifest: KubeManifest, run_id: str, on_change: OnStatus | None
-) -> None:
+    api: Api, manifest: KubeManifest, run_id: str, supervisor: SupervisorOptions
+) -> tuple[str, ...]:
     scope = manifest.scope
     creation = Creation(api, scope, run_id)
     try:
-        _create(api, manifest, creation, run_id, on_change)
+        return _create(api, manifest, creation, run_id, supervisor)
     except BaseException as exc:
         # The launch is also rolled back after Ctrl-C.
         error = _launch_error(api, scope, exc)
@@ -252,7 +255,8 @@ def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[str]:
     Return descriptions of the remaining objects.
     """
     try:
-        remaining = creation.roll_back()
+        with detached.stopped(detached.directory_of(api, scope)):
+            remaining = creation.roll_back()
         if not remaining:
             _wait_for_roll_back(api, scope, creation)
     except BackendError as exc:
@@ -280,15 +284,16 @@ def _create(
     manifest: KubeManifest,
     creation: Creation,
     run_id: str,
-    on_change: OnStatus | None,
-) -> None:
+    supervisor: SupervisorOptions,
+) -> tuple[str, ...]:
     scope = manifest.scope
     base = [
         to_resource(with_run_label(body, run_id), scope.namespace) for body in manifest.base_objects
     ]
-    units: dict[str, Resource] = {}
+    units: dict[str, Mapping[str, Any]] = {}
     for unit, body in zip(manifest.roster, manifest.units, strict=True):
-        units[unit.name] = to_resource(with_run_label(body, run_id), scope.namespace)
+        units[unit.name] = with_run_label(body, run_id)
+    resources = {name: to_resource(body, scope.namespace) for name, body in units.items()}
     steps: list[Callable[[], object]] = []
     if not scope.shared:
         # If several launches run at the same time, only one of them can create the namespace.
@@ -296,16 +301,44 @@ def _create(
         steps.append(partial(_wait_for_service_account, api, scope, namespace))
     steps += [partial(creation.create, resource) for resource in base]
     in_parallel(_call, steps, threads=api.connections, stopped=creation.stopped)
-    first_units = [units[unit.name] for unit in manifest.roster if not unit.starts_after]
+    first_units = [unit.name for unit in manifest.roster if not unit.starts_after]
+    later_units = [unit.name for unit in manifest.roster if unit.starts_after]
+    # An object that the server would reject later is reported before any process starts.
+    checks = [partial(creation.check, resources[name]) for name in later_units]
+    in_parallel(_call, checks, threads=api.connections, stopped=creation.stopped)
     if first_units:
         # The first Pod contains the roster, without which the other processes cannot be reported,
         # so this Pod is created before the others.
-        first = first_units[0]
+        first = resources[first_units[0]]
         body = creation.create(first)
         if scope.shared:
             _check_no_other_launch(api, scope, creation, first, body)
-        creation.create_all(first_units[1:])
-    start_order.create_in_start_order(api, scope, manifest.roster, units, creation, on_change)
+        creation.create_all([resources[name] for name in first_units[1:]])
+    if not later_units:
+        return ()
+    run = SupervisedRun(
+        scope=replace(scope, run=run_id),
+        roster=manifest.roster,
+        units={name: units[name] for name in later_units},
+        kubeconfig=api.kubeconfig,
+        context=api.context,
+    )
+    return _start_supervisor(api, run, creation, supervisor)
+
+
+def _start_supervisor(
+    api: Api, run: SupervisedRun, creation: Creation, options: SupervisorOptions
+) -> tuple[str, ...]:
+    """Start the supervisor of a run, and return messages for the user."""
+    advice = "configure supervisor_image to run it in the cluster"
+    if options.image is not None:
+        remote_run = replace(run, kubeconfig=None, context=None)
+        try:
+            return (in_cluster.start(api, remote_run, options, creation),)
+        except in_cluster.CannotRunInCluster as exc:
+            advice = f"it cannot run in the cluster: {exc}"
+    pid = detached.start(detached.directory_of(api, run.scope), run)
+    return (f"the start order is continued by process {pid} on this machine; {advice}",)
 
 
 def _call(step: Callable[[], object]) -> None:

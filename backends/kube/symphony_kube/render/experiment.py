@@ -29,7 +29,7 @@ from symphony_kube.render.files import paths, read_files
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.overrides import Override
-from symphony_kube.render.roster import Unit, encode_roster
+from symphony_kube.render.roster import Unit, encode_roster, roster_unit
 from symphony_kube.render.secrets import file_object_name, file_objects, file_sources
 from symphony_kube.render.services import render_services
 from symphony_kube.render.text import Object
@@ -86,13 +86,7 @@ def _render(
     roster = tuple(
         _roster_entry(unit, body, context) for unit, body in zip(planned, bodies, strict=True)
     )
-    # The roster is stored in an annotation of the Pod or Job that is created first, which belongs
-    # to a unit that does not wait for other processes.
-    first = 0
-    for index, entry in enumerate(roster):
-        if not entry.starts_after:
-            first = index
-            break
+    first = roster.index(roster_unit(roster))
     pods.annotate(bodies[first], ROSTER, encode_roster(roster))
     base_dir = plan.base_dir or Path()
     return KubeManifest(

@@ -47,6 +47,7 @@ class KubeManifest(Manifest):
     ignored: tuple[Ignored, ...] = ()
     overrides: tuple[Override, ...] = ()
     source_files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Object]:
         yield from self.base_objects

@@ -45,6 +45,17 @@ class Unit:
 Roster = tuple[Unit, ...]
 
 
+def roster_unit(roster: Roster) -> Unit:
+    """Return the unit whose Pod or Job contains the roster.
+
+    This object is created first, so its unit does not wait for other processes.
+    """
+    for unit in roster:
+        if not unit.starts_after:
+            return unit
+    return roster[0]
+
+
 def encode_roster(roster: Roster) -> str:
     """Encode a roster as an annotation value.
 
@@ -52,7 +63,7 @@ def encode_roster(roster: Roster) -> str:
     256 KiB for annotations.
     """
     units = [{key: value for key, value in asdict(unit).items() if value} for unit in roster]
-    data = json.dumps(units, separators=(",", ":"), sort_keys=True).encode()
+    data = json.dumps(units, separators=(",", ":")).encode()
     return base64.b64encode(zlib.compress(data, 6)).decode()
 
 

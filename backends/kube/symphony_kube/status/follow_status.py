@@ -28,13 +28,13 @@ from symphony_kube.status.permission_errors import cannot_list_pods
 class ExperimentWatch:
     """A watch that keeps an observer up to date with an experiment's Pods and Jobs.
 
-    If a launcher passes its ``roster``, the experiment need not exist yet. The caller must close
+    If a supervisor passes its ``roster``, the experiment need not exist yet. The caller must close
     the watch when it is no longer needed. Any thread can close it.
     """
 
     def __init__(self, api: Api, scope: Scope, *, roster: Roster | None = None) -> None:
         self._scope = scope
-        self._launching = roster is not None
+        self._supervising = roster is not None
         self._with_jobs = False
         paths = {
             PODS: collection_path("Pod", scope.namespace),
@@ -68,7 +68,7 @@ class ExperimentWatch:
                 raise
             raise cannot_list_pods(exc, self._scope) from exc
         self.observer.replace(PODS, pods)
-        if self.observer.has_jobs or (self.observer.empty and not self._launching):
+        if self.observer.has_jobs or (self.observer.empty and not self._supervising):
             self._start_jobs()
 
     def changes(self, seconds: float | None = None) -> list[Change]:
@@ -106,15 +106,15 @@ class ObservationStream:
     change.
 
     The iterator ends when the stream is closed. Raises `NotFound` if the experiment does not exist
-    or no longer exists, and `Unreachable` if the server is unresponsive for too long. If a launcher
-    passes its ``roster``, the stream waits without a time limit for processes that have not been
-    created yet. The first request is sent when the first observation is read.
+    or no longer exists, and `Unreachable` if the server is unresponsive for too long. If a
+    supervisor passes its ``roster``, the stream waits without a time limit for processes that have
+    not been created yet. The first request is sent when the first observation is read.
     """
 
     def __init__(self, api: Api, scope: Scope, *, roster: Roster | None = None) -> None:
         self._api = api
         self._scope = scope
-        self._launching = roster is not None
+        self._supervising = roster is not None
         self._watch = ExperimentWatch(api, scope, roster=roster)
         self._started = False
         self._last: Observation | None = None
@@ -138,6 +138,11 @@ class ObservationStream:
         if observation is None:
             raise StopIteration
         return observation
+
+    @property
+    def observer(self) -> PodObserver:
+        """The observer that computes the observations."""
+        return self._watch.observer
 
     def close(self) -> None:
         """End the stream. Any thread can call this method.
@@ -180,13 +185,13 @@ class ObservationStream:
     def _start(self) -> None:
         self._started = True
         self._watch.start()
-        if self._watch.observer.empty and not self._launching:
+        if self._watch.observer.empty and not self._supervising:
             # This call raises NotFound if the experiment has no other objects either.
             status_without_objects(self._api, self._scope)
 
     def _check_exists(self, observation: Observation) -> None:
         """Raise `NotFound` if the experiment was observed earlier and has been deleted since."""
-        if not observation.empty or self._launching or self._last is None:
+        if not observation.empty or self._supervising or self._last is None:
             return
         if self._scope.shared or not self._has_namespace():
             raise NotFound(f"experiment {self._scope.experiment!r} was deleted")

@@ -36,6 +36,7 @@ class JobStatus:
     unit: str
     created: float = 0.0
     roster: str = ""
+    problems: str = ""
     backoff_limit: int = 6
     result: State | None = None
     reason: Reason = NO_REASON
@@ -60,6 +61,7 @@ def parse_job(job: Object) -> JobStatus:
         unit=labels_of_job.get(labels.UNIT, metadata["name"]),
         created=parse_time(metadata.get("creationTimestamp")) or 0.0,
         roster=annotations.get(labels.ROSTER, ""),
+        problems=annotations.get(labels.PROBLEMS, ""),
         backoff_limit=spec.get("backoffLimit", 6),
         result=result,
         reason=_failure_reason(spec, status, condition) if failed else NO_REASON,

@@ -17,6 +17,7 @@ from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.api.errors import one_line
 from symphony_kube.render.roster import Roster, Unit, decode_roster
+from symphony_kube.status.creation_problems import Problem, decode_problems
 from symphony_kube.status.job_status import JobStatus, parse_job
 from symphony_kube.status.pod_status import (
     ContainerRef,
@@ -26,14 +27,14 @@ from symphony_kube.status.pod_status import (
     parse_pod,
 )
 from symphony_kube.status.reasons import Reason
-from symphony_kube.status.unit_status import UnitStatus
+from symphony_kube.status.unit_status import POD_DELETED, UnitStatus
 
 BACKEND = "kube"
 PODS, JOBS = "pods", "jobs"
 
-# If a unit can be created but has not appeared after this time, its launcher is assumed to have
-# exited.
-LAUNCHER_GONE_SECONDS = 60.0
+# If a unit can be created but has not appeared after this time, the launcher or the supervisor is
+# assumed to have exited.
+CREATOR_GONE_SECONDS = 60.0
 # The reason for a waiting process includes the reason for the process that it waits for, so a chain
 # of waiting processes can lead to a long reason.
 MAX_CHAINED_REASON_CHARS = 300
@@ -51,14 +52,15 @@ class Observation:
     ``containers`` maps process names to states, in the form that
     `symphony.plan.start_order.verdict` needs. ``valid_until`` is the time in seconds since the
     epoch at which the state can change without an event, or None if it cannot. ``deleted_units``
-    contains the units that existed earlier but no longer exist. ``empty`` is true if neither Pods
-    nor Jobs exist.
+    contains the units that existed earlier but no longer exist. ``missing_units`` contains the
+    units that have never been observed. ``empty`` is true if neither Pods nor Jobs exist.
     """
 
     status: ExperimentStatus
     containers: Mapping[str, ContainerStatus]
     valid_until: float | None = None
     deleted_units: frozenset[str] = frozenset()
+    missing_units: frozenset[str] = frozenset()
     empty: bool = False
 
     def is_same_as(self, other: Observation | None) -> bool:
@@ -86,15 +88,17 @@ def observe(
 class PodObserver:
     """An observer that tracks the Pods and Jobs of an experiment.
 
-    A launcher passes its ``roster``. The observer then assumes that the launcher will still create
-    all missing units of the roster, regardless of the time that has passed. Other callers omit the
-    roster, and the observer reads it from the Pods or Jobs.
+    A supervisor passes its ``roster``. The observer then assumes that the supervisor will still
+    create all missing units of the roster, regardless of the time that has passed, except for the
+    units in ``created``, which the supervisor has created earlier. Other callers omit the roster,
+    and the observer reads it from the Pods or Jobs.
     """
 
     def __init__(self, experiment: str, *, roster: Roster | None = None) -> None:
         self._experiment = experiment
-        self._launching = roster is not None
+        self._supervising = roster is not None
         self._roster = roster
+        self.created: frozenset[str] = frozenset()
         # These dictionaries map each unit to its Pods by name, to its Job, and to its most recently
         # deleted Pod.
         self._pods: dict[str, dict[str, PodStatus]] = {}
@@ -217,6 +221,17 @@ class PodObserver:
             self._unit_statuses.clear()
             return
 
+    @property
+    def _problems(self) -> dict[str, ContainerStatus]:
+        """The states of the units that the supervisor could not create."""
+        texts = {pod.problems for pod in self._current_pods()}
+        texts.update(job.problems for job in self._jobs.values())
+        problems: dict[str, ContainerStatus] = {}
+        for text in sorted(text for text in texts if text):
+            for unit, problem in decode_problems(text).items():
+                problems[unit] = _with_problem(problem)
+        return problems
+
     def _find_units(self) -> Roster:
         self._find_roster()
         roster = self._roster or ()
@@ -273,6 +288,7 @@ class PodObserver:
             containers=containers,
             valid_until=min(expiries, default=None),
             deleted_units=frozenset(deleted_units),
+            missing_units=frozenset(unit.name for unit in missing),
             empty=self.empty,
         )
 
@@ -301,8 +317,9 @@ class PodObserver:
         """
         expiries = []
         last_created = self._last_created()
+        problems = self._problems
         for unit in _in_start_order(missing):
-            container, expiry = self._not_created(unit, containers, last_created, now)
+            container, expiry = self._not_created(unit, containers, problems, last_created, now)
             containers.update(dict.fromkeys(unit.processes, container))
             if expiry is not None:
                 expiries.append(expiry)
@@ -312,6 +329,7 @@ class PodObserver:
         self,
         unit: Unit,
         containers: Mapping[str, ContainerStatus],
+        problems: Mapping[str, ContainerStatus],
         last_created: float,
         now: float,
     ) -> tuple[ContainerStatus, float | None]:
@@ -319,6 +337,11 @@ class PodObserver:
 
         The time is None if the state does not expire.
         """
+        if unit.name in self.created:
+            return ContainerStatus(state=State.UNKNOWN, cause=POD_DELETED), None
+        problem = problems.get(unit.name)
+        if problem is not None:
+            return problem, None
         conditions = {
             process: condition
             for process, condition in unit.starts_after.items()
@@ -332,17 +355,17 @@ class PodObserver:
         if decision is not START:
             cause = Reason(decision.reason, ReasonCode.WAITING)
             return ContainerStatus(cause=cause), None
-        if self._launching:
+        if self._supervising:
             return NOT_CREATED, None
         may_start_since = last_created
         for process, condition in conditions.items():
             met_since = _met_since(condition, containers[process], now)
             may_start_since = max(may_start_since, met_since)
-        expiry = may_start_since + LAUNCHER_GONE_SECONDS
+        expiry = may_start_since + CREATOR_GONE_SECONDS
         if now < expiry:
             return NOT_CREATED, expiry
         if conditions:
-            text = "never started: the launcher exited before it was created"
+            text = "never started: the supervisor of the experiment is not running"
             cause = Reason(text, ReasonCode.NEVER_STARTED)
         else:
             cause = exit_unknown(
@@ -351,7 +374,7 @@ class PodObserver:
         return ContainerStatus(state=State.UNKNOWN, cause=cause), None
 
     def _last_created(self) -> float:
-        """Return when the newest object was created. The launcher was running at that time."""
+        """Return when the newest object was created. Its creator was running at that time."""
         times = [pod.created for pod in (*self._current_pods(), *self._deleted.values())]
         times += [job.created for job in self._jobs.values()]
         return max(times, default=0.0)
@@ -372,8 +395,19 @@ class PodObserver:
             backend=BACKEND,
             processes=tuple(processes),
             created=self._created,
-            note="is being deleted" if self._is_being_deleted() else "",
+            note="is being deleted" if self._is_being_deleted() else self._log_problems(),
         )
+
+    def _log_problems(self) -> str:
+        """Return the problems of processes whose logs have not shown yet that they are ready."""
+        problems = []
+        for pod in self._current_pods():
+            for name, message in pod.log_problems:
+                container = pod.containers.get(name)
+                is_running = container is not None and container.state is State.RUNNING
+                if is_running and name not in pod.ready_by_log:
+                    problems.append(f"{name}: {message}")
+        return "; ".join(sorted(problems))
 
     def _is_being_deleted(self) -> bool:
         """Return whether the experiment has Pods and all of them are being deleted."""
@@ -414,6 +448,17 @@ class PodObserver:
         )
         self._process_statuses[name] = (container, status)
         return status
+
+
+def _with_problem(problem: Problem) -> ContainerStatus:
+    """Return the state of the processes of a unit that could not be created."""
+    if problem.permanent:
+        text = one_line(f"never started: {problem.text}", limit=MAX_CHAINED_REASON_CHARS)
+        return ContainerStatus(
+            state=State.FAILED, cause=Reason(text, ReasonCode.NEVER_STARTED), ended=problem.time
+        )
+    text = one_line(problem.text, limit=MAX_CHAINED_REASON_CHARS)
+    return ContainerStatus(cause=Reason(text, ReasonCode.NOT_PERMITTED))
 
 
 def _keep_history(old: PodStatus, new: PodStatus) -> PodStatus:

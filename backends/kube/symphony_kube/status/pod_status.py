@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import calendar
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -102,7 +103,8 @@ class PodStatus:
     ``delete_requested`` is the time at which the Pod's deletion was requested, and ``deadline`` is
     the time by which the Pod must have stopped. ``grace_seconds`` is the Pod's termination grace
     period. ``ready_by_log`` contains the names of the containers whose logs have matched their
-    readiness expressions. ``probed`` contains the names of the containers that have a readiness
+    readiness expressions. ``log_problems`` contains the names of containers whose logs take too
+    long to search, each with a message. ``probed`` contains the names of the containers that have a readiness
     probe. ``before_deletion`` maps container names to the states that were observed before the
     deletion request, or is None if no such states were observed. ``node_silent`` is true if the
     node has stopped reporting.
@@ -121,8 +123,10 @@ class PodStatus:
     phase: str = ""
     node_silent: bool = False
     roster: str = ""
+    problems: str = ""
     ready_by_log: frozenset[str] = frozenset()
     ready_by_log_at: float | None = None
+    log_problems: tuple[tuple[str, str], ...] = ()
     probed: frozenset[str] = frozenset()
     refs: tuple[ContainerRef, ...] = ()
     containers: Mapping[str, ContainerStatus] = field(default_factory=dict)
@@ -165,12 +169,28 @@ def parse_pod(pod: Object) -> PodStatus:
         phase=status.get("phase", ""),
         node_silent=node_silent,
         roster=annotations.get(labels.ROSTER, ""),
+        problems=annotations.get(labels.PROBLEMS, ""),
         ready_by_log=frozenset(name for name in ready_by_log if name),
         ready_by_log_at=_modified(metadata, labels.READY) if labels.READY in annotations else None,
+        log_problems=_log_problems(annotations),
         probed=frozenset(probed),
         refs=tuple(container_refs(pod)),
         containers=_PodParser(metadata, spec, status).containers(),
     )
+
+
+def _log_problems(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the log problems that a supervisor has recorded. A damaged value is ignored."""
+    text = annotations.get(labels.LOG_PROBLEMS)
+    if text is None:
+        return ()
+    try:
+        problems = json.loads(text)
+    except ValueError:
+        return ()
+    if not isinstance(problems, dict):
+        return ()
+    return tuple((name, str(message)) for name, message in problems.items())
 
 
 def container_refs(pod: Object) -> list[ContainerRef]:

@@ -6,9 +6,9 @@ import time
 from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import still_awaited, wait_timeout
-from symphony.errors import SymphonyError
-from symphony.status import ExperimentStatus
-from symphony_kube.status import pod_events
+from symphony.errors import LaunchFailed, SymphonyError
+from symphony.status import ExperimentStatus, State
+from symphony_kube.status import pod_events, reasons
 from symphony_kube.status.experiments import list_pods
 from symphony_kube.status.follow_status import ObservationStream
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from symphony.cluster.matching import Until
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
+    from symphony_kube.render.roster import Roster
     from symphony_kube.status.observe import Observation
 
 # After the deletion of one Pod, wait this long for the deletion of the other Pods.
@@ -36,6 +37,9 @@ def wait(
     See `Cluster.wait`. This function lists the objects of each kind once, and then watches for
     changes. It calls ``on_change`` with every status. If setting up a Pod takes a long time, it
     also reads the Pod's events, and calls ``on_change`` with a status that explains the delay.
+
+    Raises `LaunchFailed` if a process is to be started or ready, but waits for another process
+    whose image cannot be pulled. Such a process would wait forever.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     with ObservationStream(api, scope) as stream:
@@ -44,6 +48,8 @@ def wait(
             if on_change is not None:
                 on_change(observation.status)
             awaited = still_awaited(observation.status, until)
+            if until != "ended":
+                _check_awaited_images(stream.observer.units, observation)
             if awaited:
                 later = _next(api, scope, stream, observation, deadline, on_change)
                 if later is None:
@@ -57,6 +63,23 @@ def wait(
             else:
                 return observation.status
             observation = later
+
+
+def _check_awaited_images(roster: Roster, observation: Observation) -> None:
+    """Raise `LaunchFailed` if a unit waits for a process whose image cannot be pulled."""
+    for unit in roster:
+        if unit.name not in observation.missing_units:
+            continue
+        for name in unit.starts_after:
+            container = observation.containers.get(name)
+            if container is None or container.state is not State.PENDING:
+                continue
+            reason_word = container.reason.partition(":")[0]
+            if reason_word in reasons.IMAGE_NOT_FOUND_REASONS:
+                raise LaunchFailed(
+                    f"process {name!r}, for which {unit.name!r} waits, cannot start: "
+                    f"{container.reason}; set an image that the cluster can pull"
+                )
 
 
 def _next(

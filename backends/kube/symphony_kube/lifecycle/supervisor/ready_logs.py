@@ -1,26 +1,23 @@
-"""The start order: each unit is created when the conditions for its start are met."""
+"""Read the logs that show when processes are ready."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from symphony.errors import BackendError, LaunchFailed, Unreachable
+from symphony.errors import BackendError, Unreachable
 from symphony.line_search import LineSearch, SearchError, SearchProcess
-from symphony.plan import start_order
-from symphony.status import ENDED, ExperimentStatus, State
+from symphony.status import ENDED
 from symphony_kube.api.client import MERGE_PATCH, ResponseStream
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import READY, Scope
-from symphony_kube.api.resources import Resource
-from symphony_kube.lifecycle.create import Creation
+from symphony_kube.api.labels import LOG_PROBLEMS, READY, Scope
 from symphony_kube.render.roster import Roster, Unit
-from symphony_kube.status import find_pod, reasons
-from symphony_kube.status.follow_status import ObservationStream
+from symphony_kube.status import find_pod
 from symphony_kube.status.pod_status import ContainerStatus
 
 if TYPE_CHECKING:
@@ -30,85 +27,6 @@ if TYPE_CHECKING:
 LOG_POLL_SECONDS = 0.5
 
 ContainerStates = Mapping[str, ContainerStatus]
-
-
-def create_in_start_order(
-    api: Api,
-    scope: Scope,
-    roster: Roster,
-    resources: Mapping[str, Resource],
-    creation: Creation,
-    on_change: Callable[[ExperimentStatus], None] | None,
-) -> None:
-    """Create the units that start after other processes, each when its start conditions are met.
-
-    Units that can never start are not created. ``resources`` maps unit names to the objects to
-    create. ``on_change`` is called with each new status, whose note contains the problems of log
-    searches. Raises `LaunchFailed` if the experiment is
-    deleted during the launch, or if a unit waits for a process whose image cannot be pulled. Such a
-    unit would wait forever.
-    """
-    waiting = [unit for unit in roster if unit.starts_after]
-    if not waiting:
-        return
-    with (
-        ObservationStream(api, scope, roster=roster) as observations,
-        ReadyLogs(api, scope, roster) as logs,
-    ):
-        observation = observations.first()
-        while True:
-            if on_change is not None:
-                on_change(logs.with_note(observation.status))
-            states = logs.add_ready(observation.containers)
-            startable, waiting = _split_by_verdict(waiting, states)
-            _check_images(waiting, states)
-            creation.create_all([resources[unit.name] for unit in startable])
-            if not waiting:
-                return
-            # When a log shows that a process is ready, the launcher annotates the Pod, which causes
-            # a new observation. If the user is not allowed to modify Pods, no object changes, so
-            # the logs are checked regularly.
-            next_observation = observations.next(LOG_POLL_SECONDS if logs.pending else None)
-            if next_observation is None:
-                continue
-            if next_observation.empty and not observation.empty:
-                raise LaunchFailed(
-                    f"experiment {scope.experiment!r} was deleted while it was being launched"
-                )
-            observation = next_observation
-
-
-def _split_by_verdict(
-    waiting: Sequence[Unit], states: ContainerStates
-) -> tuple[list[Unit], list[Unit]]:
-    """Return the units that can start now, and the units that must continue to wait.
-
-    Units that can never start are in neither list.
-    """
-    startable = []
-    still_waiting = []
-    for unit in waiting:
-        word = start_order.verdict(unit.starts_after, states).word
-        if word == "start":
-            startable.append(unit)
-        elif word == "wait":
-            still_waiting.append(unit)
-    return startable, still_waiting
-
-
-def _check_images(waiting: Sequence[Unit], states: ContainerStates) -> None:
-    """Raise `LaunchFailed` if a unit waits for a process whose image cannot be pulled."""
-    for unit in waiting:
-        for name in unit.starts_after:
-            state = states[name]
-            reason_word = state.reason.partition(":")[0]
-            if state.state is not State.PENDING:
-                continue
-            if reason_word in reasons.IMAGE_NOT_FOUND_REASONS:
-                raise LaunchFailed(
-                    f"process {name!r}, for which {unit.name!r} waits, cannot start: "
-                    f"{state.reason}; set an image that the cluster can pull"
-                )
 
 
 def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, str]]:
@@ -153,8 +71,9 @@ class ReadyLogs:
         # all runs for which a reader has been started.
         self._reading: set[tuple[str, float]] = set()
         self._followed: set[tuple[str, float]] = set()
-        # A mapping from processes to messages about lines that took too long to search.
-        self._problems: dict[str, str] = {}
+        # Messages about lines that took too long to search, by the name of the Pod and of the
+        # process.
+        self._problems: dict[str, dict[str, str]] = {}
         self._streams: set[ResponseStream] = set()
         self._recorded: dict[str, set[str]] = {}
         self._record_lock = threading.Lock()
@@ -173,8 +92,8 @@ class ReadyLogs:
         for stream in list(self._streams):
             stream.close()
         if kind is None:
-            # The launcher may exit after this method returns, so wait until the last ready process
-            # is recorded.
+            # The supervisor may exit after this method returns, so wait until the last ready
+            # process is recorded.
             with self._record_lock:
                 pass
 
@@ -209,16 +128,6 @@ class ReadyLogs:
             name: replace(state, was_ready=True) if name in ready else state
             for name, state in states.items()
         }
-
-    def with_note(self, status: ExperimentStatus) -> ExperimentStatus:
-        """Return a status whose note contains the problems of processes that are not ready yet."""
-        problems = [
-            f"{process}: {problem}"
-            for process, problem in sorted(self._problems.copy().items())
-            if process not in self._ready
-        ]
-        notes = [status.note, *problems] if status.note else problems
-        return replace(status, note="; ".join(notes))
 
     def _follow(self, process: str, started: float) -> None:
         """Read a process's log until the line that shows readiness is found or the log ends."""
@@ -275,37 +184,49 @@ class ReadyLogs:
             if self._stopped.is_set():
                 return False
             with contextlib.closing(LineSearch(self._search_process, pattern)) as search:
-                return self._search(stream, search, process)
+                return self._search(stream, search, pod, process)
         finally:
             stream.close()
             self._streams.discard(stream)
 
-    def _search(self, stream: ResponseStream, search: LineSearch, process: str) -> bool:
+    def _search(self, stream: ResponseStream, search: LineSearch, pod: str, process: str) -> bool:
         search.prepare()
         for data in stream.chunks():
             search.add(data)
-            if self._search_added(search, process):
+            if self._search_added(search, pod, process):
                 return True
         search.complete_last_line()
-        return self._search_added(search, process)
+        return self._search_added(search, pod, process)
 
-    def _search_added(self, search: LineSearch, process: str) -> bool:
+    def _search_added(self, search: LineSearch, pod: str, process: str) -> bool:
         while search.is_behind and not self._stopped.is_set():
             if search.search_next():
                 return True
             if search.problem:
-                self._problems[process] = search.problem
+                self._report_problem(pod, process, search.problem)
         return False
+
+    def _report_problem(self, pod: str, process: str, problem: str) -> None:
+        """Record in a Pod annotation that a process's log takes too long to search."""
+        with self._record_lock:
+            problems = self._problems.setdefault(pod, {})
+            if problems.get(process) == problem:
+                return
+            problems[process] = problem
+            self._annotate(pod, LOG_PROBLEMS, json.dumps(problems))
 
     def _record(self, pod: str, process: str) -> None:
         """Record in a Pod annotation that a process is ready.
 
         If the Pod cannot be modified, for example because the user lacks permission, only this
-        launch knows that the process is ready.
+        supervisor knows that the process is ready.
         """
         recorded = self._recorded.setdefault(pod, set())
         recorded.add(process)
-        patch = {"metadata": {"annotations": {READY: ",".join(sorted(recorded))}}}
+        self._annotate(pod, READY, ",".join(sorted(recorded)))
+
+    def _annotate(self, pod: str, annotation: str, value: str) -> None:
+        patch = {"metadata": {"annotations": {annotation: value}}}
         path = find_pod.pod_path(self._scope, pod)
         with contextlib.suppress(BackendError):
             self._api.call("PATCH", path, body=patch, content_type=MERGE_PATCH)

@@ -1,0 +1,267 @@
+"""The supervisor as a detached process of the launching machine.
+
+The state directory contains a directory for each supervised run:
+
+* ``run``: the description of the run, which contains the values of variables
+* ``record``: the supervisor's record
+* ``lock``: locked while the supervisor is running; contains its pid
+* ``supervisor.log``: its error messages
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from symphony import private_directories
+from symphony.errors import BackendError, LaunchFailed
+from symphony.state_directory import check_state_directory, state_root
+from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
+from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+    from symphony_kube.api.labels import Scope
+
+MODULE = "symphony_kube.lifecycle.supervisor"
+# How long to wait for the supervisor to start or to stop.
+START_SECONDS = 60.0
+STOP_SECONDS = 10.0
+LOCK_PAUSE_SECONDS = 0.02
+# A process of a local experiment has this variable. Without it, a supervisor that such a process
+# starts is not a part of the local experiment.
+RUN_ID_VARIABLE = "SYMPHONY_RUN"
+PID_BYTES = 32
+
+
+class SupervisorDirectory:
+    """The directory of one supervised run on this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def log(self) -> Path:
+        """The path of the file with the supervisor's error messages."""
+        return self.path / "supervisor.log"
+
+    @property
+    def exists(self) -> bool:
+        """True if a run is described in the directory."""
+        return (self.path / "run").exists()
+
+    def prepare(self, run: SupervisedRun) -> None:
+        """Create or replace the description of the run, and start a new record."""
+        private_directories.create(self.path)
+        (self.path / "record").unlink(missing_ok=True)
+        self._write("run", encode_run(run))
+
+    def run(self) -> SupervisedRun:
+        """Return the description of the run. Raises ValueError or OSError."""
+        return decode_run((self.path / "run").read_bytes())
+
+    def read(self) -> Record:
+        """Return the record. A damaged record counts as empty."""
+        try:
+            return decode_record((self.path / "record").read_text("utf-8"))
+        except (OSError, ValueError):
+            return Record()
+
+    def write(self, record: Record) -> None:
+        """Replace the record. The lock excludes other supervisors."""
+        self._write("record", encode_record(record).encode())
+
+    def remove(self) -> None:
+        """Remove the directory."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _write(self, name: str, content: bytes) -> None:
+        temporary = self.path / f"{name}.new"
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        temporary.replace(self.path / name)
+
+    @contextlib.contextmanager
+    def locked(self, pid: int | None = None) -> Iterator[bool]:
+        """Lock the directory inside the block, unless another process has locked it.
+
+        A supervisor writes its ``pid`` into the lock. The value is False if another process has
+        locked the directory or the directory does not exist.
+        """
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            yield False
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            yield False
+            return
+        try:
+            os.ftruncate(descriptor, 0)
+            if pid is not None:
+                os.pwrite(descriptor, f"{pid}\n".encode(), 0)
+            yield True
+        finally:
+            os.close(descriptor)
+
+    def holder(self) -> int | None:
+        """Return the pid of the supervisor that has locked the directory, or None if it is not
+        locked.
+
+        Return 0 if another program has locked it.
+        """
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        except BlockingIOError:
+            text = os.pread(descriptor, PID_BYTES, 0)
+            return int(text) if text.strip().isdigit() else 0
+        finally:
+            os.close(descriptor)
+
+
+def directory_of(api: Api, scope: Scope) -> SupervisorDirectory:
+    """Return the directory for the supervisor of an experiment on this machine.
+
+    Raises `SpecError` if another user can change the state directory. Several machines can share a
+    home directory, so the name depends on the machine.
+    """
+    root = state_root("kube")
+    check_state_directory(root)
+    identity = "\n".join([socket.gethostname(), api.host, scope.namespace])
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return SupervisorDirectory(root / f"{scope.experiment}-{digest}")
+
+
+def start(directory: SupervisorDirectory, run: SupervisedRun) -> int:
+    """Start the supervisor of a launched run, and return its pid when it is running.
+
+    Raises `BackendError` if it cannot be started, and `LaunchFailed` if the run does not exist.
+    """
+    with stopped(directory):
+        pass
+    directory.prepare(run)
+    read_end, write_end = os.pipe()
+    try:
+        _spawn(directory, write_end)
+    finally:
+        os.close(write_end)
+    with os.fdopen(read_end, "rb", buffering=0) as pipe:
+        readable, _, _ = select.select([pipe], [], [], START_SECONDS)
+        answer = pipe.read(PID_BYTES) if readable else b""
+    if answer:
+        return int(answer)
+    with stopped(directory):
+        message = _last_line(directory.log)
+    name = run.scope.experiment
+    if not readable or message:
+        raise BackendError(f"the supervisor of {name!r} did not start: {message or 'no message'}")
+    # The supervisor has found no Pods.
+    raise LaunchFailed(f"experiment {name!r} was deleted while it was being launched")
+
+
+def ensure_running(directory: SupervisorDirectory) -> None:
+    """Start the supervisor again if it was killed before its work was done."""
+    # A supervisor that finishes removes the directory.
+    with contextlib.suppress(FileNotFoundError):
+        if directory.exists and directory.holder() is None:
+            _spawn(directory, None)
+
+
+def _spawn(directory: SupervisorDirectory, descriptor: int | None) -> None:
+    """Start the program of a supervisor in a new session.
+
+    When the supervisor is running, it writes its pid to ``descriptor``.
+    """
+    env = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
+    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    arguments = [sys.executable, "-m", MODULE, str(directory.path)]
+    descriptors = [] if descriptor is None else [descriptor]
+    arguments += [str(item) for item in descriptors]
+    with directory.log.open("ab") as log:
+        directory.log.chmod(0o600)
+        try:
+            # The program forks once, and its original process exits.
+            subprocess.run(
+                arguments,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=descriptors,
+                cwd="/",
+                env=env,
+            )
+        except OSError as exc:
+            raise BackendError(
+                f"cannot start a supervisor with {sys.executable!r}: {exc.strerror}"
+            ) from exc
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_text("utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
+
+
+@contextlib.contextmanager
+def stopped(directory: SupervisorDirectory) -> Iterator[None]:
+    """Stop the supervisor, and do not let it start again inside the block.
+
+    If no exception is raised inside the block, remove the directory at the end.
+    """
+    if not directory.exists:
+        yield
+        return
+    deadline = time.monotonic() + STOP_SECONDS
+    while True:
+        with directory.locked() as is_locked:
+            if is_locked:
+                yield
+                directory.remove()
+                return
+        pid = directory.holder()
+        if pid:
+            _terminate(directory, pid, at_once=time.monotonic() > deadline)
+        time.sleep(LOCK_PAUSE_SECONDS)
+
+
+def _terminate(directory: SupervisorDirectory, pid: int, *, at_once: bool) -> None:
+    """Stop the process that has locked the directory."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        # The lock shows that the pid still belongs to the supervisor.
+        if directory.holder() == pid:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL if at_once else signal.SIGTERM)
+            select.select([descriptor], [], [], STOP_SECONDS)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(descriptor)

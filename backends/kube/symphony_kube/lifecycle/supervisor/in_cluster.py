@@ -1,0 +1,342 @@
+"""The supervisor as a Job in the experiment's namespace.
+
+A Secret contains the description of the run, and its annotation the supervisor's record. A Job
+keeps one Pod of the supervisor running until the supervisor has finished, also if the Pod is
+deleted or its node is lost. A Role permits the supervisor's service account to use the Secret, and
+to create and observe Pods and Jobs in the namespace.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import LaunchFailed
+from symphony_kube.api import error_messages
+from symphony_kube.api.client import ACCEPT_METADATA, ACCEPT_METADATA_LIST, MERGE_PATCH
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import MANAGED_BY, MANAGED_SELECTOR, RUN, SUPERVISOR, SYMPHONY, Scope
+from symphony_kube.api.resources import (
+    collection_path,
+    is_managed,
+    items_of,
+    labels_of,
+    to_resource,
+    with_run_label,
+)
+from symphony_kube.lifecycle import wait_deleted
+from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid
+from symphony_kube.lifecycle.supervisor.record import (
+    Record,
+    RecordChanged,
+    RunGone,
+    decode_record,
+    encode_record,
+)
+from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
+from symphony_kube.render.files import MAX_OBJECT_BYTES
+from symphony_kube.status import reasons
+from symphony_kube.status.pod_status import parse_pod
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+
+Object = Mapping[str, Any]
+
+NAME = "symphony-supervisor"
+RUN_KEY = "run"
+RECORD = "symphony/record"
+COMMAND = ("python3", "-m", "symphony_kube.lifecycle.supervisor", "--in-cluster")
+# The supervisor sleeps almost always.
+REQUESTS = {"cpu": "10m", "memory": "96Mi"}
+# How long a launch waits for the supervisor's Pod, which may have to wait for a node.
+START_SECONDS = 20
+# The kinds of the supervisor's objects, in the order of their deletion. Without the Secret, a
+# supervisor does not continue.
+_KINDS = ("Secret", "Job", "RoleBinding", "Role", "ServiceAccount")
+_RBAC = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorOptions:
+    """The options for a supervisor in the cluster.
+
+    ``image`` is an image that contains symphony with its extra ``kube``, or None for a supervisor
+    on the launching machine.
+    """
+
+    image: str | None = None
+    image_pull_secrets: tuple[str, ...] = ()
+    command: tuple[str, ...] = COMMAND
+
+
+class CannotRunInCluster(Exception):
+    """Raised if the supervisor cannot run in the cluster. The message is a reason for the user."""
+
+
+def start(api: Api, run: SupervisedRun, options: SupervisorOptions, creation: Creation) -> str:
+    """Create the supervisor's objects, and return a message for the user.
+
+    Raises `CannotRunInCluster` if the user is not allowed to create the objects, or if the run is
+    too large for a Secret, and `LaunchFailed` if the supervisor's image cannot be pulled.
+    """
+    scope = run.scope
+    content = encode_run(run)
+    if len(content) > MAX_OBJECT_BYTES:
+        raise CannotRunInCluster(
+            f"the description of its later objects has {len(content) / MAX_OBJECT_BYTES:.2f} MiB, "
+            "and the limit of Kubernetes for a Secret is 1 MiB"
+        )
+    objects = render(scope, content, options)
+    supervisor = Creation(api, scope, scope.run)
+    try:
+        for body in objects:
+            resource = to_resource(with_run_label(body, scope.run), scope.namespace)
+            created = supervisor.create(resource)
+            creation.created[resource.path] = (resource, created)
+    except NameTaken as exc:
+        raise LaunchFailed(
+            error_messages.name_taken(exc.resource.kind, exc.resource.name, scope, exc.found)
+        ) from exc
+    except LaunchFailed as exc:
+        cause = exc.__cause__
+        if not isinstance(cause, ApiError) or not _is_not_permitted(cause):
+            raise
+        supervisor.roll_back()
+        for path in supervisor.created:
+            creation.created.pop(path, None)
+        raise CannotRunInCluster(str(exc)) from exc
+    return _wait_until_running(api, scope)
+
+
+def _is_not_permitted(exc: ApiError) -> bool:
+    """Return whether the user may not create an object, or not grant its rights to others."""
+    return error_messages.is_forbidden(exc) or "attempting to grant RBAC permissions" in exc.detail
+
+
+def render(scope: Scope, content: bytes, options: SupervisorOptions) -> list[Object]:
+    """Return the supervisor's objects in the order of their creation. Pure."""
+    name = scope.object_name(NAME)
+    metadata = {"name": name, "namespace": scope.namespace, "labels": scope.labels}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "type": "Opaque",
+        "data": {RUN_KEY: base64.b64encode(content).decode()},
+    }
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    role = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "Role",
+        "metadata": metadata,
+        "rules": _rules(name),
+    }
+    binding = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": scope.namespace}],
+    }
+    return [secret, account, role, binding, _job(scope, name, options)]
+
+
+def _rules(name: str) -> list[Object]:
+    return [
+        {
+            "apiGroups": [""],
+            "resources": ["pods"],
+            "verbs": ["create", "get", "list", "watch", "patch"],
+        },
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+        {
+            "apiGroups": ["batch"],
+            "resources": ["jobs"],
+            "verbs": ["create", "get", "list", "watch", "patch"],
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["secrets"],
+            "resourceNames": [name],
+            "verbs": ["get", "patch"],
+        },
+    ]
+
+
+def _job(scope: Scope, name: str, options: SupervisorOptions) -> Object:
+    # The Pod does not have the label of the experiment's Pods, so that it is not one of them.
+    labels = {MANAGED_BY: SYMPHONY, SUPERVISOR: scope.experiment}
+    container = {
+        "name": "supervisor",
+        "image": options.image,
+        "command": [*options.command, scope.namespace, name],
+        "resources": {"requests": REQUESTS},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    spec: dict[str, Any] = {
+        "serviceAccountName": name,
+        "restartPolicy": "OnFailure",
+        # A supervisor can be killed at any time.
+        "terminationGracePeriodSeconds": 0,
+        "enableServiceLinks": False,
+        "containers": [container],
+    }
+    if options.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": item} for item in options.image_pull_secrets]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": scope.namespace, "labels": labels},
+        "spec": {
+            "backoffLimit": 2**31 - 1,
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def _selector(scope: Scope) -> str:
+    selector = f"{MANAGED_SELECTOR},{SUPERVISOR}={scope.experiment}"
+    return f"{selector},{RUN}={scope.run}" if scope.run else selector
+
+
+def _wait_until_running(api: Api, scope: Scope) -> str:
+    """Wait until the supervisor's Pod is running, and return a message for the user.
+
+    If this takes too long, the message contains the reason. Raises `LaunchFailed` if the image
+    cannot be pulled.
+    """
+    path = collection_path("Pod", scope.namespace)
+    query = {"labelSelector": _selector(scope)}
+    events = api.watch(path, query=query, seconds=START_SECONDS)
+    name, reason = "", "its Pod does not exist yet"
+    try:
+        for event in events:
+            pod = event["object"]
+            if pod["status"].get("phase") in ("Running", "Succeeded"):
+                return f"the experiment is supervised by pod {pod['metadata']['name']!r}"
+            (container,) = parse_pod(pod).containers.values()
+            name, reason = pod["metadata"]["name"], container.reason
+            if reason.partition(":")[0] in reasons.IMAGE_NOT_FOUND_REASONS:
+                raise LaunchFailed(
+                    f"the supervisor cannot start: {reason}; set supervisor_image to an image that "
+                    "the cluster can pull"
+                )
+    finally:
+        events.close()
+    return f"the supervisor of the experiment has not started yet ({name or scope.run}: {reason})"
+
+
+def delete(api: Api, scope: Scope) -> None:
+    """Delete the supervisor's objects in a shared namespace, and wait until its Pods are gone."""
+    name = scope.object_name(NAME)
+    for kind in _KINDS:
+        path = f"{collection_path(kind, scope.namespace)}/{name}"
+        try:
+            found = api.find(path)
+            if found is None or not _is_of_supervisor(found, scope):
+                if kind == "Secret":
+                    return
+                continue
+            delete_uid(api, path, found["metadata"]["uid"])
+        except ApiError as exc:
+            # A user without this permission cannot have created the object.
+            if exc.status != 403:
+                raise
+            if kind == "Secret":
+                return
+    _delete_pods(api, scope)
+
+
+def _is_of_supervisor(body: Object, scope: Scope) -> bool:
+    labels = labels_of(body)
+    is_supervisor = labels.get(MANAGED_BY) == SYMPHONY and (
+        labels.get(SUPERVISOR) == scope.experiment
+    )
+    return is_supervisor or is_managed(body, scope.experiment)
+
+
+def _delete_pods(api: Api, scope: Scope) -> None:
+    path = collection_path("Pod", scope.namespace)
+    query = {"labelSelector": _selector(scope)}
+    pods = items_of(api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST))
+    uids = {}
+    for pod in pods:
+        uids[pod["metadata"]["uid"]] = pod["metadata"]["name"]
+    for uid, name in uids.items():
+        delete_uid(api, f"{path}/{name}", uid, grace_seconds=0)
+    wait_deleted.until_gone(api, path, query, set(uids))
+
+
+# --- in the supervisor's Pod ---
+
+
+class SecretStore:
+    """The record of a supervisor in an annotation of its Secret.
+
+    The server rejects a change if another supervisor has changed the Secret since it was read.
+    """
+
+    def __init__(self, api: Api, namespace: str, name: str) -> None:
+        self._api = api
+        self._path = f"{collection_path('Secret', namespace)}/{name}"
+        self._version = ""
+
+    def load(self) -> tuple[SupervisedRun, Object]:
+        """Return the run, and an owner reference to the Secret. Raises `RunGone`."""
+        secret = self._find()
+        metadata = secret["metadata"]
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
+        return decode_run(base64.b64decode(secret["data"][RUN_KEY])), owner
+
+    def read(self) -> Record:
+        """Return the record. Raises `RunGone` if the Secret does not exist."""
+        metadata = self._find()["metadata"]
+        self._version = metadata["resourceVersion"]
+        text = (metadata.get("annotations") or {}).get(RECORD, "")
+        return decode_record(_decompress(text))
+
+    def write(self, record: Record) -> None:
+        """Replace the record. Raises `RecordChanged` or `RunGone`."""
+        patch = {
+            "metadata": {
+                "resourceVersion": self._version,
+                "annotations": {RECORD: _compress(encode_record(record))},
+            }
+        }
+        try:
+            answer = self._api.call(
+                "PATCH", self._path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA
+            )
+        except ApiError as exc:
+            if exc.status == 404:
+                raise RunGone from exc
+            if exc.status == 409:
+                raise RecordChanged from exc
+            raise
+        self._version = answer["metadata"]["resourceVersion"]
+
+    def _find(self) -> dict[str, Any]:
+        secret = self._api.find(self._path)
+        if secret is None or "deletionTimestamp" in secret["metadata"]:
+            raise RunGone
+        return secret
+
+
+def _compress(text: str) -> str:
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+
+
+def _decompress(text: str) -> str:
+    return zlib.decompress(base64.b64decode(text)).decode() if text else ""

@@ -1,0 +1,68 @@
+"""The supervisor programs: on the launching machine, and in the cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from symphony.errors import SymphonyError
+from symphony.signals import reset_signals
+from symphony_kube.api.client import Api
+from symphony_kube.lifecycle.supervisor.detached import SupervisorDirectory
+from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
+from symphony_kube.lifecycle.supervisor.loop import supervise
+from symphony_kube.lifecycle.supervisor.record import RunGone
+
+
+def supervise_directory(path: str, descriptor: int | None = None) -> int:
+    """Supervise the run that a directory describes, and return an exit code.
+
+    When the supervisor is running, write its pid to ``descriptor``.
+    """
+    reset_signals()
+    directory = SupervisorDirectory(Path(path))
+
+    def on_started() -> None:
+        if descriptor is not None:
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+            os.close(descriptor)
+
+    with directory.locked(os.getpid()) as is_locked:
+        # If the directory is locked, another supervisor is running.
+        if not is_locked or not directory.exists:
+            return 0
+        try:
+            run = directory.run()
+            api = Api(kubeconfig=run.kubeconfig, context=run.context)
+            supervise(api, run, directory, on_error=log, on_started=on_started)
+        except (SymphonyError, OSError, ValueError) as exc:
+            log(str(exc))
+            return 1
+        directory.remove()
+        return 0
+
+
+def supervise_in_cluster(namespace: str, name: str) -> int:
+    """Supervise the run that a Secret describes, and return an exit code.
+
+    After an exit code other than 0, Kubernetes starts the supervisor again.
+    """
+    try:
+        api = Api()
+        store = SecretStore(api, namespace, name)
+        run, owner = store.load()
+        supervise(api, run, store, owner=owner, on_error=log)
+    except RunGone:
+        return 0
+    except (SymphonyError, OSError, ValueError) as exc:
+        log(str(exc))
+        return 1
+    return 0
+
+
+def log(message: str) -> None:
+    """Write a message to the supervisor's log."""
+    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {message}\n")
+    sys.stderr.flush()

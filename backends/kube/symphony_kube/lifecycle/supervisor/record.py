@@ -1,0 +1,71 @@
+"""The supervisor's record: what a supervisor must know about the decisions of its predecessors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from symphony_kube.status.creation_problems import Problem, decode_problems, encode_problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Facts that cannot be observed in the cluster.
+
+    ``created`` contains the units that have been created. If one of them does not exist, a user has
+    deleted it, and it is not created again. ``problems`` contains the units that could not be
+    created.
+    """
+
+    created: frozenset[str] = frozenset()
+    problems: Mapping[str, Problem] = field(default_factory=dict)
+
+
+class RecordChanged(Exception):
+    """Raised if another supervisor has changed the record since it was read."""
+
+
+class RunGone(Exception):
+    """Raised if the run no longer exists, because it was deleted or replaced."""
+
+
+class RecordStore(Protocol):
+    """The place where a record is stored."""
+
+    def read(self) -> Record:
+        """Return the record. Raises `RunGone`."""
+        ...
+
+    def write(self, record: Record) -> None:
+        """Replace the record that was read or written last.
+
+        Raises `RecordChanged` if another supervisor has replaced it, and `RunGone`.
+        """
+        ...
+
+
+def encode_record(record: Record) -> str:
+    """Encode a record as text."""
+    content = {
+        "created": sorted(record.created),
+        "problems": encode_problems(record.problems),
+    }
+    return json.dumps(content, separators=(",", ":"), sort_keys=True)
+
+
+def decode_record(text: str) -> Record:
+    """Decode a record that `encode_record` encoded. An empty text is an empty record.
+
+    Raises ValueError if the text is damaged.
+    """
+    if not text:
+        return Record()
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise ValueError("not a record")
+    return Record(
+        created=frozenset(content.get("created", ())),
+        problems=decode_problems(content.get("problems", "")),
+    )

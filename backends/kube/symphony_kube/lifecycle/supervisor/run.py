@@ -1,0 +1,67 @@
+"""The description of a launched experiment from which its supervisor works. Pure."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from symphony_kube.api.labels import Scope
+from symphony_kube.render.roster import Roster, decode_roster, encode_roster
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisedRun:
+    """One launch of an experiment.
+
+    ``units`` maps the names of the units that the supervisor creates to their Pods or Jobs.
+    ``kubeconfig`` and ``context`` select the cluster. Both are None in the description for a
+    supervisor in the cluster.
+    """
+
+    scope: Scope
+    roster: Roster
+    units: Mapping[str, Object]
+    kubeconfig: str | None = None
+    context: str | None = None
+
+
+def encode_run(run: SupervisedRun) -> bytes:
+    """Encode a run. The result contains everything that the objects contain, such as variables."""
+    scope = run.scope
+    content = {
+        "experiment": scope.experiment,
+        "namespace": scope.namespace,
+        "shared": scope.shared,
+        "run": scope.run,
+        "roster": encode_roster(run.roster),
+        "units": run.units,
+        "kubeconfig": run.kubeconfig,
+        "context": run.context,
+    }
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
+
+
+def decode_run(data: bytes) -> SupervisedRun:
+    """Decode a run that `encode_run` encoded. Raises ValueError if the data is damaged."""
+    try:
+        content = json.loads(zlib.decompress(data))
+        scope = Scope(
+            experiment=content["experiment"],
+            namespace=content["namespace"],
+            shared=content["shared"],
+            run=content["run"],
+        )
+        return SupervisedRun(
+            scope=scope,
+            roster=decode_roster(content["roster"]),
+            units=content["units"],
+            kubeconfig=content["kubeconfig"],
+            context=content["context"],
+        )
+    except (zlib.error, KeyError, TypeError) as exc:
+        raise ValueError(f"not the description of a run: {exc}") from exc

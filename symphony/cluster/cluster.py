@@ -271,7 +271,8 @@ class Cluster(CheckedAttributes, abc.ABC):
         dry_run: bool | Literal["server"] = False,
         on_change: OnChange = None,
     ) -> Manifest:
-        """Start an experiment and return its manifest once all its objects have been created.
+        """Start an experiment, and return its manifest once all processes have been created that do
+        not wait for others.
 
         If a running experiment has the same name, it is not changed and `AlreadyExists` is raised,
         unless ``force`` is set. With ``force``, the new experiment replaces it. An experiment that
@@ -283,10 +284,9 @@ class Cluster(CheckedAttributes, abc.ABC):
 
         With ``dry_run``, write the manifest to standard output and start nothing; see
         `Cluster.dry_run`. With ``dry_run="server"``, the backend's server also validates the
-        manifest. On backends that take some time to launch an experiment, such as Kubernetes,
-        ``on_change`` is called during the launch with each status that differs from the previous
-        one. On the other backends, it is called at most once, with a status whose note contains a
-        warning.
+        manifest. A backend that takes some time to launch an experiment can call ``on_change``
+        during the launch with each status that differs from the previous one. Other backends call
+        it at most once, with a status whose note contains a warning.
         """
         if dry_run not in (True, False, "server"):
             raise SpecError(f"dry_run must be True, False or 'server', not {shown(dry_run)}")

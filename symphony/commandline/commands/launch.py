@@ -80,8 +80,8 @@ class LaunchCommands(BaseCommands):
     def action_launch(self, args: argparse.Namespace) -> int | None:
         """Launch an experiment.
 
-        The command returns when all processes have been created. The experiment keeps running when
-        the terminal is closed.
+        The command returns when all processes have been created that do not wait for others. The
+        experiment keeps running when the terminal is closed.
 
         --follow shows the logs until all processes have exited. Ctrl-C stops the experiment; a
         second Ctrl-C kills it. SIGTERM and SIGHUP (a closed terminal) also stop it. The exit code

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from symphony import Cluster, Experiment, SpecError
+from symphony.plan.policies import Policies
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, ROSTER, SERVICE, UNIT, Scope
 from symphony_kube.render.experiment import render
 from symphony_kube.render.manifest import REDACTED, KubeManifest
@@ -463,3 +464,32 @@ def test_log_limit_is_listed_as_ignored() -> None:
     manifest = rendered(experiment)
     assert [(item.setting, item.processes) for item in manifest.ignored] == [("log_limit", ("p",))]
     assert str(manifest).startswith("# Ignored on this backend: log_limit (p)\n")
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "pod_policy", "backoff_limit"),
+    [
+        ("OnFailure", "Job", "Never", 3),
+        ("Always", "Pod", "Always", None),
+    ],
+)
+def test_limit_for_restarts_is_the_limit_of_a_job(
+    policy: str, kind: str, pod_policy: str, backoff_limit: int | None
+) -> None:
+    exp, process = one()
+    process.restart_policy(policy, max_restarts=3)
+    manifest = rendered(exp)
+    (body,) = manifest.units
+    assert (body["kind"], body["spec"].get("backoffLimit")) == (kind, backoff_limit)
+    assert spec_of(manifest, "p")["restartPolicy"] == pod_policy
+    ignored = [] if kind == "Job" else ["restart_policy.max_restarts"]
+    assert [item.setting for item in manifest.ignored] == ignored
+
+
+def test_policies_that_the_supervisor_applies() -> None:
+    exp = Experiment("e", ends_with="p", on_failure="restart", deadline="1m")
+    exp.new_process("p", container_image="i")
+    manifest = rendered(exp)
+    assert manifest.policies == Policies(ends_with=("p",), deadline=60)
+    assert spec_of(manifest, "p")["activeDeadlineSeconds"] == 60
+    assert [item.setting for item in manifest.ignored] == ["on_failure"]

@@ -1,21 +1,40 @@
 """The supervisor: its decisions, and its work on a real cluster."""
 
+import json
 import os
 import select
 import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
 
+import kubernetes
 import pytest
 
-from symphony.status import State
+import symphony
+import symphony_kube
+from symphony.errors import LaunchFailed
+from symphony.plan.policies import Policies
+from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony_kube.lifecycle.supervisor import in_cluster
 from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide
 from symphony_kube.lifecycle.supervisor.detached import directory_of
+from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
+from symphony_kube.lifecycle.supervisor.loop import supervise
 from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
+from symphony_kube.render.deadline import with_deadline
 from symphony_kube.render.roster import Unit
 from symphony_kube.status.creation_problems import Problem
+from symphony_kube.status.ending import (
+    StoppedProcesses,
+    apply_ending,
+    decode_ending,
+    encode_ending,
+)
 from symphony_kube.status.observe import Observation
 from symphony_kube.status.pod_status import ContainerStatus
 
-from .conftest import python, wait_until
+from .conftest import FOREVER, managed_objects, python, unschedulable, wait_until
 from .held import HELD, release
 
 RUNNING = ContainerStatus(state=State.RUNNING, started=1.0)
@@ -33,7 +52,12 @@ def observed(**states):
     """Return the observation of units that exist, and of units in the state None that do not."""
     containers = {name: state or PENDING for name, state in states.items()}
     missing = frozenset(name for name, state in states.items() if state is None)
-    return Observation(status=None, containers=containers, missing_units=missing)
+    processes = tuple(
+        ProcessStatus(name=name, state=item.state, ended=item.ended, exit_code=item.exit_code)
+        for name, item in containers.items()
+    )
+    status = ExperimentStatus(name="e", backend="kube", processes=processes)
+    return Observation(status=status, containers=containers, missing_units=missing)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +79,78 @@ def test_decisions(states, excluded, expected):
     assert decide(ROSTER, observed(**states), excluded) == expected
 
 
+STOPPED = {"reason": "the experiment ended with a", "code": "experiment-ended", "failed": False}
+LATE = {"reason": "deadline exceeded", "code": "deadline-exceeded", "failed": True}
+
+
+@pytest.mark.parametrize(
+    ("policies", "states", "stopped", "fields"),
+    [
+        (Policies(ends_with=("a",)), {"a": SUCCEEDED, "b": RUNNING, "c": None}, "bc", STOPPED),
+        (Policies(deadline=5), {"a": RUNNING, "b": None, "c": None}, "abc", LATE),
+    ],
+)
+def test_end_of_an_experiment(policies, states, stopped, fields):
+    ending = StoppedProcesses(processes=tuple(stopped), time=16.0, **fields)
+    decisions = decide(ROSTER, observed(**states), policies=policies, launched=10.0, now=16.0)
+    assert decisions == Decisions(ending=ending)
+    assert decode_ending(encode_ending(ending)) == ending
+
+
+def test_experiment_with_policies_is_supervised_until_it_has_finished():
+    policies = Policies(on_failure="stop", deadline=60)
+    running = observed(a=SUCCEEDED, b=SUCCEEDED, c=RUNNING)
+    decisions = decide(ROSTER, running, policies=policies, launched=10.0, now=16.0)
+    assert decisions == Decisions(seconds=54.0)
+    finished = observed(a=SUCCEEDED, b=SUCCEEDED, c=SUCCEEDED)
+    assert decide(ROSTER, finished, policies=policies, launched=10.0, now=16.0).finished
+
+
+def test_states_of_stopped_processes():
+    ending = StoppedProcesses(processes=tuple("abcdx"), time=16.0, **STOPPED)
+    containers = {"a": RUNNING, "b": PENDING, "c": PENDING, "d": SUCCEEDED, "e": FAILED}
+    found = apply_ending(ending, containers, on_nodes="ab")
+    assert {name: (item.state, item.stopped) for name, item in found.items()} == {
+        "a": (State.RUNNING, False),
+        "b": (State.PENDING, False),
+        "c": (State.FAILED, True),
+        "d": (State.SUCCEEDED, True),
+        "e": (State.FAILED, False),
+    }
+    assert {found[name].reason for name in "abcd"} == {STOPPED["reason"]}
+    late = apply_ending(replace(ending, **LATE), containers, on_nodes="")
+    assert (late["d"].state, late["d"].stopped) == (State.FAILED, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "backoff_limit", "before", "pod", "job"),
+    [
+        ("Pod", None, None, 60, None),
+        ("Pod", None, 7, 7, None),
+        ("Pod", None, 70, 60, None),
+        ("Job", 0, None, 60, None),
+        ("Job", 3, None, 60, 60),
+    ],
+)
+def test_active_deadlines(kind, backoff_limit, before, pod, job):
+    spec = {} if before is None else {"activeDeadlineSeconds": before}
+    body = {"kind": kind, "metadata": {}, "spec": spec}
+    if kind == "Job":
+        template = {"metadata": {}, "spec": {}}
+        body["spec"] = {"backoffLimit": backoff_limit, "template": template}
+    limited = with_deadline(body, 59.5)
+    limits = limited["spec"]
+    pod_spec = limits["template"]["spec"] if kind == "Job" else limits
+    assert pod_spec["activeDeadlineSeconds"] == pod
+    if kind == "Job":
+        assert limits.get("activeDeadlineSeconds") == job
+    assert with_deadline(body, None) == body
+
+
 def test_record_can_be_decoded():
     problem = Problem(text="exceeded quota", time=1.5, permanent=False)
-    record = Record(created=frozenset({"a", "b"}), problems={"c": problem})
+    ending = StoppedProcesses(processes=("a",), time=16.0, **LATE)
+    record = Record(created=frozenset({"a", "b"}), problems={"c": problem}, ending=ending)
     assert decode_record(encode_record(record)) == record
     assert decode_record("") == Record()
 
@@ -83,3 +176,137 @@ def test_killed_supervisor_is_started_again_by_the_next_command(shared, name):
     assert [item.state for item in shared.wait(name, timeout=60)] == [State.SUCCEEDED] * 2
     wait_until(lambda: not directory.path.exists())
     shared.delete(name)
+
+
+# --- in the cluster ---
+
+
+@pytest.fixture
+def supervisor_in_pod(kube_cluster, monkeypatch):
+    """Options for a cluster whose supervisors run this checkout in Pods.
+
+    The nodes of the devcluster see the files of this machine, so the image needs only Python.
+    """
+    if kube_cluster.session.cluster.kind != "devcluster":
+        pytest.skip("the nodes must see the files of the checkout")
+    libraries = Path(kubernetes.__file__).parents[1]
+    backends = {Path(package.__file__).parents[1] for package in (symphony, symphony_kube)}
+    paths = [*(str(path) for path in backends), str(libraries)]
+    render_job = in_cluster.render_job
+
+    def with_code(*arguments):
+        body = json.loads(json.dumps(render_job(*arguments)))
+        spec = body["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        container["env"] = [{"name": "PYTHONPATH", "value": ":".join(paths)}]
+        container["volumeMounts"] = []
+        spec["volumes"] = []
+        for index, path in enumerate(paths):
+            spec["volumes"].append({"name": f"code-{index}", "hostPath": {"path": path}})
+            container["volumeMounts"].append(
+                {"name": f"code-{index}", "mountPath": path, "readOnly": True}
+            )
+        return body
+
+    monkeypatch.setattr(in_cluster, "render_job", with_code)
+    return {"supervisor_image": kube_cluster.image}
+
+
+def objects_of_supervisor(kube, name):
+    """Return the names of the supervisor's objects by kind, except for the Secret."""
+    kinds = {
+        "api/v1": ["pods", "serviceaccounts"],
+        "apis/batch/v1": ["jobs"],
+        "apis/rbac.authorization.k8s.io/v1": ["roles", "rolebindings"],
+    }
+    found = {}
+    for group, plurals in kinds.items():
+        for plural in plurals:
+            items = kube.raw.call("GET", kube.path(plural, group=group))["items"]
+            names = [item["metadata"]["name"] for item in items]
+            found[plural] = [each for each in names if each.startswith(f"{name}-symphony")]
+    return {plural: names for plural, names in found.items() if names}
+
+
+def test_supervisor_in_the_cluster(kube_cluster, open_cluster, supervisor_in_pod, name):
+    """The launcher does nothing more. The supervisor's Pod is deleted, and two supervisors work at
+    the same time.
+    """
+    cluster = open_cluster(namespace=kube_cluster.namespace, **supervisor_in_pod)
+    exp = cluster.new_experiment(name, ends_with="learner")
+    python(exp, "agent", f"print('up'); {FOREVER}")
+    python(exp, "first", HELD)
+    python(exp, "learner", HELD).starts_after("first", "succeeded")
+    python(exp, "never", "pass").starts_after("agent", "succeeded")
+    manifest = cluster.launch(exp)
+    (pod,) = objects_of_supervisor(kube_cluster, name)["pods"]
+    assert manifest.notes == (f"the experiment is supervised by pod '{pod}'",)
+    assert not directory_of(cluster.api, cluster.scope(name)).exists
+    kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{pod}"), {"gracePeriodSeconds": 0})
+    wait_until_running(cluster, name, "first")
+    release(cluster, name, "first")
+    wait_until_running(cluster, name, "learner")
+
+    store = SecretStore(cluster.api, kube_cluster.namespace, f"{name}-symphony-supervisor")
+    run, owner = store.load()
+    errors = []
+    second = threading.Thread(
+        target=supervise,
+        args=(cluster.api, run, store),
+        kwargs={"owner": owner, "on_error": errors.append},
+    )
+    second.start()
+    release(cluster, name, "learner")
+    status = cluster.wait(name, timeout=90)
+    second.join(30)
+    assert errors == []
+    assert not second.is_alive()
+    why = "the experiment ended with learner"
+    assert [(item.displayed_state, item.reason) for item in status] == [
+        ("stopped", why),
+        ("succeeded", ""),
+        ("succeeded", ""),
+        ("stopped", why),
+    ]
+    assert status.exit_code == 0
+    assert cluster.get_log(name, "agent") == "up\n"
+    cluster.delete(name)
+    assert managed_objects(kube_cluster) == {}
+    assert objects_of_supervisor(kube_cluster, name) == {}
+
+
+def wait_until_running(cluster, name, process):
+    wait_until(lambda: cluster.describe_process(name, process).state is State.RUNNING)
+
+
+def test_user_without_rights_for_a_supervisor_in_the_cluster(kube_cluster, open_cluster, name):
+    verbs = ["create", "get", "list", "watch", "delete", "patch"]
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]
+    cluster = open_cluster(
+        kubeconfig=str(kube_cluster.user("someone", rules)),
+        namespace=kube_cluster.namespace,
+        supervisor_image=kube_cluster.image,
+    )
+    exp = cluster.new_experiment(name, deadline="6h")
+    unschedulable(exp, "worker")
+    (note,) = cluster.launch(exp).notes
+    pid = directory_of(cluster.api, cluster.scope(name)).holder()
+    assert note.startswith(
+        f"the experiment is supervised by process {pid} on this machine; it cannot run in the "
+        f"cluster: cannot create secret '{name}-symphony-supervisor'"
+    )
+    cluster.delete(name)
+
+
+def test_policies_require_the_right_to_stop_processes(kube_cluster, open_cluster, name):
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "delete"]}
+    ]
+    cluster = open_cluster(
+        kubeconfig=str(kube_cluster.user("someone", rules)), namespace=kube_cluster.namespace
+    )
+    exp = cluster.new_experiment(name, deadline="6h")
+    unschedulable(exp, "worker")
+    with pytest.raises(LaunchFailed, match="deadline cannot be applied.*the right to patch pods"):
+        cluster.launch(exp)
+    assert managed_objects(kube_cluster) == {}

@@ -323,11 +323,14 @@ def _can_be_skipped(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> bo
         return True
     if kind == "Pod":
         return False
-    return jobs_only or not _may_create(api, scope, kind)
+    return jobs_only or not may(api, scope, "create", kind)
 
 
-def _may_create(api: Api, scope: Scope, kind: str) -> bool:
-    attributes = {"namespace": scope.namespace, "verb": "create", "resource": plural_name(kind)}
+def may(api: Api, scope: Scope, verb: str, kind: str) -> bool:
+    """Return whether the user has a right in the namespace. If this is unknown, return False."""
+    attributes = {"namespace": scope.namespace, "verb": verb, "resource": plural_name(kind)}
+    if kind == "Job":
+        attributes["group"] = "batch"
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.matching import experiment_exists
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, NotFound
+from symphony.names import join_names
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
@@ -22,6 +23,7 @@ from symphony_kube.api.resources import (
     is_managed,
     items_of,
     labels_of,
+    plural_name,
     to_resource,
     with_run_label,
 )
@@ -314,12 +316,14 @@ def _create(
         if scope.shared:
             _check_no_other_launch(api, scope, creation, first, body)
         creation.create_all([resources[name] for name in first_units[1:]])
-    if not later_units:
+    if not later_units and not manifest.policies.names:
         return ()
     run = SupervisedRun(
         scope=replace(scope, run=run_id),
         roster=manifest.roster,
         units={name: units[name] for name in later_units},
+        policies=manifest.policies,
+        launched=time.time(),
         kubeconfig=api.kubeconfig,
         context=api.context,
     )
@@ -337,8 +341,27 @@ def _start_supervisor(
             return (in_cluster.start(api, remote_run, options, creation),)
         except in_cluster.CannotRunInCluster as exc:
             advice = f"it cannot run in the cluster: {exc}"
+    _check_right_to_stop(api, run)
     pid = detached.start(detached.directory_of(api, run.scope), run)
-    return (f"the start order is continued by process {pid} on this machine; {advice}",)
+    waits = any(unit.starts_after for unit in run.roster)
+    what = "the start order is continued" if waits else "the experiment is supervised"
+    return (f"{what} by process {pid} on this machine; {advice}",)
+
+
+def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:
+    """Raise `LaunchFailed` if the policies require a right that the user does not have."""
+    if not run.policies.names:
+        return
+    kinds = ["Pod"]
+    if any(unit.job for unit in run.roster):
+        kinds.append("Job")
+    for kind in kinds:
+        if not delete.may(api, run.scope, "patch", kind):
+            raise LaunchFailed(
+                f"{join_names(run.policies.names)} cannot be applied in namespace "
+                f"{run.scope.namespace!r}: ask for the right to patch {plural_name(kind)}, with "
+                "which processes are stopped"
+            )
 
 
 def _call(step: Callable[[], object]) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from symphony.model.settings import SETTINGS
-from symphony.plan.ignored import ignored_settings
+from symphony.plan.ignored import Ignored, ignored_settings
+from symphony.plan.policies import CONTINUE, RESTART, Policies
 from symphony.plan.process_settings import secret_text
 from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import ROSTER, Scope
@@ -25,6 +27,7 @@ from symphony_kube.render.context import (
     planned_units,
     render_context,
 )
+from symphony_kube.render.deadline import with_deadline
 from symphony_kube.render.files import paths, read_files
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
@@ -38,11 +41,18 @@ __all__ = ["read_files", "render"]
 
 # The settings that this backend implements. The kubelet limits the size of logs, and a Pod cannot
 # change this limit.
-# A Pod has no limit for the number of restarts, and the kubelet chooses the delays between them.
-HONOURED = frozenset({"container_image", "restart_policy.policy", *SETTINGS}) - {
-    "log_limit",
-    "restart_policy",
-}
+# Kubernetes chooses the delays between restarts. `_ignored` adds the limits for the number of
+# restarts that have no effect.
+HONOURED = frozenset(
+    {
+        "container_image",
+        "ends_with",
+        "deadline",
+        "restart_policy.policy",
+        "restart_policy.max_restarts",
+        *SETTINGS,
+    }
+) - {"log_limit", "restart_policy"}
 
 
 def render(
@@ -82,7 +92,8 @@ def _render(
     object_names = {key: file_object_name(scope, *key) for key in sources}
     context = render_context(plan, scope, options, object_names)
     planned = planned_units(plan)
-    bodies = tuple(_unit_body(unit, context) for unit in planned)
+    policies = _honoured_policies(plan.policies)
+    bodies = tuple(with_deadline(_unit_body(unit, context), policies.deadline) for unit in planned)
     roster = tuple(
         _roster_entry(unit, body, context) for unit, body in zip(planned, bodies, strict=True)
     )
@@ -99,10 +110,35 @@ def _render(
         ),
         units=bodies,
         roster=roster,
-        ignored=ignored_settings(plan, HONOURED),
+        ignored=_ignored(plan, planned),
+        policies=policies,
         overrides=tuple(override for unit in planned for override in _overrides(unit, context)),
         source_files=tuple(base_dir / source for source in paths(plan)),
     )
+
+
+def _honoured_policies(policies: Policies) -> Policies:
+    """Return the policies that the supervisor applies. It does not restart experiments."""
+    if policies.on_failure != RESTART:
+        return policies
+    return replace(policies, on_failure=CONTINUE)
+
+
+def _ignored(plan: Plan, planned: Sequence[PlannedUnit]) -> tuple[Ignored, ...]:
+    """Return the settings that have no effect on Kubernetes."""
+    honoured = HONOURED
+    if plan.policies.on_failure != RESTART:
+        honoured |= {"on_failure"}
+    unlimited: list[str] = []
+    for unit in planned:
+        limit = unit.processes[0].restart.max_restarts
+        if limit is not None and not pods.is_restarted_by_job(unit):
+            unlimited += [process.path for process in unit.processes]
+    ignored = ignored_settings(plan, honoured)
+    if unlimited:
+        setting = "restart_policy.max_restarts"
+        ignored = (*ignored, Ignored(setting=setting, processes=tuple(unlimited)))
+    return ignored
 
 
 def _check_secrets_in_variables(plan: Plan, files: Mapping[str, bytes]) -> None:

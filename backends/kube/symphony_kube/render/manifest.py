@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from symphony.cluster import Manifest
 from symphony.plan.ignored import Ignored
+from symphony.plan.policies import Policies
 from symphony_kube.api.labels import Scope
 from symphony_kube.render import secret_file
 from symphony_kube.render.overrides import Override
@@ -33,6 +34,7 @@ class KubeManifest(Manifest):
     * ``units``: the Pod or Job of each unit in ``roster``, in the same order.
     * ``ignored``: the experiment's settings that Kubernetes does not support.
     * ``overrides``: the overrides that users set on the units.
+    * ``policies``: the rules for the end of the experiment that its supervisor applies.
     * ``source_files``: the files from which Secrets and ConfigMaps are created.
 
     The text of the manifest is YAML for ``kubectl create -f -`` or ``kubectl apply -f -``. It does
@@ -47,6 +49,7 @@ class KubeManifest(Manifest):
     ignored: tuple[Ignored, ...] = ()
     overrides: tuple[Override, ...] = ()
     source_files: tuple[Path, ...] = ()
+    policies: Policies = field(default_factory=Policies)
     notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Object]:

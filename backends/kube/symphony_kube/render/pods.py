@@ -32,7 +32,20 @@ _JOB_FIELDS = (
 
 def is_job(unit: PlannedUnit, context: RenderContext) -> bool:
     """Return whether a unit is rendered as a Job."""
-    return context.options.jobs_only or unit.processes[0].pod.job is not None
+    has_job = unit.processes[0].pod.job is not None
+    return context.options.jobs_only or has_job or is_restarted_by_job(unit)
+
+
+def is_restarted_by_job(unit: PlannedUnit) -> bool:
+    """Return whether a Job limits the number of restarts of a unit.
+
+    A Pod has no limit for the number of restarts, but a Job has a limit for the number of Pods that
+    replace failed Pods. A Pod with several containers fails only when all of them have exited, so a
+    Job does not restart the members of a group.
+    """
+    restart = unit.processes[0].restart
+    is_limited = restart.policy == "OnFailure" and restart.max_restarts is not None
+    return is_limited and not unit.is_group
 
 
 def pod(unit: PlannedUnit, context: RenderContext) -> Object:
@@ -79,6 +92,8 @@ def annotate(body: Object, key: str, value: str) -> None:
 
 def _job_settings(unit: PlannedUnit, policy: str) -> Object:
     settings = dict(unit.processes[0].pod.job or {})
+    if is_restarted_by_job(unit):
+        settings.setdefault("backoff_limit", unit.processes[0].restart.max_restarts)
     # By default, Kubernetes retries a failed Job six times. On every symphony backend, a process
     # with the restart policy Never is not started again, and a process with the restart policy
     # OnFailure is restarted without a limit.
@@ -104,7 +119,7 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     ports_of = ports(unit, context)
     labels = {**_user_labels(settings, unit), **context.labels(unit.name)}
     spec: Object = {
-        "restartPolicy": unit.processes[0].restart.policy,
+        "restartPolicy": _restart_policy(unit),
         "terminationGracePeriodSeconds": _grace_seconds(settings, unit),
         "enableServiceLinks": False,
         # A program with process ID 1 ignores TERM unless it handles the signal, and it has to reap
@@ -128,6 +143,11 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
         spec["volumes"] = mounted.volumes
     body: Object = {"metadata": context.metadata(unit.name, labels), "spec": spec}
     return _apply_override(unit, body, settings.pod_yml) if settings.pod_yml else body
+
+
+def _restart_policy(unit: PlannedUnit) -> str:
+    # If a Job restarts the process, each attempt has its own Pod, which keeps its log.
+    return "Never" if is_restarted_by_job(unit) else unit.processes[0].restart.policy
 
 
 def _user_labels(settings: Settings, unit: PlannedUnit) -> dict[str, str]:

@@ -37,6 +37,7 @@ class JobStatus:
     created: float = 0.0
     roster: str = ""
     problems: str = ""
+    ending: str = ""
     backoff_limit: int = 6
     result: State | None = None
     reason: Reason = NO_REASON
@@ -62,6 +63,7 @@ def parse_job(job: Object) -> JobStatus:
         created=parse_time(metadata.get("creationTimestamp")) or 0.0,
         roster=annotations.get(labels.ROSTER, ""),
         problems=annotations.get(labels.PROBLEMS, ""),
+        ending=annotations.get(labels.ENDING, ""),
         backoff_limit=spec.get("backoffLimit", 6),
         result=result,
         reason=_failure_reason(spec, status, condition) if failed else NO_REASON,

@@ -18,6 +18,7 @@ from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, 
 from symphony_kube.api.errors import one_line
 from symphony_kube.render.roster import Roster, Unit, decode_roster
 from symphony_kube.status.creation_problems import Problem, decode_problems
+from symphony_kube.status.ending import StoppedProcesses, apply_ending, decode_ending
 from symphony_kube.status.job_status import JobStatus, parse_job
 from symphony_kube.status.pod_status import (
     ContainerRef,
@@ -222,6 +223,17 @@ class PodObserver:
             return
 
     @property
+    def _ending(self) -> StoppedProcesses | None:
+        """The processes that the supervisor stops at the end of the experiment."""
+        texts = {pod.ending for pod in (*self._current_pods(), *self._deleted.values())}
+        texts.update(job.ending for job in self._jobs.values())
+        for text in sorted(texts):
+            ending = decode_ending(text)
+            if ending is not None:
+                return ending
+        return None
+
+    @property
     def _problems(self) -> dict[str, ContainerStatus]:
         """The states of the units that the supervisor could not create."""
         texts = {pod.problems for pod in self._current_pods()}
@@ -282,6 +294,9 @@ class PodObserver:
                 expiries.append(unit_status.valid_until)
         if missing:
             expiries += self._explain_missing(missing, containers, now)
+        ending = self._ending
+        if ending is not None:
+            containers = apply_ending(ending, containers, self._processes_on_nodes())
         deleted_units = [unit for unit in self._deleted if not self._pods.get(unit)]
         return Observation(
             status=self._experiment_status(units, containers),
@@ -379,6 +394,10 @@ class PodObserver:
         times += [job.created for job in self._jobs.values()]
         return max(times, default=0.0)
 
+    def _processes_on_nodes(self) -> set[str]:
+        """Return the processes whose current Pods have been assigned to nodes."""
+        return {name for pod in self._current_pods() if pod.node for name in pod.containers}
+
     def _current_pods(self) -> list[PodStatus]:
         return [pod for pods in self._pods.values() for pod in pods.values()]
 
@@ -445,6 +464,7 @@ class PodObserver:
             ended=container.ended,
             not_ready_in_time=not_ready_in_time,
             next_start=container.next_start if is_backing_off else None,
+            stopped=container.stopped,
         )
         self._process_statuses[name] = (container, status)
         return status

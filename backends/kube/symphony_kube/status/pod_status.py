@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from symphony.plan.policies import DEADLINE_EXCEEDED
 from symphony.status import ReasonCode, State
 from symphony_kube.api import labels
 from symphony_kube.status import reasons
@@ -38,8 +39,8 @@ class ContainerStatus:
 
     Times are seconds since the epoch. ``ready_since`` is the time at which the process became
     ready, or None if the time is unknown. ``stopping`` is true if the process has been asked to
-    exit but has not exited yet. ``next_start`` is the earliest time of the next start of a process
-    that will be restarted.
+    exit but has not exited yet. ``stopped`` is true if its supervisor stopped it. ``next_start`` is
+    the earliest time of the next start of a process that will be restarted.
     """
 
     state: State = State.PENDING
@@ -53,6 +54,7 @@ class ContainerStatus:
     ended: float | None = None
     ready_since: float | None = None
     stopping: bool = False
+    stopped: bool = False
     next_start: float | None = None
 
     @property
@@ -104,8 +106,8 @@ class PodStatus:
     the time by which the Pod must have stopped. ``grace_seconds`` is the Pod's termination grace
     period. ``ready_by_log`` contains the names of the containers whose logs have matched their
     readiness expressions. ``log_problems`` contains the names of containers whose logs take too
-    long to search, each with a message. ``probed`` contains the names of the containers that have a readiness
-    probe. ``before_deletion`` maps container names to the states that were observed before the
+    long to search, each with a message. ``probed`` contains the names of the containers that have a
+    readiness probe. ``before_deletion`` maps container names to the states that were observed before the
     deletion request, or is None if no such states were observed. ``node_silent`` is true if the
     node has stopped reporting.
     """
@@ -124,6 +126,7 @@ class PodStatus:
     node_silent: bool = False
     roster: str = ""
     problems: str = ""
+    ending: str = ""
     ready_by_log: frozenset[str] = frozenset()
     ready_by_log_at: float | None = None
     log_problems: tuple[tuple[str, str], ...] = ()
@@ -170,6 +173,7 @@ def parse_pod(pod: Object) -> PodStatus:
         node_silent=node_silent,
         roster=annotations.get(labels.ROSTER, ""),
         problems=annotations.get(labels.PROBLEMS, ""),
+        ending=annotations.get(labels.ENDING, ""),
         ready_by_log=frozenset(name for name in ready_by_log if name),
         ready_by_log_at=_modified(metadata, labels.READY) if labels.READY in annotations else None,
         log_problems=_log_problems(annotations),
@@ -438,6 +442,8 @@ class _PodParser:
         reason = self._status.get("reason", "")
         deadline = self._spec.get("activeDeadlineSeconds")
         if reason == "DeadlineExceeded" and deadline:
+            if labels.DEADLINE in (self._metadata.get("annotations") or {}):
+                return Reason(DEADLINE_EXCEEDED, ReasonCode.DEADLINE_EXCEEDED)
             return deadline_exceeded(deadline)
         if reason and self._phase == "Failed":
             return reasons.pod_ended(reason, self._status.get("message", ""))

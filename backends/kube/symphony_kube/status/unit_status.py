@@ -13,6 +13,8 @@ from symphony_kube.status.reasons import NO_REASON, Reason
 
 # If a Pod still exists this long after its deadline, its node is considered lost.
 OVERDUE_SECONDS = 30.0
+# How long after the grace period a process in a failed Pod can still be running.
+KILL_SECONDS = 5.0
 # A Job that has had no Pod for this long is considered blocked. Only its events show the cause.
 JOB_BLOCKED_SECONDS = 10.0
 
@@ -137,7 +139,7 @@ class UnitStatus:
 
         Kubernetes reports the process's exit code only at the end of the grace period.
         """
-        expected_end = (pod.modified or 0.0) + pod.grace_seconds + OVERDUE_SECONDS
+        expected_end = (pod.modified or 0.0) + pod.grace_seconds + KILL_SECONDS
         if self._now >= expected_end:
             return container
         self._expires_at(expected_end)

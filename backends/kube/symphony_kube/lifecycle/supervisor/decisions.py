@@ -6,7 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from symphony.plan import start_order
+from symphony.plan.policies import Policies, decide_end, seconds_to_deadline
+from symphony.status import ENDED
 from symphony_kube.render.roster import Roster
+from symphony_kube.status.ending import StoppedProcesses
 from symphony_kube.status.observe import Observation
 
 
@@ -14,19 +17,38 @@ from symphony_kube.status.observe import Observation
 class Decisions:
     """What a supervisor does next.
 
-    ``create`` contains the names of the units to create. ``finished`` is true if nothing is left to
-    decide.
+    ``create`` contains the names of the units to create. ``ending`` contains the processes to stop,
+    if the experiment is to end now. ``finished`` is true if nothing is left to decide. ``seconds``
+    is the time until the next decision if nothing changes, or None.
     """
 
     create: tuple[str, ...] = ()
+    ending: StoppedProcesses | None = None
     finished: bool = False
+    seconds: float | None = None
 
 
-def decide(roster: Roster, observation: Observation, excluded: Collection[str] = ()) -> Decisions:
-    """Decide which units to create.
+def decide(
+    roster: Roster,
+    observation: Observation,
+    excluded: Collection[str] = (),
+    *,
+    policies: Policies | None = None,
+    launched: float = 0.0,
+    now: float = 0.0,
+) -> Decisions:
+    """Decide which units to create, and whether the experiment ends.
 
     Units in ``excluded`` are not created. They have been created and deleted, or cannot be created.
+    ``launched`` and ``now`` are in seconds since the epoch. Do not call this function after it has
+    decided that the experiment ends.
     """
+    seconds = None
+    if policies is not None:
+        ending = _decide_end(policies, observation, launched, now)
+        if ending is not None:
+            return Decisions(ending=ending)
+        seconds = seconds_to_deadline(policies, launched=launched, now=now)
     create = []
     is_waiting = False
     for unit in roster:
@@ -37,4 +59,24 @@ def decide(roster: Roster, observation: Observation, excluded: Collection[str] =
             create.append(unit.name)
         elif decision.word == "wait":
             is_waiting = True
-    return Decisions(create=tuple(create), finished=not create and not is_waiting)
+    finished = not create and not is_waiting
+    if policies is not None and policies.names:
+        finished = finished and observation.status.ended
+    return Decisions(create=tuple(create), finished=finished, seconds=seconds)
+
+
+def _decide_end(
+    policies: Policies, observation: Observation, launched: float, now: float
+) -> StoppedProcesses | None:
+    processes = {process.name: process for process in observation.status}
+    ending = decide_end(policies, processes, launched=launched, now=now)
+    if ending is None:
+        return None
+    running = [name for name, process in processes.items() if process.state not in ENDED]
+    return StoppedProcesses(
+        processes=tuple(running),
+        reason=ending.reason,
+        code=ending.reason_code.value,
+        time=now,
+        failed=not ending.stops,
+    )

@@ -142,7 +142,7 @@ def render(scope: Scope, content: bytes, options: SupervisorOptions) -> list[Obj
         "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": scope.namespace}],
     }
-    return [secret, account, role, binding, _job(scope, name, options)]
+    return [secret, account, role, binding, render_job(scope, name, options)]
 
 
 def _rules(name: str) -> list[Object]:
@@ -150,7 +150,7 @@ def _rules(name: str) -> list[Object]:
         {
             "apiGroups": [""],
             "resources": ["pods"],
-            "verbs": ["create", "get", "list", "watch", "patch"],
+            "verbs": ["create", "get", "list", "watch", "patch", "delete"],
         },
         {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
         {
@@ -167,7 +167,8 @@ def _rules(name: str) -> list[Object]:
     ]
 
 
-def _job(scope: Scope, name: str, options: SupervisorOptions) -> Object:
+def render_job(scope: Scope, name: str, options: SupervisorOptions) -> Object:
+    """Return the Job that runs the supervisor. Pure."""
     # The Pod does not have the label of the experiment's Pods, so that it is not one of them.
     labels = {MANAGED_BY: SYMPHONY, SUPERVISOR: scope.experiment}
     container = {

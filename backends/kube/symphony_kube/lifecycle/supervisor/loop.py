@@ -9,23 +9,27 @@ out of date reads it again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError, NotFound
+from symphony.plan.policies import seconds_to_deadline
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import PROBLEMS
-from symphony_kube.api.resources import collection_path, to_resource
-from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
+from symphony_kube.api.labels import ENDING, PROBLEMS, UNIT
+from symphony_kube.api.resources import collection_path, items_of, to_resource
+from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid, in_parallel
 from symphony_kube.lifecycle.supervisor.decisions import decide
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.lifecycle.supervisor.record import Record, RecordChanged, RecordStore, RunGone
 from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
-from symphony_kube.render.roster import roster_unit
+from symphony_kube.render.deadline import with_deadline
+from symphony_kube.render.roster import Unit, roster_unit
 from symphony_kube.status.creation_problems import Problem, encode_problems
+from symphony_kube.status.ending import StoppedProcesses, encode_ending
 from symphony_kube.status.follow_status import ObservationStream
 from symphony_kube.status.observe import Observation
 
@@ -94,6 +98,12 @@ class _Supervision:
         self._record = store.read()
         self._next_try = 0.0
         self._pause = FIRST_PAUSE_SECONDS
+        # The time at which to decide again although nothing has changed.
+        self._decide_again: float | None = None
+        # The UIDs of the Pods and the names of the units whose processes are being stopped.
+        self._stopped_pods: set[str] = set()
+        self._stopped_units: set[str] = set()
+        self._ending_is_published = False
         self.is_started = False
 
     def run_until_finished(self) -> None:
@@ -125,27 +135,46 @@ class _Supervision:
             self._on_started = None
 
     def _seconds_until_retry(self) -> float | None:
-        """Return when to try again to create a unit, or None if there is no such unit."""
-        if all(problem.permanent for problem in self._record.problems.values()):
-            return None
-        return max(0.0, self._next_try - time.monotonic())
+        """Return when to decide again although nothing has changed, or None if never."""
+        times = [] if self._decide_again is None else [self._decide_again]
+        if any(not problem.permanent for problem in self._record.problems.values()):
+            times.append(self._next_try)
+        return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _advance(self, observation: Observation) -> bool:
         """Execute the next decisions. Return whether nothing is left to decide."""
         roster = self._run.roster
         existing = {unit.name for unit in roster if unit.name not in observation.missing_units}
         self._write_record(replace(self._record, created=self._record.created | existing))
+        # While all Pods are being deleted, the experiment is being deleted.
+        if observation.status.note:
+            return False
+        if self._record.ending is not None:
+            self._stop_processes(self._record.ending, observation)
+            return observation.status.ended
         excluded = set(self._record.created)
         for unit, problem in self._record.problems.items():
             if problem.permanent:
                 excluded.add(unit)
-        # While all Pods are being deleted, the experiment is being deleted.
-        decisions = decide(roster, observation, excluded)
+        decisions = decide(
+            roster,
+            observation,
+            excluded,
+            policies=self._run.policies,
+            launched=self._run.launched,
+            now=time.time(),
+        )
+        self._decide_again = None
+        if decisions.seconds is not None:
+            self._decide_again = time.monotonic() + decisions.seconds
+        if decisions.ending is not None:
+            # The decision is recorded first, so that another supervisor can execute it.
+            self._write_record(replace(self._record, ending=decisions.ending))
+            self._stop_processes(decisions.ending, observation)
+            return False
         if decisions.finished:
             return True
-        if observation.status.note or time.monotonic() < self._next_try:
-            return False
-        if decisions.create:
+        if decisions.create and time.monotonic() >= self._next_try:
             self._create(decisions.create)
         return False
 
@@ -172,7 +201,7 @@ class _Supervision:
             self._next_try = time.monotonic() + self._pause
             self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
         if found != self._record.problems:
-            self._publish(found)
+            self._publish(PROBLEMS, encode_problems(found))
         self._write_record(replace(self._record, created=frozenset(created), problems=found))
 
     def _keep_time(self, unit: str, problem: Problem) -> Problem:
@@ -186,7 +215,7 @@ class _Supervision:
         Raises `BackendError` if the server cannot be reached, and `RunGone` if the namespace is
         being deleted.
         """
-        body = self._run.units[unit]
+        body = with_deadline(self._run.units[unit], self._seconds_left())
         if self._owner is not None:
             metadata = {**body["metadata"], "ownerReferences": [self._owner]}
             body = {**body, "metadata": metadata}
@@ -210,19 +239,77 @@ class _Supervision:
             return Problem(text=str(exc), time=time.time(), permanent=not is_temporary)
         return None
 
-    def _publish(self, problems: Mapping[str, Problem]) -> None:
-        """Record problems where every reader of the status finds them.
+    def _seconds_left(self) -> float | None:
+        run = self._run
+        return seconds_to_deadline(run.policies, launched=run.launched, now=time.time())
 
-        If the user is not allowed to modify the object, only this supervisor knows the problems.
+    def _publish(self, annotation: str, value: str) -> None:
+        """Annotate the object with the roster, so that every reader of the status finds the value.
+
+        If the user is not allowed to modify the object, only this supervisor knows the value.
         """
         unit = roster_unit(self._run.roster)
-        kind = "Job" if unit.job else "Pod"
-        path = f"{collection_path(kind, self._scope.namespace)}/"
-        path += self._scope.object_name(unit.name)
-        patch = {"metadata": {"annotations": {PROBLEMS: encode_problems(problems)}}}
+        patch = {"metadata": {"annotations": {annotation: value}}}
         try:
-            self._api.call(
-                "PATCH", path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA
-            )
-        except ApiError:
+            self._patch("Job" if unit.job else "Pod", self._scope.object_name(unit.name), patch)
+        except ApiError as exc:
+            if exc.status not in (403, 404):
+                raise
+
+    def _patch(self, kind: str, name: str, patch: Object) -> None:
+        path = f"{collection_path(kind, self._scope.namespace)}/{name}"
+        self._api.call("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA)
+
+    # --- the end of the experiment ---
+
+    def _stop_processes(self, ending: StoppedProcesses, observation: Observation) -> None:
+        """Stop processes, and keep their Pods, which contain their logs.
+
+        If the active deadline of a Pod has passed, its node sends TERM to the processes, and KILL
+        after the grace period. The Pod remains.
+        """
+        self._publish_ending(ending)
+        stopped = set(ending.processes)
+        units = [unit for unit in self._run.roster if stopped.intersection(unit.processes)]
+        running = [unit for unit in units if unit.name not in observation.missing_units]
+        in_parallel(self._stop_unit, running, threads=self._api.connections)
+
+    def _publish_ending(self, ending: StoppedProcesses) -> None:
+        if not self._ending_is_published:
+            self._publish(ENDING, encode_ending(ending))
+            self._ending_is_published = True
+
+    def _stop_unit(self, unit: Unit) -> None:
+        if unit.name in self._stopped_units and not unit.job:
             return
+        if unit.job and unit.name not in self._stopped_units:
+            # The Job must not create another Pod. It may already be creating one.
+            name = self._scope.object_name(unit.name)
+            self._ignore_missing(partial(self._patch, "Job", name, {"spec": {"backoffLimit": 0}}))
+        path = collection_path("Pod", self._scope.namespace)
+        query = {"labelSelector": f"{self._scope.selector},{UNIT}={unit.name}"}
+        for pod in items_of(self._api.call("GET", path, query=query)):
+            if pod["metadata"]["uid"] not in self._stopped_pods:
+                self._ignore_missing(partial(self._stop_pod, unit, pod))
+                self._stopped_pods.add(pod["metadata"]["uid"])
+        self._stopped_units.add(unit.name)
+
+    def _stop_pod(self, unit: Unit, pod: Object) -> None:
+        metadata = pod["metadata"]
+        if pod["status"].get("phase") in ("Succeeded", "Failed"):
+            return
+        has_node = bool(pod["spec"].get("nodeName"))
+        if not has_node and not unit.job and unit != roster_unit(self._run.roster):
+            # A Pod without a node has no deadline and no logs.
+            path = f"{collection_path('Pod', self._scope.namespace)}/{metadata['name']}"
+            delete_uid(self._api, path, metadata["uid"], grace_seconds=0)
+            return
+        self._patch("Pod", metadata["name"], {"spec": {"activeDeadlineSeconds": 1}})
+
+    def _ignore_missing(self, call: Callable[[], object]) -> None:
+        """Make a call for an object that a user may have deleted."""
+        try:
+            call()
+        except ApiError as exc:
+            if exc.status != 404:
+                raise

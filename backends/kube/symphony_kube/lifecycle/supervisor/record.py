@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from symphony_kube.status.creation_problems import Problem, decode_problems, encode_problems
+from symphony_kube.status.ending import StoppedProcesses, decode_ending, encode_ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,11 +17,13 @@ class Record:
 
     ``created`` contains the units that have been created. If one of them does not exist, a user has
     deleted it, and it is not created again. ``problems`` contains the units that could not be
-    created.
+    created. ``ending`` contains the processes that are stopped, once the end of the experiment has
+    been decided.
     """
 
     created: frozenset[str] = frozenset()
     problems: Mapping[str, Problem] = field(default_factory=dict)
+    ending: StoppedProcesses | None = None
 
 
 class RecordChanged(Exception):
@@ -51,6 +54,7 @@ def encode_record(record: Record) -> str:
     content = {
         "created": sorted(record.created),
         "problems": encode_problems(record.problems),
+        "ending": "" if record.ending is None else encode_ending(record.ending),
     }
     return json.dumps(content, separators=(",", ":"), sort_keys=True)
 
@@ -68,4 +72,5 @@ def decode_record(text: str) -> Record:
     return Record(
         created=frozenset(content.get("created", ())),
         problems=decode_problems(content.get("problems", "")),
+        ending=decode_ending(content.get("ending", "")),
     )

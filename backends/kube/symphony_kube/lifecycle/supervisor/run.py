@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from symphony.plan.policies import Policies
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.roster import Roster, decode_roster, encode_roster
 
@@ -19,13 +20,16 @@ class SupervisedRun:
     """One launch of an experiment.
 
     ``units`` maps the names of the units that the supervisor creates to their Pods or Jobs.
-    ``kubeconfig`` and ``context`` select the cluster. Both are None in the description for a
-    supervisor in the cluster.
+    ``launched`` is the time of the launch, in seconds since the epoch. ``kubeconfig`` and
+    ``context`` select the cluster. Both are None in the description for a supervisor in the
+    cluster.
     """
 
     scope: Scope
     roster: Roster
     units: Mapping[str, Object]
+    policies: Policies = field(default_factory=Policies)
+    launched: float = 0.0
     kubeconfig: str | None = None
     context: str | None = None
 
@@ -40,6 +44,8 @@ def encode_run(run: SupervisedRun) -> bytes:
         "run": scope.run,
         "roster": encode_roster(run.roster),
         "units": run.units,
+        "policies": run.policies.to_dict(),
+        "launched": run.launched,
         "kubeconfig": run.kubeconfig,
         "context": run.context,
     }
@@ -60,6 +66,8 @@ def decode_run(data: bytes) -> SupervisedRun:
             scope=scope,
             roster=decode_roster(content["roster"]),
             units=content["units"],
+            policies=Policies.from_dict(content["policies"]),
+            launched=content["launched"],
             kubeconfig=content["kubeconfig"],
             context=content["context"],
         )

@@ -1,0 +1,106 @@
+"""The end of an experiment that its supervisor has decided: an annotation of the object with the
+roster. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from symphony.model.limits import MAX_BYTES
+from symphony.status import ENDED, ReasonCode, State
+from symphony_kube.status.pod_status import ContainerStatus
+from symphony_kube.status.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedProcesses:
+    """The processes that the supervisor stops, and the reason.
+
+    ``time`` is the time of the decision, in seconds since the epoch. ``failed`` is true if the
+    processes count as failed.
+    """
+
+    processes: tuple[str, ...]
+    reason: str
+    code: str
+    time: float
+    failed: bool
+
+
+def encode_ending(ending: StoppedProcesses) -> str:
+    """Encode an ending as an annotation value, which is compressed like the roster."""
+    data = json.dumps(asdict(ending), separators=(",", ":"), sort_keys=True).encode()
+    return base64.b64encode(zlib.compress(data, 6)).decode()
+
+
+def decode_ending(text: str) -> StoppedProcesses | None:
+    """Decode an ending that `encode_ending` encoded.
+
+    Return None if the text is empty or is not an ending, because other users of the namespace may
+    be able to change the annotation.
+    """
+    if not text:
+        return None
+    decompressor = zlib.decompressobj()
+    try:
+        data = decompressor.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
+        return _from_fields(json.loads(data))
+    except (zlib.error, ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _from_fields(fields: Any) -> StoppedProcesses:
+    return StoppedProcesses(
+        processes=tuple(str(name) for name in fields["processes"]),
+        reason=str(fields["reason"]),
+        code=ReasonCode(fields["code"]).value,
+        time=float(fields["time"]),
+        failed=bool(fields["failed"]),
+    )
+
+
+def apply_ending(
+    ending: StoppedProcesses,
+    containers: Mapping[str, ContainerStatus],
+    on_nodes: Collection[str],
+) -> dict[str, ContainerStatus]:
+    """Return the states of processes, of which some are stopped or being stopped.
+
+    ``on_nodes`` contains the processes whose Pods have been assigned to nodes. Until its node has
+    stopped such a Pod, its processes can still start.
+    """
+    result = dict(containers)
+    for name in _known(ending.processes, containers):
+        result[name] = _stopped(ending, containers[name], can_start=name in on_nodes)
+    return result
+
+
+def _known(names: Iterable[str], containers: Mapping[str, ContainerStatus]) -> list[str]:
+    return [name for name in names if name in containers]
+
+
+def _stopped(
+    ending: StoppedProcesses, container: ContainerStatus, *, can_start: bool
+) -> ContainerStatus:
+    cause = Reason(ending.reason, ReasonCode(ending.code))
+    is_pending = container.state is State.PENDING and can_start
+    if container.state is State.RUNNING or is_pending:
+        return replace(container, ready=False, cause=cause)
+    state = State.FAILED
+    if container.state is State.SUCCEEDED and not ending.failed:
+        state = State.SUCCEEDED
+    ended = container.ended if container.state in ENDED else None
+    return replace(
+        container,
+        state=state,
+        ready=False,
+        cause=cause,
+        stopped=not ending.failed,
+        next_start=None,
+        ended=ending.time if ended is None else ended,
+    )

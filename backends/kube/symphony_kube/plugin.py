@@ -64,6 +64,7 @@ def symphony_backend() -> BackendInfo:
                 "external-url",
                 "topology",
                 "restart",
+                "policies",
                 "gpu",
             }
         ),

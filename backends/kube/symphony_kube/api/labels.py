@@ -26,14 +26,16 @@ SUPERVISOR = "symphony/supervisor"
 SERVICE = "symphony/service"
 
 # The following are names of annotations. The roster, which lists all of the experiment's processes,
-# is an annotation of the first Pod and of its Job, if it has one. The same object lists the units
-# that the supervisor could not create, and the processes that it stops at the end of the
-# experiment. `READY` lists the containers in a Pod that have become ready according to their logs.
-# `LOG_PROBLEMS` maps the containers whose logs take too long to search to messages, as JSON.
-# `DEADLINE` is set if the active deadline of a Pod is the deadline of the experiment.
+# is an annotation of the first Pod and of its Job, if it has one. `PROBLEMS`, `ENDING` and
+# `POLICIES` are annotations of the same object: the units that the supervisor could not create, the
+# processes that it stops at the end of the experiment, and the rules for the end. `READY` lists the
+# containers in a Pod that have become ready according to their logs. `LOG_PROBLEMS` maps the
+# containers whose logs take too long to search to messages, as JSON. `DEADLINE` is set if the
+# active deadline of a Pod is the deadline of the experiment.
 ROSTER = "symphony/roster"
 PROBLEMS = "symphony/problems"
 ENDING = "symphony/ending"
+POLICIES = "symphony/policies"
 DEADLINE = "symphony/deadline"
 READY = "symphony/ready"
 LOG_PROBLEMS = "symphony/log-problems"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.policies import CONTINUE, RESTART, Policies
 from symphony.plan.process_settings import secret_text
 from symphony.plan.resolve import Plan
-from symphony_kube.api.labels import ROSTER, Scope
+from symphony_kube.api.labels import POLICIES, ROSTER, Scope
 from symphony_kube.render import pods
 from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT_SECONDS, check_images
 from symphony_kube.render.context import (
@@ -99,6 +100,8 @@ def _render(
     )
     first = roster.index(roster_unit(roster))
     pods.annotate(bodies[first], ROSTER, encode_roster(roster))
+    if policies.names:
+        pods.annotate(bodies[first], POLICIES, json.dumps(policies.to_dict()))
     base_dir = plan.base_dir or Path()
     return KubeManifest(
         experiment=plan.experiment,

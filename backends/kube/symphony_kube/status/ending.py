@@ -1,5 +1,6 @@
-"""The end of an experiment that its supervisor has decided: an annotation of the object with the
-roster. Pure.
+"""The end of an experiment: the decision of its supervisor, and the rules for it. Pure.
+
+Both are annotations of the object with the roster.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from symphony.model.limits import MAX_BYTES
+from symphony.plan.policies import Policies
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.status.pod_status import ContainerStatus
 from symphony_kube.status.reasons import Reason
@@ -62,6 +64,14 @@ def _from_fields(fields: Any) -> StoppedProcesses:
         time=float(fields["time"]),
         failed=bool(fields["failed"]),
     )
+
+
+def decode_policies(text: str) -> Policies:
+    """Return the policies in an annotation, or empty policies if they are damaged."""
+    try:
+        return Policies.from_dict(json.loads(text))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return Policies()
 
 
 def apply_ending(

@@ -38,6 +38,7 @@ class JobStatus:
     roster: str = ""
     problems: str = ""
     ending: str = ""
+    policies: str = ""
     backoff_limit: int = 6
     result: State | None = None
     reason: Reason = NO_REASON
@@ -64,6 +65,7 @@ def parse_job(job: Object) -> JobStatus:
         roster=annotations.get(labels.ROSTER, ""),
         problems=annotations.get(labels.PROBLEMS, ""),
         ending=annotations.get(labels.ENDING, ""),
+        policies=annotations.get(labels.POLICIES, ""),
         backoff_limit=spec.get("backoffLimit", 6),
         result=result,
         reason=_failure_reason(spec, status, condition) if failed else NO_REASON,

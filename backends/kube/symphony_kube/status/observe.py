@@ -13,12 +13,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from symphony.plan.policies import Policies
 from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.api.errors import one_line
 from symphony_kube.render.roster import Roster, Unit, decode_roster
 from symphony_kube.status.creation_problems import Problem, decode_problems
-from symphony_kube.status.ending import StoppedProcesses, apply_ending, decode_ending
+from symphony_kube.status.ending import (
+    StoppedProcesses,
+    apply_ending,
+    decode_ending,
+    decode_policies,
+)
 from symphony_kube.status.job_status import JobStatus, parse_job
 from symphony_kube.status.pod_status import (
     ContainerRef,
@@ -54,7 +60,8 @@ class Observation:
     `symphony.plan.start_order.verdict` needs. ``valid_until`` is the time in seconds since the
     epoch at which the state can change without an event, or None if it cannot. ``deleted_units``
     contains the units that existed earlier but no longer exist. ``missing_units`` contains the
-    units that have never been observed. ``empty`` is true if neither Pods nor Jobs exist.
+    units that have never been observed. ``deleting`` is true if all Pods are being deleted.
+    ``empty`` is true if neither Pods nor Jobs exist.
     """
 
     status: ExperimentStatus
@@ -62,6 +69,7 @@ class Observation:
     valid_until: float | None = None
     deleted_units: frozenset[str] = frozenset()
     missing_units: frozenset[str] = frozenset()
+    deleting: bool = False
     empty: bool = False
 
     def is_same_as(self, other: Observation | None) -> bool:
@@ -223,6 +231,14 @@ class PodObserver:
             return
 
     @property
+    def _policies(self) -> Policies:
+        """The rules for the end of the experiment, which never change."""
+        texts = {pod.policies for pod in (*self._current_pods(), *self._deleted.values())}
+        texts.update(job.policies for job in self._jobs.values())
+        texts.discard("")
+        return decode_policies(min(texts)) if texts else Policies()
+
+    @property
     def _ending(self) -> StoppedProcesses | None:
         """The processes that the supervisor stops at the end of the experiment."""
         texts = {pod.ending for pod in (*self._current_pods(), *self._deleted.values())}
@@ -299,7 +315,8 @@ class PodObserver:
             containers = apply_ending(ending, containers, self._processes_on_nodes())
         deleted_units = [unit for unit in self._deleted if not self._pods.get(unit)]
         return Observation(
-            status=self._experiment_status(units, containers),
+            status=self._experiment_status(units, containers, ending),
+            deleting=self._is_being_deleted(),
             containers=containers,
             valid_until=min(expiries, default=None),
             deleted_units=frozenset(deleted_units),
@@ -402,8 +419,18 @@ class PodObserver:
         return [pod for pods in self._pods.values() for pod in pods.values()]
 
     def _experiment_status(
-        self, units: Roster, containers: Mapping[str, ContainerStatus]
+        self,
+        units: Roster,
+        containers: Mapping[str, ContainerStatus],
+        ending: StoppedProcesses | None,
     ) -> ExperimentStatus:
+        note = self._log_problems() if ending is None else ending.reason
+        if self._is_being_deleted():
+            note = "is being deleted"
+        policies = self._policies
+        deadline = None
+        if policies.deadline is not None and self._created is not None:
+            deadline = self._created + policies.deadline
         processes = []
         for unit in units:
             group = unit.name if unit.group else None
@@ -414,7 +441,9 @@ class PodObserver:
             backend=BACKEND,
             processes=tuple(processes),
             created=self._created,
-            note="is being deleted" if self._is_being_deleted() else self._log_problems(),
+            note=note,
+            ends_with=policies.ends_with,
+            deadline=deadline,
         )
 
     def _log_problems(self) -> str:

@@ -127,6 +127,7 @@ class PodStatus:
     roster: str = ""
     problems: str = ""
     ending: str = ""
+    policies: str = ""
     ready_by_log: frozenset[str] = frozenset()
     ready_by_log_at: float | None = None
     log_problems: tuple[tuple[str, str], ...] = ()
@@ -174,6 +175,7 @@ def parse_pod(pod: Object) -> PodStatus:
         roster=annotations.get(labels.ROSTER, ""),
         problems=annotations.get(labels.PROBLEMS, ""),
         ending=annotations.get(labels.ENDING, ""),
+        policies=annotations.get(labels.POLICIES, ""),
         ready_by_log=frozenset(name for name in ready_by_log if name),
         ready_by_log_at=_modified(metadata, labels.READY) if labels.READY in annotations else None,
         log_problems=_log_problems(annotations),

@@ -147,7 +147,7 @@ class _Supervision:
         existing = {unit.name for unit in roster if unit.name not in observation.missing_units}
         self._write_record(replace(self._record, created=self._record.created | existing))
         # While all Pods are being deleted, the experiment is being deleted.
-        if observation.status.note:
+        if observation.deleting:
             return False
         if self._record.ending is not None:
             self._stop_processes(self._record.ending, observation)

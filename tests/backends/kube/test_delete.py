@@ -167,7 +167,7 @@ def test_delete_stops_the_supervisor(kube_cluster, shared, name):
     directory = directory_of(shared.api, shared.scope(name))
     supervisor = os.pidfd_open(directory.holder())
     shared.delete(name)
-    exited, _, _ = select.select([supervisor], [], [], 0)
+    exited, _, _ = select.select([supervisor], [], [], 10)
     os.close(supervisor)
     assert exited
     assert not directory.path.exists()

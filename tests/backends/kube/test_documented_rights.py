@@ -76,7 +76,7 @@ def test_role_of_a_member_is_sufficient(
     cluster.launch(exp)
     assert cluster.list_experiments() == [name]
     assert cluster.wait(name, until="ready", timeout=60)
-    assert states(cluster, name)["server"].ready  # the launcher could record it
+    assert states(cluster, name)["server"].ready  # the supervisor could record it
     assert cluster.exec_command(name, "server", ["echo", "there"]).stdout == "there\n"
     cluster.transfer_file(name, str(tmp_path / "file"), "server:/tmp/")
     assert cluster.explain_process(name, "server").events
@@ -99,6 +99,7 @@ def test_role_for_jobs_is_sufficient(
         server.binds("web")
     cluster.check(cluster.manifest(exp))
     cluster.launch(exp)
+    cluster.wait(name, until="started", timeout=60)
     # The client was created because of the log, although nothing could be recorded on the Pod.
     assert states(cluster, name)["server"].state == State.RUNNING
     assert cluster.list_experiments() == [name]

@@ -30,7 +30,9 @@ def test_user_with_rights_for_jobs_only(kube_cluster, as_user, shared, name):
     python(exp, "server", f"print('up'){HELD}").ready(log="^up")
     python(exp, "client", "print('hello')").starts_after("server")
     cluster.launch(exp)
-    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-client", f"{name}-server"]
+    wait_until(
+        lambda: managed_objects(kube_cluster)["jobs"] == [f"{name}-client", f"{name}-server"]
+    )
     release(shared, name, "server")  # as a user who may exec
     status = cluster.wait(name, timeout=60)
     assert status.exit_code == 0

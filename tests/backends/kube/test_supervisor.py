@@ -15,7 +15,7 @@ import symphony
 import symphony_kube
 from symphony.errors import LaunchFailed
 from symphony.plan.policies import Policies
-from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.lifecycle.supervisor import in_cluster
 from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide
 from symphony_kube.lifecycle.supervisor.detached import directory_of
@@ -176,6 +176,25 @@ def test_killed_supervisor_is_started_again_by_the_next_command(shared, name):
     assert [item.state for item in shared.wait(name, timeout=60)] == [State.SUCCEEDED] * 2
     wait_until(lambda: not directory.path.exists())
     shared.delete(name)
+
+
+def test_supervisor_tries_again_after_an_exceeded_quota(kube_cluster, shared, name):
+    kube_cluster.quota("one", {"pods": "1"})
+    exp = shared.new_experiment(name)
+    python(exp, "first", HELD)
+    python(exp, "second", "pass").starts_after("first", "started")
+    shared.launch(exp)
+    second = wait_until(lambda: find_reason(shared, name, "second", "cannot create pod"))
+    assert (second.state, second.reason_code) == (State.PENDING, ReasonCode.NOT_PERMITTED)
+    assert "exceeded quota: one" in second.reason
+    release(shared, name, "first")
+    assert [item.state for item in shared.wait(name, timeout=90)] == [State.SUCCEEDED] * 2
+    shared.delete(name)
+
+
+def find_reason(cluster, name, process, reason):
+    status = cluster.describe_process(name, process)
+    return status if status.reason.startswith(reason) else None
 
 
 # --- in the cluster ---

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony import private_directories
-from symphony.errors import BackendError, LaunchFailed
-from symphony.state_directory import check_state_directory, state_root
+from symphony.errors import BackendError, LaunchFailed, SpecError
+from symphony.state_directory import STATE_VARIABLE, check_state_directory, state_root
 from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
 
@@ -59,11 +59,21 @@ class SupervisorDirectory:
 
     @property
     def exists(self) -> bool:
-        """True if a run is described in the directory."""
-        return (self.path / "run").exists()
+        """True if a run is described in the directory, and no other user can change it."""
+        if not (self.path / "run").exists():
+            return False
+        try:
+            check_state_directory(self.path)
+        except SpecError:
+            return False
+        return True
 
     def prepare(self, run: SupervisedRun) -> None:
-        """Create or replace the description of the run, and start a new record."""
+        """Create or replace the description of the run, and start a new record.
+
+        Raises `SpecError` if another user can change the state directory.
+        """
+        check_state_directory(self.path)
         private_directories.create(self.path)
         (self.path / "record").unlink(missing_ok=True)
         self._write("run", encode_run(run))
@@ -144,11 +154,9 @@ class SupervisorDirectory:
 def directory_of(api: Api, scope: Scope) -> SupervisorDirectory:
     """Return the directory for the supervisor of an experiment on this machine.
 
-    Raises `SpecError` if another user can change the state directory. Several machines can share a
-    home directory, so the name depends on the machine.
+    Several machines can share a home directory, so the name depends on the machine.
     """
     root = state_root("kube")
-    check_state_directory(root)
     identity = "\n".join([socket.gethostname(), api.host, scope.namespace])
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     return SupervisorDirectory(root / f"{scope.experiment}-{digest}")
@@ -161,7 +169,14 @@ def start(directory: SupervisorDirectory, run: SupervisedRun) -> int:
     """
     with stopped(directory):
         pass
-    directory.prepare(run)
+    try:
+        directory.prepare(run)
+    except OSError as exc:
+        raise BackendError(
+            f"the supervisor of {run.scope.experiment!r} cannot use the state directory "
+            f"{directory.path}: {exc.strerror}; set {STATE_VARIABLE} to a directory that it can "
+            "write to"
+        ) from exc
     read_end, write_end = os.pipe()
     try:
         _spawn(directory, write_end)
@@ -246,22 +261,8 @@ def stopped(directory: SupervisorDirectory) -> Iterator[None]:
                 return
         pid = directory.holder()
         if pid:
-            _terminate(directory, pid, at_once=time.monotonic() > deadline)
+            # The lock shows that the pid belongs to the supervisor.
+            number = signal.SIGKILL if time.monotonic() > deadline else signal.SIGTERM
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
         time.sleep(LOCK_PAUSE_SECONDS)
-
-
-def _terminate(directory: SupervisorDirectory, pid: int, *, at_once: bool) -> None:
-    """Stop the process that has locked the directory."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        # The lock shows that the pid still belongs to the supervisor.
-        if directory.holder() == pid:
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL if at_once else signal.SIGTERM)
-            select.select([descriptor], [], [], STOP_SECONDS)
-    except ProcessLookupError:
-        return
-    finally:
-        os.close(descriptor)

@@ -215,8 +215,8 @@ def _wait_until_running(api: Api, scope: Scope) -> str:
     """
     path = collection_path("Pod", scope.namespace)
     query = {"labelSelector": _selector(scope)}
-    events = api.watch(path, query=query, seconds=START_SECONDS)
     name, reason = "", "its Pod does not exist yet"
+    events = api.watch(path, query=query, seconds=START_SECONDS)
     try:
         for event in events:
             pod = event["object"]
@@ -229,9 +229,15 @@ def _wait_until_running(api: Api, scope: Scope) -> str:
                     f"the supervisor cannot start: {reason}; set supervisor_image to an image that "
                     "the cluster can pull"
                 )
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        # The user is not allowed to watch Pods.
+        return "the experiment is supervised in the cluster"
     finally:
         events.close()
-    return f"the supervisor of the experiment has not started yet ({name or scope.run}: {reason})"
+    what = f"pod {name!r}: {reason}" if name else reason
+    return f"the supervisor of the experiment has not started yet ({what})"
 
 
 def delete(api: Api, scope: Scope) -> None:

@@ -53,11 +53,12 @@ def supervise(
     """Supervise a run until nothing is left to decide, or until the run no longer exists.
 
     Created objects belong to ``owner``, an owner reference. If the owner is deleted, Kubernetes
-    deletes these objects. ``on_error`` is called with the message of each error. After an error,
-    the function tries again. ``on_started`` is called when the run has been observed for the first
-    time.
+    deletes these objects. ``on_error`` is called with the message of each new error. After an
+    error, the function tries again. ``on_started`` is called when the run has been observed for the
+    first time.
     """
     pause = FIRST_PAUSE_SECONDS
+    last_message = ""
     while True:
         supervision = _Supervision(api, run, store, owner, on_started)
         try:
@@ -70,7 +71,9 @@ def supervise(
         except BackendError as exc:
             if isinstance(exc, ApiError) and error_messages.is_terminating(exc):
                 return
-            on_error(str(exc))
+            if str(exc) != last_message:
+                on_error(str(exc))
+            last_message = str(exc)
         if supervision.is_started:
             on_started = None
             pause = FIRST_PAUSE_SECONDS

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
+# The options for a supervisor on the launching machine.
+ON_THIS_MACHINE = SupervisorOptions()
 # If an experiment has no Pods and its objects are younger than this number of seconds, another
 # launch is assumed to be in progress.
 LAUNCH_IN_PROGRESS_SECONDS = 60.0
@@ -54,7 +56,7 @@ def launch(
     *,
     run_id: str,
     force: bool,
-    supervisor: SupervisorOptions,
+    supervisor: SupervisorOptions = ON_THIS_MACHINE,
 ) -> tuple[str, ...]:
     """Create an experiment's objects, each labelled with ``run_id``, and start its supervisor.
 

@@ -62,11 +62,6 @@ class ContainerStatus:
         """The reason for the process's state, as text."""
         return self.cause.text
 
-    @property
-    def stopped(self) -> bool:
-        """False, because a stopped Pod is deleted and cannot be started again."""
-        return False
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRef:
@@ -107,9 +102,9 @@ class PodStatus:
     period. ``ready_by_log`` contains the names of the containers whose logs have matched their
     readiness expressions. ``log_problems`` contains the names of containers whose logs take too
     long to search, each with a message. ``probed`` contains the names of the containers that have a
-    readiness probe. ``before_deletion`` maps container names to the states that were observed before the
-    deletion request, or is None if no such states were observed. ``node_silent`` is true if the
-    node has stopped reporting.
+    readiness probe. ``before_deletion`` maps container names to the states that were observed
+    before the deletion request, or is None if no such states were observed. ``node_silent`` is true
+    if the node has stopped reporting.
     """
 
     name: str

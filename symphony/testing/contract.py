@@ -423,7 +423,9 @@ class BackendContract:
     @pytest.fixture
     def learning(self, experiment: Experiment) -> Experiment:
         """Return an experiment with a server that never exits."""
-        self.add(experiment, "server", programs.FOREVER)
+        server = self.add(experiment, "server", programs.FOREVER)
+        # Old versions of Kubernetes report the exit of a process only after this time.
+        server.termination_grace_period(1)
         return experiment
 
     @pytest.mark.parametrize("code", [0, 3])

@@ -827,6 +827,12 @@ def _is_experiment(value: object) -> bool:
     return isinstance(value, Experiment)
 
 
+def _is_run(value: object) -> bool:
+    from symphony.runs.archive import Run
+
+    return isinstance(value, Run)
+
+
 _FUNCTION = Check(lambda value: value is None or callable(value), "a function")
 # The checks for the annotations of the methods of all clusters.
 _CHECKS = {
@@ -839,6 +845,7 @@ _CHECKS = {
     "Iterable[Experiment]": CHECKS["Iterable[str]"]._replace(expected="a list of experiments"),
     "OnChange": _FUNCTION,
     "Progress": _FUNCTION,
+    "Run": Check(_is_run, "a Run, such as cluster.list_runs()[0]"),
     "Until": CHECKS["str"],
 }
 check_methods(Cluster, _CHECKS)

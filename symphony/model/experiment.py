@@ -140,7 +140,11 @@ class Experiment(CheckedAttributes):
 
     @replicas.setter
     def replicas(self, value: Mapping[str, list[str]]) -> None:
-        self._replicas = validators.mapping(value, "replicas")
+        replicas = validators.mapping(value, "replicas")
+        self._replicas = {
+            name: validators.strings(copies, f"the replicas of {shown(name)}")
+            for name, copies in replicas.items()
+        }
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.list_all_processes())} processes)"

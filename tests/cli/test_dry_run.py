@@ -35,6 +35,13 @@ CALLS: dict[str, list[str]] = {
     "describe": ["describe live server"],
     "logs": ["logs live", "logs live --save made", "logs live server --save made --follow"],
     "wait": ["wait ended"],
+    "history": ["history", "history ended --json"],
+    "show": ["show live", "show ended --json"],
+    "compare": ["compare live ended"],
+    "stop": ["stop live", "stop live server --json"],
+    "start": ["start live"],
+    "restart": ["restart live server"],
+    "signal": ["signal live server -s HUP"],
     "exec": ["exec live server -- touch made", "exec live server --json -- touch made"],
     "attach": ["attach live server"],
     "cp": ["cp live server:ended.yml made", "cp live other.yml server:made"],
@@ -47,6 +54,8 @@ CALLS: dict[str, list[str]] = {
         "delete --all",
         "delete 'l*' -f",
     ],
+    "rerun": ["rerun ended", "rerun live --force --json", "rerun deleted --name again"],
+    "prune": ["prune --keep 0", "prune --max-size 0 --json"],
     "switch-experiment": ["switch-experiment ended", "switch-experiment live --json"],
     "backends": ["backends"],
     "completion": ["completion bash"],
@@ -68,7 +77,9 @@ CHANGING = (
     "exec live server -- touch made",
     "cp live server:ended.yml made-too",
     "switch-experiment ended",
+    "rerun ended --name again",
     "delete -f live",
+    "prune --keep 0",
 )
 
 
@@ -90,6 +101,8 @@ class Environment:
         program.ok("launch", self.live_file, "--wait", "ready")
         program.ok("launch", program.file("ended", {"a": "true"}))
         program.ok("wait", "ended")
+        program.ok("launch", program.file("deleted", {"a": "true"}))
+        program.ok("delete", "-f", "deleted")
         # The supervisor may still write files until it has exited.
         supervisor = RunDirectory(program.state / backend / "ended").supervisor()
         assert supervisor is None or wait_for_exit(supervisor, TIMEOUT)
@@ -185,6 +198,7 @@ def test_a_dry_run_changes_nothing_in_tmux(program: Program, tmux_sockets: Path)
         "delete",
         "switch-experiment",
         "logs",
+        "rerun",
         "graph",
     )
     for verb in verbs:
@@ -250,6 +264,8 @@ def test_the_message_of_a_dry_run(environment: Environment, call: str, message: 
             "submit --name ended --json -- true",
             "job 'ended' already exists (succeeded) and cannot be changed",
         ),
+        ("rerun live", "experiment 'live' is running and was not changed"),
+        ("rerun nowhere", "there is no run 'nowhere'"),
         ("graph live -o made.png", "the format of made.png is not known"),
         ("logs live missing --save made", "no process 'missing'"),
         ("delete live nowhere", "no experiment 'nowhere'"),

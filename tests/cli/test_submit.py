@@ -317,7 +317,7 @@ def test_existing_job_is_only_replaced_with_force(program: Program) -> None:
         (["--name", "a", "--"], "-- python train.py"),
         (["--cpu", "1", "python", "a.py", "--epochs", "3"], "-- python a.py --epochs 3"),
         (["a", "--", "true"], "options must precede it"),
-        (["--cpus", "1", "--", "true"], "did you mean '--cpu' or '--gpu'?"),
+        (["--cpus", "1", "--", "true"], "unknown option '--cpus'; use --cpu N; "),
         (["--name", "My_Job", "--", "true"], "'my-job'"),
         (["--", "!"], "pass --name"),
         (["--cpu", "two", "--", "true"], "--cpu: "),

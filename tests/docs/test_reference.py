@@ -262,6 +262,7 @@ OTHER_NAMES = {
     "symphony.hookspecs.Option",
     "symphony.hookspecs.hookimpl",
     "symphony.host.cluster.HostCluster",
+    "symphony.runs.archive.Run",
     "symphony.status.ReasonCode",
 }
 

@@ -9,7 +9,8 @@ import pytest
 
 from symphony import Experiment, Process, ProcessGroup, SpecError
 from symphony.model.component import Component
-from symphony.model.settings import POD, SETTINGS, FileForm, Settings
+from symphony.model.settings import CONTAINER, POD, SETTINGS, FileForm, Settings
+from symphony.plan import env_files
 from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 
@@ -31,6 +32,11 @@ VALUES: list[tuple[str, list[Call], Any]] = [
         "env",
         [lambda c: c.set_envs({"A": "1", "B": 2}), lambda c: c.set_env("A", "3")],
         {"A": "3", "B": "2"},
+    ),
+    (
+        "env_file",
+        [lambda c: c.add_env_file("a"), lambda c: c.add_env_file(["b", "a"])],
+        ["a", "b"],
     ),
     (
         "env_secrets",
@@ -304,9 +310,15 @@ def settings_of(experiment: Experiment, process: str) -> dict[str, Any]:
     ).settings.dump()
 
 
-@pytest.mark.parametrize(
-    "key", [name for name, setting in SETTINGS.items() if setting.level == "container"]
-)
+# The plan replaces env files by the variables in them; see test_env_files.py.
+CONTAINER_LEVEL = [
+    name
+    for name, setting in SETTINGS.items()
+    if setting.level == CONTAINER and name != env_files.KEY
+]
+
+
+@pytest.mark.parametrize("key", CONTAINER_LEVEL)
 def test_a_container_setting_of_a_group_applies_to_all_members(key: str) -> None:
     experiment = Experiment("e", secrets=["token"])
     experiment.new_process("server", command="c").binds(["a", "b"])

@@ -50,6 +50,7 @@ from symphony.kube import KubeCluster, NodePool, NodePoolDispatcher
 from symphony.local import LocalCluster
 from symphony.model.process import ProcessOptions
 from symphony.plan.addresses import AddressBook
+from symphony.runs.archive import Run
 from symphony_kube.node_pools.pools import MachineResources
 
 MODULES = (
@@ -258,12 +259,15 @@ VALID: dict[str, Callable[[], Any]] = {
     "processes": lambda: ["p"],
     "prog": lambda: "program",
     "progress": lambda: None,
+    "purge": lambda: True,
     "read_only": lambda: True,
+    "replicas": lambda: {"p": ["p-0", "p-1"]},
     "repository": lambda: "registry/image",
     "reserve": lambda: None,
     "resources": lambda: {"cpu": "1"},
     "retries": lambda: 1,
     "revision": lambda: "main",
+    "run": lambda: Run(Path("state", "e"), {}),
     "seconds": lambda: 5,
     "secret": lambda: "token",
     "secrets": lambda: ["token"],
@@ -667,9 +671,12 @@ def test_random_arguments_are_accepted_or_refused_without_a_change(
 CHECKED_ELSEWHERE = {
     "Any": "any value is valid, or a validator of the model checks it",
     "Handler": "checked together with its field",
+    "Mapping[str, object]": "a validator of the model names the key",
     "Mapping[str, str]": "the validators of resources name the key",
     "Strings": "a validator of the model checks it, because a command can be text or a list",
     "bool | Literal['server']": "compared with the permitted values",
+    "int | str": "the name or the number of a signal is checked where it is used",
+    "str | Mapping[str, Any]": "a validator of the model checks it",
 }
 
 

@@ -81,8 +81,8 @@ class RunsCommands(BaseCommands):
         newest run of the experiment.
 
         For example:
-          symphony show rl
-          symphony show rl-20261122-093011-7f3a --json | jq .definition
+          symphony show rl-20261122-093011-7f3a
+          symphony show rl --json | jq .definition
         """
         from symphony.commandline.output import runs
         from symphony.commandline.output.printing import show_json, table_lines
@@ -147,7 +147,7 @@ class RunsCommands(BaseCommands):
         """Launch the experiment of an earlier run again, with the same parameters.
 
         The experiment is launched on the backend of that run unless -b names another one. The
-        programs are those that exist now; `show` tells which code the earlier run used.
+        programs are those that exist now; `show` reports which code the earlier run used.
 
         For example:
           symphony rerun rl

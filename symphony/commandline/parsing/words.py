@@ -8,6 +8,7 @@ from __future__ import annotations
 
 _DELETE = "'{prog} delete NAME'"
 _DESCRIBE = "'{prog} describe NAME PROCESS'"
+_HISTORY = "'{prog} history'"
 _LIST = "'{prog} ls'"
 _REFRESH = "'{prog} ps NAME --watch'"
 _SHELL = "'{prog} exec NAME PROCESS -- bash'"
@@ -23,24 +24,25 @@ COMMANDS: dict[str, str] = {
     "create": "'{prog} launch FILE'",
     "debug": _SHELL,
     "destroy": _DELETE,
-    "diff": "'{prog} launch FILE --dry-run'",
+    "diff": "'{prog} launch FILE --dry-run', or '{prog} compare RUN RUN' for two runs",
     "down": _DELETE,
     "events": _DESCRIBE,
     "get": "'{prog} ls', or '{prog} ps NAME' for the processes of an experiment",
     "help": "'{prog} --help', or '{prog} COMMAND --help'",
-    "history": _LIST,
     "info": _DESCRIBE,
     "inspect": _DESCRIBE,
-    "kill": _DELETE,
+    "kill": "'{prog} delete NAME', or '{prog} signal NAME PROCESS --signal KILL'",
     "login": "'{prog} attach NAME PROCESS'",
     "open": "'{prog} visit NAME SERVICE'",
     "port": "'{prog} visit NAME SERVICE'",
     "remove": _DELETE,
+    "requeue": "'{prog} rerun RUN'",
     "rm": _DELETE,
     "rollout": "'{prog} launch FILE --force'",
     "run": "'{prog} launch FILE', or '{prog} submit -- COMMAND' for a single command",
     "runopts": "'{prog} backends'",
-    "sacct": _LIST,
+    "runs": _HISTORY,
+    "sacct": _HISTORY,
     "salloc": _SUBMIT,
     "sattach": "'{prog} attach NAME PROCESS'",
     "sbatch": _SUBMIT,
@@ -49,7 +51,6 @@ COMMANDS: dict[str, str] = {
     "scontrol": _DESCRIBE,
     "sh": _SHELL,
     "shell": _SHELL,
-    "show": _DESCRIBE,
     "squeue": _LIST,
     "srun": "'{prog} submit --follow -- COMMAND'",
     "stats": _REFRESH,
@@ -64,6 +65,7 @@ COMMANDS: dict[str, str] = {
 _REMOVE_DETACH = "; the processes always run in the background: remove it"
 _REMOVE_TERMINAL = "; a terminal is used if there is one: remove it"
 _REMOVE_ALL = "; all of them are always listed: remove it"
+_USE_HISTORY = "; use history, which also lists the runs of deleted experiments"
 _USE_FILE = "; write the file without an option: {prog} FILE"
 _USE_JSON = "; use --json"
 _USE_NAME = "; use --name NAME"
@@ -79,7 +81,7 @@ _TERMINAL_OPTIONS = dict.fromkeys(
 _FILE_OPTIONS = dict.fromkeys(("-f", "--file", "--filename"), _USE_FILE)
 _DETACH_OPTIONS = dict.fromkeys(("-d", "--detach", "--detached"), _REMOVE_DETACH)
 _CONTAINER_OPTIONS = dict.fromkeys(("-c", "--container"), _USE_PROCESS)
-_LIST_OPTIONS = dict.fromkeys(("-a", "--all"), _REMOVE_ALL)
+_ALL_OPTIONS = ("-a", "--all")
 _OUTPUT_OPTIONS = dict.fromkeys(("-o", "--output", "--format"), _USE_JSON)
 
 # For each command, maps an option of a similar command in another program to the hint in the error
@@ -118,8 +120,8 @@ OPTIONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("--all-containers", "--all-pods"), "; all processes are shown: remove it"),
         **_OUTPUT_OPTIONS,
     },
-    "ls": {**_LIST_OPTIONS, **_OUTPUT_OPTIONS},
-    "ps": {**_LIST_OPTIONS, **_OUTPUT_OPTIONS},
+    "ls": {**dict.fromkeys(_ALL_OPTIONS, _USE_HISTORY), **_OUTPUT_OPTIONS},
+    "ps": {**dict.fromkeys(_ALL_OPTIONS, _REMOVE_ALL), **_OUTPUT_OPTIONS},
     "render": {**_FILE_OPTIONS, **_OUTPUT_OPTIONS},
     "submit": {
         **_DETACH_OPTIONS,

@@ -37,7 +37,37 @@ class TestSharedNamespace(KubeContract):
         }
 
 
+# What happens inside a Pod is the same in both kinds of namespaces, so these promises are tested in
+# the shared namespace only.
+INSIDE_PODS = (
+    "test_a_command_runs_in_the_environment_of_a_process",
+    "test_a_failed_process_is_restarted_by_its_policy",
+    "test_a_failure_stops_the_experiment",
+    "test_a_process_whose_start_condition_cannot_be_met_has_failed",
+    "test_a_timeout_of_wait_names_the_running_processes",
+    "test_an_experiment_is_stopped_at_its_deadline",
+    "test_arguments_and_variables_with_special_characters_are_not_changed",
+    "test_cmd_and_cmds_run_in_a_shell",
+    "test_errors_about_unknown_names_suggest_similar_names",
+    "test_exit_codes_are_reported",
+    "test_files_are_copied_to_and_from_a_process",
+    "test_following_logs_stops_when_the_processes_have_exited",
+    "test_logs_are_complete",
+    "test_readiness_is_reported",
+    "test_since_omits_older_lines",
+    "test_the_number_of_restarts_is_limited",
+    "test_unsupported_settings_are_listed_as_ignored",
+    "test_variables_of_a_process_override_those_of_its_group_and_experiment",
+)
+
+
 class TestOwnNamespaces(KubeContract):
     @pytest.fixture
     def options(self, kube_cluster):
         return {"kubeconfig": str(kube_cluster.kubeconfig), "expose": "NodePort"}
+
+
+for _name in INSIDE_PODS:
+    # An unknown name must not be accepted silently.
+    getattr(BackendContract, _name)
+    setattr(TestOwnNamespaces, _name, None)

@@ -561,6 +561,34 @@ def test_grace_period_of_a_failed_pod():
     assert (later.state, later.exit_code) == (FAILED, None)
 
 
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        (9, (State.SUCCEEDED, 0, None, "")),
+        (10, (FAILED, 0, Code.DEADLINE_EXCEEDED, "deadline exceeded")),
+    ],
+)
+def test_a_process_that_exits_with_0_at_the_deadline_has_failed(at, expected):
+    status = {**ended(0, at=at, phase="Failed"), "reason": "DeadlineExceeded"}
+    meta = {"annotations": {labels.DEADLINE: "10"}}
+    stopped = pod({**status, "startTime": stamp(0)}, meta=meta, activeDeadlineSeconds=10)
+    found = observe("e", [stopped], now=AT + 20)
+    assert summary(found.status.processes[0]) == expected
+
+
+def test_a_process_that_waits_for_one_stopped_at_the_deadline_has_missed_it_too():
+    status = {**ended(143, at=10), "reason": "DeadlineExceeded", "startTime": stamp(0)}
+    meta = {"annotations": {labels.DEADLINE: "10"}}
+    stopped = pod(status, meta=meta, activeDeadlineSeconds=10)
+    roster = (
+        Unit(name="p", processes=("p",)),
+        Unit(name="q", processes=("q",), starts_after={"p": "succeeded"}),
+    )
+    found = observe("e", [stopped], now=AT + 20, roster=roster)
+    late = failed(None, Code.DEADLINE_EXCEEDED, "deadline exceeded")
+    assert summary(found.status.processes[1]) == late
+
+
 # --- Jobs ---
 
 

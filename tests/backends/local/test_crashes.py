@@ -92,13 +92,13 @@ def test_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
         )
 
     eventually(is_complete)
-    cluster.delete("exp")
+    cluster.delete("exp", purge=True)
     assert marked_processes(mark) == []
     again = cluster.new_experiment("exp")
     again.new_process("true", command="true")
     cluster.launch(again)
     cluster.wait("exp", timeout=20)
-    cluster.delete("exp")
+    cluster.delete("exp", purge=True)
     assert left_in(state) == []
 
 

@@ -108,7 +108,7 @@ def test_supervisor_without_a_record_is_found_by_its_lock(cluster, sleeper, dama
     cluster.delete("exp")
     assert marked(run_id) == []
     assert identify(supervisor) is None
-    assert os.listdir(cluster._root) == [".lock"]
+    assert sorted(os.listdir(cluster._root)) == [".lock", ".runs"]
 
 
 def test_run_that_an_unknown_process_has_locked_is_refused(cluster, sleeper, monkeypatch):

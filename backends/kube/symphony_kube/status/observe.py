@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from symphony.plan.policies import Policies
+from symphony.plan.policies import DEADLINE_EXCEEDED, Policies
 from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.api.errors import one_line
@@ -92,6 +92,10 @@ def observe(
     observer.replace(PODS, pods)
     observer.replace(JOBS, jobs)
     return observer.observe(now)
+
+
+# The reason of a process that was stopped at the deadline of the experiment.
+_AFTER_DEADLINE = Reason(DEADLINE_EXCEEDED, ReasonCode.DEADLINE_EXCEEDED)
 
 
 class PodObserver:
@@ -383,6 +387,10 @@ class PodObserver:
         if decision.word == "never":
             text = one_line(decision.reason, limit=MAX_CHAINED_REASON_CHARS)
             cause = Reason(text, ReasonCode.NEVER_STARTED)
+            # The API server can stop a process at the deadline before the supervisor has decided to
+            # end the experiment. The processes that wait for it have missed the deadline, too.
+            if any(containers[process].cause == _AFTER_DEADLINE for process in conditions):
+                cause = _AFTER_DEADLINE
             return ContainerStatus(state=State.FAILED, cause=cause), None
         if decision is not START:
             cause = Reason(decision.reason, ReasonCode.WAITING)

@@ -373,10 +373,23 @@ class _PodParser:
             return replace(parsed, cause=cause, next_start=parsed.ended)
         if terminated.get("reason") == "ContainerStatusUnknown":
             return self._status_unknown(parsed, terminated)
+        if exit_code == 0 and self._was_stopped_at_deadline(parsed.ended):
+            # A process that exits with 0 when it is stopped has not finished its work in time.
+            cause = Reason(DEADLINE_EXCEEDED, ReasonCode.DEADLINE_EXCEEDED)
+            return replace(parsed, state=State.FAILED, cause=cause)
         if exit_code == 0:
             return replace(parsed, state=State.SUCCEEDED)
         cause = self._failure(container, terminated, exit_code)
         return replace(parsed, state=State.FAILED, cause=cause)
+
+    def _was_stopped_at_deadline(self, ended: float | None) -> bool:
+        """Return whether a process exited because the deadline of the experiment had passed."""
+        is_limited = labels.DEADLINE in (self._metadata.get("annotations") or {})
+        started = parse_time(self._status.get("startTime"))
+        if not is_limited or self._status.get("reason") != "DeadlineExceeded" or started is None:
+            return False
+        limit: int = self._spec["activeDeadlineSeconds"]
+        return ended is not None and ended >= started + limit
 
     def _failure(self, container: Object, terminated: Object, exit_code: int) -> Reason:
         if terminated.get("reason") == "OOMKilled":

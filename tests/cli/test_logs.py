@@ -55,6 +55,15 @@ class TestShow:
         assert program.ok("logs", "odd", PYTHONIOENCODING="ascii") == "caf? ?\n"
 
 
+class TestRuns:
+    def test_the_logs_of_a_deleted_experiment_are_shown(self, program: Program, talk: str) -> None:
+        program.ok("delete", "-f", talk)
+        done = program("logs", talk)
+        assert done.returncode == 2
+        assert f"symphony logs --run {talk}" in done.stderr
+        assert program.ok("logs", "--run", talk, "alice") == "hi\nthere\n"
+
+
 class TestSave:
     def test_one_file_per_process_remains_after_deletion(self, program: Program, talk: str) -> None:
         output = program.ok("logs", talk, "--save", "kept/logs")

@@ -12,6 +12,7 @@ from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note, print_text
 from symphony.commandline.parsing.arguments import check_since, parse_count
+from symphony.errors import NotFound
 
 if TYPE_CHECKING:
     from symphony.status import ExperimentStatus, LogLine
@@ -83,12 +84,9 @@ class LogsCommands(BaseCommands):
           symphony logs rl -f --save logs/
           symphony logs --run rl-20261122-093011-7f3a learner
         """
-        from symphony.commandline.commands.resolve_names import resolve_experiment, resolve_process
+        from symphony.commandline.commands.resolve_names import resolve_process
 
-        if args.run:
-            status = self._select_run(args)
-        else:
-            status = resolve_experiment(self.cluster, args.experiment)
+        status = self._select_run(args) if args.run else self._select_experiment(args)
         if args.processes:
             names = [resolve_process(status, given).name for given in args.processes]
             names = list(dict.fromkeys(names))
@@ -121,6 +119,23 @@ class LogsCommands(BaseCommands):
         run = find_run(self.cluster.list_runs(), args.experiment)
         self.cluster = open_run(self.cluster, run)
         return self.cluster.describe_experiment(run.experiment)
+
+    def _select_experiment(self, args: argparse.Namespace) -> ExperimentStatus:
+        """Return the status of the experiment that the user named.
+
+        Before NotFound is raised, report how to show the logs if they are recorded.
+        """
+        from symphony.commandline.commands.resolve_names import resolve_experiment
+
+        try:
+            return resolve_experiment(self.cluster, args.experiment)
+        except NotFound:
+            if any(run.experiment == args.experiment for run in self.cluster.list_runs()):
+                print_note(
+                    f"{args.experiment} was deleted; to show the logs of its last run, use: "
+                    f"{self.prog} logs --run {args.experiment}"
+                )
+            raise
 
     def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
         """Show one process's output unchanged, without adding a missing newline at its end."""
@@ -192,7 +207,6 @@ class LogsCommands(BaseCommands):
         Raises `NotFound` if none of the processes has been restarted.
         """
         from symphony.commandline.output.printing import LogFormatter, show_lines, show_log
-        from symphony.errors import NotFound
 
         if args.follow or args.save:
             option = "--follow" if args.follow else "--save"

@@ -87,7 +87,7 @@ class _Replication:
 
     def _expand_member(self, origin: str, data: dict[str, Any]) -> list[Entry]:
         is_group = MEMBERS in data
-        numbers = _copy_numbers(data)
+        numbers = self._copy_numbers(data)
         if numbers is None:
             return [self._entry(origin, data, {})]
         self._declare_copies(origin)
@@ -121,7 +121,7 @@ class _Replication:
         self, origin: str, data: dict[str, Any], group_indexes: Indexes
     ) -> list[Entry]:
         group_suffix = [group_indexes[GROUP_INDEX]] if group_indexes else []
-        numbers = _copy_numbers(data)
+        numbers = self._copy_numbers(data)
         if numbers is None:
             return [self._copy(origin, data, group_indexes, group_suffix)]
         self._declare_copies(origin)
@@ -141,6 +141,16 @@ class _Replication:
         if indexes:
             own_data = _with_indexes(own_data, indexes)
         return Entry(name=name, origin=origin, data=own_data)
+
+    def _copy_numbers(self, data: Mapping[str, Any]) -> range | None:
+        """Return the numbers of the copies, or None if the description does not set their number.
+
+        If the number is not valid, add the error and assume one copy, so that the other errors of
+        the description are found too.
+        """
+        with self._errors.at():
+            return _copy_numbers(data)
+        return range(1)
 
     def _declare_copies(self, origin: str) -> None:
         """Allow other processes to start after the copies of ``origin``, even if there are none."""

@@ -130,6 +130,22 @@ def test_an_error_of_a_replicated_process_is_reported_once() -> None:
     ]
 
 
+def test_the_other_errors_of_a_process_with_an_invalid_number_of_copies_are_reported() -> None:
+    document = {
+        "name": "e",
+        "processes": {
+            "agent": {"replicas": -1, "comand": "c", "args": "${index}"},
+            "team": {"processes": {"m": {"replicas": "x", "start_dir": ""}}},
+        },
+    }
+    assert sorted(paths_of(document)) == [
+        "processes.agent.comand",
+        "processes.agent.replicas",
+        "processes.team.processes.m.replicas",
+        "processes.team.processes.m.start_dir",
+    ]
+
+
 def test_an_unknown_parameter_has_no_consequences() -> None:
     document = {
         "name": "e",

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from symphony import private_directories
 from symphony.errors import BackendError, LaunchFailed, SpecError
+from symphony.replace_file import replace_file
 from symphony.state_directory import STATE_VARIABLE, check_state_directory, state_root
 from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
@@ -98,12 +99,7 @@ class SupervisorDirectory:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _write(self, name: str, content: bytes) -> None:
-        temporary = self.path / f"{name}.new"
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        temporary.replace(self.path / name)
+        replace_file(self.path / name, [content], mode=0o600)
 
     @contextlib.contextmanager
     def locked(self, pid: int | None = None) -> Iterator[bool]:

@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from symphony.errors import SpecError, shown
 
 MAX_LENGTH = 63
+# Every process that a supervisor on this machine starts has the identifier of its run in this
+# environment variable.
+RUN_ID_VARIABLE = "SYMPHONY_RUN"
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 

@@ -46,3 +46,17 @@ class ProcessDetails:
             "addresses": dict(self.addresses),
             "events": [asdict(event) for event in self.events],
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], status: ProcessStatus) -> ProcessDetails:
+        """Return the details that `to_dict` has converted, with ``status`` as the status.
+
+        Raises KeyError or TypeError if ``data`` is damaged.
+        """
+        return cls(
+            status=status,
+            facts=data["facts"],
+            resources=data["resources"],
+            addresses=data["addresses"],
+            events=tuple(ProcessEvent(**event) for event in data["events"]),
+        )

@@ -27,6 +27,17 @@ def state_root(purpose: str) -> Path:
     return base.absolute() / "symphony" / purpose
 
 
+def backend_roots() -> list[Path]:
+    """Return the directories in which the backends store their records by default, sorted."""
+    state = state_root("any").parent
+    try:
+        names = sorted(os.listdir(state))
+    except OSError:
+        return []
+    paths = [state / name for name in names if name != ARCHIVE_NAME]
+    return [path for path in paths if path.is_dir()]
+
+
 def _path_in(variable: str) -> Path | None:
     """Return the path in an environment variable, or None if the variable is not set or empty."""
     value = os.environ.get(variable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -172,6 +172,22 @@ class ProcessStatus:
         data["late"] = data.pop("not_ready_in_time")
         return data
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ProcessStatus:
+        """Return the status that `to_dict` has converted.
+
+        Raises KeyError, TypeError or ValueError if ``data`` is damaged.
+        """
+        values = {key: value for key, value in data.items() if key != "late"}
+        state, code = values["state"], values["reason_code"]
+        if state == STOPPED_STATE:
+            state = State.SUCCEEDED if values["exit_code"] == 0 else State.FAILED
+        elif state == STOPPING_STATE:
+            state = State.RUNNING
+        values["state"] = State(state)
+        values["reason_code"] = None if code is None else ReasonCode(code)
+        return cls(**values, not_ready_in_time=data["late"])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStatus:
@@ -262,6 +278,17 @@ class ExperimentStatus:
             "deadline": self.deadline,
             "processes": [process.to_dict() for process in self.processes],
         }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ExperimentStatus:
+        """Return the status that `to_dict` has converted.
+
+        Raises KeyError, TypeError or ValueError if ``data`` is damaged.
+        """
+        values = {key: value for key, value in data.items() if key != "state"}
+        values["ends_with"] = tuple(data["ends_with"])
+        values["processes"] = tuple(map(ProcessStatus.from_dict, data["processes"]))
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

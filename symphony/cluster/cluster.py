@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from symphony.plan.resolve import Defaults
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
-    from symphony.runs.archive import Run
+    from symphony.runs.archive import Retention, Run
 
 
 # A function to call with each status that differs from the previous one. The value can be None.
@@ -497,7 +497,13 @@ class Cluster(CheckedAttributes, abc.ABC):
         """
         from symphony.runs import archive
 
-        return archive.find_archived(archive.archive_directory())
+        return archive.find_all()
+
+    def _retention(self) -> Retention:
+        """Return which archived runs to keep, according to the configuration."""
+        from symphony.runs.archive import configured_retention
+
+        return configured_retention(self.configuration.get("runs", {}))
 
     def at_run(self, run: Run) -> Cluster:
         """Return a cluster whose methods for reading an experiment read the record of ``run``.

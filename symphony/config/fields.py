@@ -108,9 +108,11 @@ FIELDS: dict[str, FieldReader] = {
     "kubeconfig": _path_reader("kubeconfig"),
     "image": _text_reader("image"),
 }
-# The fields that contain other fields: the resource amounts, and each backend's options.
-GROUPS = ("resources", "options")
+# The fields that contain other fields: the resource amounts, the limits for the records of runs,
+# and each backend's options.
+GROUPS = ("resources", "runs", "options")
 RESOURCES = ("cpu", "memory", "mem")
+RUN_LIMITS = ("keep", "max_size", "older_than", "max_log_size", "log_timeout")
 # Fields that are passed to a backend's class if the class has an option with the same name.
 BACKEND_OPTION_FIELDS = ("context", "namespace", "kubeconfig", "image")
 
@@ -167,6 +169,9 @@ def _read_values(
             elif key == "resources":
                 resources = read_resources(value)
                 values.update({(key, name): amount for name, amount in resources.items()})
+            elif key == "runs":
+                limits = read_run_limits(value)
+                values.update({(key, name): limit for name, limit in limits.items()})
             elif key == "options":
                 values.update(_read_options(value))
             else:
@@ -202,6 +207,31 @@ def read_resources(value: object) -> dict[str, str | None]:
         with error_path(key):
             text = None if amount is None else quantities.quantity_text(amount, name)
         result[name] = text
+    return result
+
+
+def read_run_limits(value: object) -> dict[str, int | str | None]:
+    """Validate the limits for the records of runs, and return them.
+
+    Numbers of runs are integers, and sizes and durations are text. The value None removes the limit
+    that a source with a lower priority sets.
+    """
+    from symphony.model import durations, quantities, validators
+
+    given = validators.mapping(value, "runs")
+    validators.refuse_unknown(given, RUN_LIMITS, "runs")
+    result: dict[str, int | str | None] = {}
+    for key, limit in given.items():
+        with error_path(key):
+            if limit is None:
+                result[key] = None
+            elif key == "keep":
+                result[key] = validators.whole_number(limit, key)
+            elif key in ("older_than", "log_timeout"):
+                durations.parse_duration(limit, key)
+                result[key] = str(limit)
+            else:
+                result[key] = quantities.quantity_text(limit, key)
     return result
 
 

@@ -495,13 +495,10 @@ class HostCluster(Cluster):
         that run is not changed.
         """
         from symphony.host.run import records
-        from symphony.runs import archive
 
         if not purge:
             try:
-                records.archive_run(
-                    run, directory.archive_directory(self._root), archive.DEFAULT_RETENTION
-                )
+                records.archive_run(run, directory.archive_directory(self._root), self._retention())
                 return
             except OSError as exc:
                 raise BackendError(
@@ -517,11 +514,11 @@ class HostCluster(Cluster):
 
         The runs whose experiments still exist are included.
         """
-        from symphony.host.run import records
         from symphony.runs import archive
 
-        found = records.active_runs(self._root)
         archives = {archive.archive_directory(), directory.archive_directory(self._root)}
+        roots = [*directory.all_roots(self._root), archive.active_directory()]
+        found = archive.find_active(roots)
         for each in archives:
             found += archive.find_archived(each)
         return archive.newest_first(found)

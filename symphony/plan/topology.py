@@ -145,6 +145,25 @@ class Topology:
             ],
         }
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Topology:
+        """Return the topology that `to_dict` has converted, with one node for each process.
+
+        Raises KeyError or TypeError if ``data`` is damaged.
+        """
+        processes = [(str(item["name"]), item["group"]) for item in data["processes"]]
+        members = dict.fromkeys(group or name for name, group in processes)
+        services = [{**item, "owners": tuple(item["owners"])} for item in data["services"]]
+        links = [{**item, "condition": item["condition"] or ""} for item in data["links"]]
+        return cls(
+            experiment=data["experiment"],
+            members=tuple(members),
+            nodes=tuple(Node(processes=(name,), group=group) for name, group in processes),
+            groups=tuple(data["groups"]),
+            services=tuple(Service(**item) for item in services),
+            links=tuple(Link(**item) for item in links),
+        )
+
 
 def topology(experiment: Experiment) -> Topology:
     """Return the topology of an experiment, with one node for each process.

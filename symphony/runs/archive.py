@@ -5,18 +5,28 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from symphony import private_directories
 from symphony.errors import BackendError, NotFound
+from symphony.model.durations import parse_duration
+from symphony.model.quantities import parse_quantity
 from symphony.names import did_you_mean
 from symphony.runs.record import RECORD_FILE, RESULT_FILE, read_json
-from symphony.state_directory import ARCHIVE_NAME, check_state_directory, state_root
+from symphony.state_directory import (
+    ARCHIVE_NAME,
+    backend_roots,
+    check_state_directory,
+    state_root,
+)
 
 _TRASH_PREFIX = ".old-"
+# The subdirectory of an archive with the records of active runs whose other files are not on this
+# machine.
+_ACTIVE_NAME = ".active"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +99,28 @@ class Retention:
 DEFAULT_RETENTION = Retention(keep=100, max_bytes=10 * 2**30)
 
 
+def configured_retention(settings: Mapping[str, Any]) -> Retention:
+    """Return the retention that the field ``runs`` of the configuration describes.
+
+    Settings that are missing have the values of `DEFAULT_RETENTION`.
+    """
+    keep, max_age, max_size = (settings.get(key) for key in ("keep", "older_than", "max_size"))
+    default = DEFAULT_RETENTION
+    return Retention(
+        keep=default.keep if keep is None else keep,
+        max_age_seconds=default.max_age_seconds if max_age is None else parse_duration(max_age),
+        max_bytes=default.max_bytes if max_size is None else int(parse_quantity(max_size)),
+    )
+
+
 def archive_directory() -> Path:
     """Return the directory that contains the archived records."""
     return state_root(ARCHIVE_NAME)
+
+
+def active_directory(archive: Path | None = None) -> Path:
+    """Return the directory with the records of active runs that do not run on this machine."""
+    return (archive_directory() if archive is None else archive) / _ACTIVE_NAME
 
 
 def load(path: Path) -> Run:
@@ -112,6 +141,32 @@ def find_archived(directory: Path) -> list[Run]:
         return []
     runs = [load(directory / name) for name in names if not name.startswith(".")]
     return newest_first(runs)
+
+
+def find_active(roots: Iterable[Path]) -> list[Run]:
+    """Return the runs whose experiments have neither been deleted nor replaced.
+
+    Each subdirectory of ``roots`` that contains the description of a launch is a run.
+
+    Raises SpecError if another user can change one of ``roots``.
+    """
+    runs = []
+    for root in roots:
+        check_state_directory(root)
+        try:
+            names = os.listdir(root)
+        except FileNotFoundError:
+            continue
+        found = [load(root / name) for name in names if not name.startswith(".")]
+        runs += [run for run in found if run.summary]
+    return runs
+
+
+def find_all() -> list[Run]:
+    """Return the runs of all backends with their default directories, the newest first."""
+    directory = archive_directory()
+    active = find_active([*backend_roots(), active_directory(directory)])
+    return newest_first([*active, *find_archived(directory)])
 
 
 def newest_first(runs: Iterable[Run]) -> list[Run]:
@@ -183,6 +238,12 @@ def remove(run: Run) -> None:
     with contextlib.suppress(FileNotFoundError):
         run.path.rename(trash)
     shutil.rmtree(trash, ignore_errors=True)
+
+
+def remove_outdated(directory: Path, retention: Retention, now: float) -> None:
+    """Remove the records in an archive that ``retention`` does not keep."""
+    for run in outdated(find_archived(directory), retention, now):
+        remove(run)
 
 
 def remove_trash(directory: Path) -> None:

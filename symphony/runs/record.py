@@ -7,8 +7,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from symphony.status import ExperimentStatus
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
 
 RECORD_FILE, RESULT_FILE, STATUS_FILE = "record.json", "result.json", "status.json"
+DETAILS_FILE, TOPOLOGY_FILE = "details.json", "topology.json"
+MANIFEST_FILE = "manifest.json"
 LOG_DIRECTORY = "logs"
 SUMMARY_KEYS = (
     "run",
@@ -28,6 +31,7 @@ SUMMARY_KEYS = (
     "ended",
     "processes",
     "bytes",
+    "cut",
 )
 _SUFFIX_LENGTH = 4
 _RUN_NAME = re.compile(r"[a-z][-a-z0-9]*-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
@@ -51,7 +55,11 @@ def is_run_name(value: object) -> bool:
 
 
 def launch_record(
-    experiment: Experiment, backend: str, run: str, launched: float
+    experiment: Experiment,
+    backend: str,
+    run: str,
+    launched: float,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the description of a launch, with JSON-serializable values.
 
@@ -61,6 +69,7 @@ def launch_record(
       Relative paths in it are relative to ``base_directory``.
     * ``command`` contains the arguments of the program that launched the experiment, in the
       directory ``working_directory``.
+    * ``options`` are the options for `Cluster.new` with which the experiment is found again.
     * ``host``, ``user``, ``python`` and ``symphony`` describe the machine, the user and the
       versions.
     """
@@ -73,6 +82,7 @@ def launch_record(
         "experiment": experiment.name,
         "backend": backend,
         "launched": launched,
+        "options": dict(options),
         "definition": experiment.dump_dict(),
         "base_directory": str(experiment.base_dir or Path.cwd()),
         "command": sys.argv,
@@ -85,7 +95,10 @@ def launch_record(
 
 
 def result_of(
-    status: ExperimentStatus | None, identity: Mapping[str, Any], size_bytes: int
+    status: ExperimentStatus | None,
+    identity: Mapping[str, Any],
+    size_bytes: int,
+    cut: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return how a run ended, with JSON-serializable values.
 
@@ -97,6 +110,7 @@ def result_of(
     * ``ended`` is the time at which the last process ended, in seconds since the epoch, or None.
     * ``processes`` is the number of processes, or None.
     * ``bytes`` is the size of the record.
+    * ``cut`` contains messages about the parts of the record that are missing.
     """
     result: dict[str, Any] = {
         **identity,
@@ -105,6 +119,7 @@ def result_of(
         "ended": None,
         "processes": None,
         "bytes": size_bytes,
+        "cut": list(cut),
     }
     if status is not None:
         ends = [process.ended for process in status if process.ended is not None]
@@ -113,6 +128,19 @@ def result_of(
         result["ended"] = max(ends, default=None)
         result["processes"] = len(status.processes)
     return result
+
+
+def write_result(
+    directory: Path,
+    status: ExperimentStatus | None,
+    identity: Mapping[str, Any],
+    cut: Sequence[str] = (),
+) -> None:
+    """Write how a run ended into its record; see `result_of`. Raises OSError."""
+    if status is not None:
+        write_json(directory / STATUS_FILE, status.to_dict())
+    result = result_of(status, identity, disk_usage(directory), cut)
+    write_json(directory / RESULT_FILE, result)
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

@@ -714,19 +714,20 @@ class BackendContract:
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.can("runs")
+        earlier = {run.name for run in cluster.list_runs()}
         worker = self.add(experiment, "worker", "print('first'); raise SystemExit(3)")
         self.finish(cluster, experiment)
         worker.command = [self.python, "-u", "-c", "print('second')"]
         self.finish(cluster, experiment)
         cluster.delete("contract")
-        second, first = [run for run in cluster.list_runs() if run.experiment == "contract"]
+        second, first = [run for run in cluster.list_runs() if run.name not in earlier]
         assert (first.summary["exit_code"], second.summary["exit_code"]) == (3, 0)
         assert cluster.at_run(first).get_log("contract", "worker") == "first\n"
         assert cluster.at_run(second).get_log("contract", "worker") == "second\n"
         assert cluster.at_run(first).describe_experiment("contract").exit_code == 3
         cluster.launch(experiment)
         cluster.delete("contract", purge=True)
-        assert len(cluster.list_runs()) == 2
+        assert len(cluster.list_runs()) == len(earlier) + 2
 
     def test_experiments_of_other_programs_are_neither_listed_nor_deleted(
         self, cluster: Cluster, experiment: Experiment

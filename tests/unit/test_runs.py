@@ -119,6 +119,7 @@ def test_the_result_is_that_of_the_experiment() -> None:
         "ended": 7.0,
         "processes": 2,
         "bytes": 10,
+        "cut": [],
     }
 
 

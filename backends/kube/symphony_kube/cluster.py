@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import os
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
-from symphony.errors import SpecError, shown
+from symphony.errors import NotFound, SpecError, shown
 from symphony.model import validators
 from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
     from symphony.plan.resolve import Plan
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
+    from symphony.runs.archive import Run
     from symphony.status import ExperimentStatus, LogLine
     from symphony_kube.api.client import Api
+    from symphony_kube.lifecycle.delete import Keeping
     from symphony_kube.render.manifest import KubeManifest
+    from symphony_kube.runs.recording import Settings
 
 BIND_HOST = "0.0.0.0"
 
@@ -49,6 +53,10 @@ class KubeCluster(Cluster):
 
     backend: ClassVar[str] = "kube"
     dry_run_checks_name: ClassVar[bool] = False
+    # The active run whose objects are read instead of those of any launch, and the label of these
+    # objects; see `at_run`.
+    _run: Run | None = None
+    _run_id: str = ""
 
     def __init__(
         self,
@@ -141,8 +149,8 @@ class KubeCluster(Cluster):
     def scope(self, experiment: str) -> Scope:
         """Return the namespace, names and labels of an experiment's objects."""
         if self.namespace is None:
-            return Scope(experiment=experiment, namespace=experiment)
-        return Scope(experiment=experiment, namespace=self.namespace, shared=True)
+            return Scope(experiment=experiment, namespace=experiment, run=self._run_id)
+        return Scope(experiment=experiment, namespace=self.namespace, shared=True, run=self._run_id)
 
     # --- launching ---
 
@@ -179,16 +187,28 @@ class KubeCluster(Cluster):
         """
         from symphony_kube.lifecycle import launch
         from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
+        from symphony_kube.runs import recording
 
         del on_change
         manifest = self.manifest(experiment)
+        run = recording.Launch.new(experiment.name, secrets.token_hex(6))
+        settings = self._record_settings()
         supervisor = SupervisorOptions(
             image=self._supervisor_image, image_pull_secrets=self.options.image_pull_secrets
         )
-        notes = launch.launch(
-            self.api, manifest, run_id=secrets.token_hex(6), force=force, supervisor=supervisor
-        )
-        return dataclasses.replace(manifest, notes=notes)
+        with recording.recording_launch(
+            self.api, manifest, experiment, run, settings
+        ) as record_notes:
+            notes = launch.launch(
+                self.api,
+                manifest,
+                run_id=run.run_id,
+                force=force,
+                supervisor=supervisor,
+                run_name=run.run,
+                keeping=self._keeping_record(experiment.name),
+            )
+        return dataclasses.replace(manifest, notes=(*notes, *record_notes))
 
     def check(self, manifest: Manifest) -> None:
         """Have the API server validate every object without creating it."""
@@ -211,12 +231,47 @@ class KubeCluster(Cluster):
     def delete(self, experiment: str, *, purge: bool = False) -> None:
         """Delete an experiment's objects, and return when they no longer exist.
 
-        No record is kept, so ``purge`` has no effect. If the experiment does not exist, do nothing.
+        The record of the run remains, with the logs, unless ``purge`` is set. If the experiment
+        does not exist, do nothing.
         """
-        del purge
         from symphony_kube.lifecycle import delete
 
-        delete.delete(self.api, self.scope(experiment), jobs_only=self.options.jobs_only)
+        delete.delete(
+            self.api,
+            self.scope(experiment),
+            jobs_only=self.options.jobs_only,
+            keeping=self._keeping_record(experiment, purge=purge),
+        )
+
+    # --- runs ---
+
+    def at_run(self, run: Run) -> Cluster:
+        """Return a cluster that reads the record of ``run``, or the objects of an active run."""
+        from symphony.cluster.recorded_run import RecordedRun
+        from symphony_kube.runs.recording import run_id_of
+
+        if run.is_archived:
+            return RecordedRun(run)
+        reader = copy.copy(self)
+        reader._run = run
+        reader._run_id = run_id_of(run)
+        return reader
+
+    def _keeping_record(self, experiment: str, *, purge: bool = False) -> Keeping:
+        """Return a function for `delete.delete` that keeps the record of the deleted run."""
+        from symphony_kube.runs import recording
+
+        settings = self._record_settings()
+        return functools.partial(
+            recording.keeping_record, self.api, self.scope(experiment), settings, purge=purge
+        )
+
+    def _record_settings(self) -> Settings:
+        from symphony_kube.runs.fetch_logs import configured_limits
+        from symphony_kube.runs.recording import Settings
+
+        limits = configured_limits(self.configuration.get("runs", {}))
+        return Settings(retention=self._retention(), limits=limits)
 
     def _ensure_supervisor(self, experiment: str) -> None:
         """Start the supervisor that runs on this machine again, if it was killed."""
@@ -241,7 +296,10 @@ class KubeCluster(Cluster):
         from symphony_kube.status import experiments
 
         self._ensure_supervisor(experiment)
-        return experiments.experiment_status(self.api, self.scope(experiment))
+        status = experiments.experiment_status(self.api, self.scope(experiment))
+        if self._run is not None and not status.processes:
+            raise NotFound(f"the objects of run {self._run.name!r} were deleted by another program")
+        return status
 
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None
@@ -346,12 +404,12 @@ class KubeCluster(Cluster):
         progress: Progress | None = None,
     ) -> None:
         """Copy files from or to a process (``process:path``); see `Cluster.transfer_file`."""
-        from symphony_kube.access import copy
+        from symphony_kube.access import copy as copying
 
         if dry_run:
-            copy.dry_run(self.api, self.scope(experiment), source, target)
+            copying.dry_run(self.api, self.scope(experiment), source, target)
         else:
-            copy.transfer(self.api, self.scope(experiment), source, target, progress=progress)
+            copying.transfer(self.api, self.scope(experiment), source, target, progress=progress)
 
     def external_url(self, experiment: str, service: str) -> str:
         """Return the ``host:port`` of an exposed service's load balancer or node port."""

@@ -57,6 +57,7 @@ def symphony_backend() -> BackendInfo:
             {
                 "launch",
                 "logs",
+                "runs",
                 "exec",
                 "login",
                 "copy",

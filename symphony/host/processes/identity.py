@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-# Every process of a run has the run's identifier in this environment variable. Child processes
-# inherit the variable, so it also identifies the descendants of these processes, unless a program
-# has overwritten its environment; see `symphony.host.processes.membership`.
-RUN_ID_VARIABLE = "SYMPHONY_RUN"
+# Child processes inherit this variable, so it also identifies the descendants of these processes,
+# unless a program has overwritten its environment; see `symphony.host.processes.membership`.
+from symphony.names import RUN_ID_VARIABLE as RUN_ID_VARIABLE
 
 _STAT_BYTES = 4096
 

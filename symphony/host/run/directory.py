@@ -48,7 +48,13 @@ from symphony.host.processes.identity import (
 )
 from symphony.host.run.record_checks import is_supervisor_record, manifest_error
 from symphony.names import is_name
-from symphony.state_directory import ARCHIVE_NAME, STATE_VARIABLE, check_state_directory, state_root
+from symphony.state_directory import (
+    ARCHIVE_NAME,
+    STATE_VARIABLE,
+    backend_roots,
+    check_state_directory,
+    state_root,
+)
 
 _STAGING_PREFIX, _TRASH_PREFIX = ".new-", ".old-"
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
@@ -526,14 +532,8 @@ def all_roots(root: Path) -> list[Path]:
     """Return ``root`` and the directories in which all backends store their run directories by
     default.
     """
-    default = state_root("any").parent
-    try:
-        names = sorted(os.listdir(default))
-    except OSError:
-        names = []
-    paths = (default / name for name in names if name != ARCHIVE_NAME)
     own = root.resolve()
-    return [root, *(path for path in paths if path.is_dir() and path.resolve() != own)]
+    return [root, *(path for path in backend_roots() if path.resolve() != own)]
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SymphonyError
-from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.status import StatusReader
 from symphony.runs import archive, record
@@ -40,18 +39,11 @@ def archive_run(run: RunDirectory, archive_directory: Path, retention: archive.R
         status = StatusReader(run).read()
     identity = _identity(run)
     shutil.rmtree(run.secrets, ignore_errors=True)
-    size_bytes = record.disk_usage(run.file("."))
     with contextlib.suppress(OSError):
-        record.write_json(
-            run.file(record.RESULT_FILE), record.result_of(status, identity, size_bytes)
-        )
-        if status is not None:
-            record.write_json(run.file(record.STATUS_FILE), status.to_dict())
+        record.write_result(run.file("."), status, identity)
     if run.archive(archive_directory, identity["run"]) is None:
         return
-    archived = archive.find_archived(archive_directory)
-    for outdated in archive.outdated(archived, retention, time.time()):
-        archive.remove(outdated)
+    archive.remove_outdated(archive_directory, retention, time.time())
 
 
 def _identity(run: RunDirectory) -> dict[str, Any]:
@@ -74,18 +66,3 @@ def _identity(run: RunDirectory) -> dict[str, Any]:
         if record.is_run_name(name) and isinstance(launched, (int, float)):
             identity["run"], identity["launched"] = name, launched
     return identity
-
-
-def active_runs(root: Path) -> list[archive.Run]:
-    """Return the runs whose experiments have neither been deleted nor replaced.
-
-    ``root`` is the directory of a backend. The runs in the default directories of all backends are
-    included.
-    """
-    found = []
-    for each_root in directory.all_roots(root):
-        for run in directory.find_all(each_root):
-            loaded = archive.load(run.path)
-            if loaded.summary:
-                found.append(loaded)
-    return found

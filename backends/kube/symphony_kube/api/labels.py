@@ -33,6 +33,8 @@ SERVICE = "symphony/service"
 # containers whose logs take too long to search to messages, as JSON. `DEADLINE` is set if the
 # active deadline of a Pod is the deadline of the experiment.
 ROSTER = "symphony/roster"
+# An annotation of all Pods and Jobs: the identifier of the run that users see.
+RUN_NAME = "symphony/run-name"
 PROBLEMS = "symphony/problems"
 ENDING = "symphony/ending"
 POLICIES = "symphony/policies"

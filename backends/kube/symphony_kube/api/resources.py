@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, SYMPHONY
+from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAME, SYMPHONY
 
 Object = Mapping[str, Any]
 
@@ -103,6 +103,24 @@ def with_run_label(body: Object, run_id: str) -> Object:
         metadata = _add_run_label(template.get("metadata", {}), run_id)
         result["spec"] = {**spec, "template": {**template, "metadata": metadata}}
     return result
+
+
+def with_run_name(body: Object, run_name: str) -> Object:
+    """Return a copy of a Pod or a Job with an annotation that contains the run's identifier.
+
+    The annotation is also added to the Pod template of a Job.
+    """
+    result = {**body, "metadata": _annotated(body.get("metadata", {}), run_name)}
+    if body["kind"] == "Job":
+        spec = body["spec"]
+        template = spec["template"]
+        metadata = _annotated(template.get("metadata", {}), run_name)
+        result["spec"] = {**spec, "template": {**template, "metadata": metadata}}
+    return result
+
+
+def _annotated(metadata: Object, run_name: str) -> Object:
+    return {**metadata, "annotations": {**metadata.get("annotations", {}), RUN_NAME: run_name}}
 
 
 def _add_run_label(metadata: Object, run_id: str) -> Object:

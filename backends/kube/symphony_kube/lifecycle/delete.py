@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
 
 Object = dict[str, Any]
+Keeping = Callable[[], contextlib.AbstractContextManager[None]]
 
 # How long to wait for a namespace to disappear after its Pods have disappeared.
 NAMESPACE_SECONDS = 120.0
@@ -57,16 +59,19 @@ class DeletionTarget:
     of_job: bool = False
 
 
-def delete(api: Api, scope: Scope, *, jobs_only: bool) -> None:
+def delete(
+    api: Api, scope: Scope, *, jobs_only: bool, keeping: Keeping = contextlib.nullcontext
+) -> None:
     """Stop an experiment's supervisor, delete the experiment's objects, and return when they are
     gone.
 
     An experiment that does not exist is not an error. With ``jobs_only``, kinds other than Jobs and
-    Pods are skipped if the user is not allowed to list them. Raises `BackendError` if an object
-    cannot be listed or deleted, or still exists after a time limit.
+    Pods are skipped if the user is not allowed to list them. ``keeping`` returns a context manager
+    in which the objects are deleted, and which keeps the record of the run. Raises `BackendError`
+    if an object cannot be listed or deleted, or still exists after a time limit.
     """
     # The supervisor must not create objects during the deletion.
-    with detached.stopped(detached.directory_of(api, scope)):
+    with detached.stopped(detached.directory_of(api, scope)), keeping():
         _delete_objects(api, scope, jobs_only=jobs_only)
 
 

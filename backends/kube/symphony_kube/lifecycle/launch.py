@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -26,6 +27,7 @@ from symphony_kube.api.resources import (
     plural_name,
     to_resource,
     with_run_label,
+    with_run_name,
 )
 from symphony_kube.lifecycle import delete, wait_deleted
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
@@ -57,8 +59,13 @@ def launch(
     run_id: str,
     force: bool,
     supervisor: SupervisorOptions = ON_THIS_MACHINE,
+    run_name: str = "",
+    keeping: delete.Keeping = contextlib.nullcontext,
 ) -> tuple[str, ...]:
     """Create an experiment's objects, each labelled with ``run_id``, and start its supervisor.
+
+    ``run_name`` is the identifier of the run that users see. ``keeping`` keeps the record of an
+    experiment that is replaced; see `delete.delete`.
 
     Return when all objects have been created that do not wait for other processes. If there are
     others, the supervisor creates each of them when its start conditions are met. The result
@@ -71,19 +78,28 @@ def launch(
     already created are deleted.
     """
     jobs_only = all(unit.job for unit in manifest.roster)
-    remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only)
+    remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only, keeping=keeping)
+    manifest = _with_run_name(manifest, run_name)
     try:
         return _create_or_roll_back(api, manifest, run_id, supervisor)
     except _Leftovers:
         # An earlier launch left objects but no Pods, so `remove_previous` did not find the
         # experiment.
-        delete.delete(api, manifest.scope, jobs_only=jobs_only)
+        delete.delete(api, manifest.scope, jobs_only=jobs_only, keeping=keeping)
         return _create_or_roll_back(api, manifest, run_id, supervisor)
     except AlreadyExists:
         if not force:
             raise
-        delete.delete(api, manifest.scope, jobs_only=jobs_only)
+        delete.delete(api, manifest.scope, jobs_only=jobs_only, keeping=keeping)
         return _create_or_roll_back(api, manifest, run_id, supervisor)
+
+
+def _with_run_name(manifest: KubeManifest, run_name: str) -> KubeManifest:
+    """Return a manifest in which each Pod and Job contains the identifier of the run."""
+    if not run_name:
+        return manifest
+    units = [dict(with_run_name(body, run_name)) for body in manifest.units]
+    return replace(manifest, units=tuple(units))
 
 
 class _Leftovers(LaunchFailed):
@@ -93,7 +109,14 @@ class _Leftovers(LaunchFailed):
 # --- a previous experiment with the same name ---
 
 
-def remove_previous(api: Api, scope: Scope, *, force: bool, jobs_only: bool) -> None:
+def remove_previous(
+    api: Api,
+    scope: Scope,
+    *,
+    force: bool,
+    jobs_only: bool,
+    keeping: delete.Keeping = contextlib.nullcontext,
+) -> None:
     """Delete a finished experiment with the same name. With ``force``, also delete a running
     experiment.
 
@@ -107,7 +130,7 @@ def remove_previous(api: Api, scope: Scope, *, force: bool, jobs_only: bool) -> 
         return
     if running and not force:
         raise experiment_exists(scope.experiment)
-    delete.delete(api, scope, jobs_only=jobs_only)
+    delete.delete(api, scope, jobs_only=jobs_only, keeping=keeping)
 
 
 def _is_running_in_shared_namespace(api: Api, scope: Scope) -> bool | None:

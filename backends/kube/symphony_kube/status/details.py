@@ -99,8 +99,12 @@ def _list_events(api: Api, scope: Scope, pod: Object) -> tuple[ProcessEvent, ...
         if exc.status != 403:
             raise
         return ()
-    items = sorted(items_of(answer), key=event_time)
-    return tuple(_to_process_event(item) for item in items)
+    return to_process_events(items_of(answer))
+
+
+def to_process_events(items: Iterable[Object]) -> tuple[ProcessEvent, ...]:
+    """Return a Pod's events in chronological order. Pure."""
+    return tuple(_to_process_event(item) for item in sorted(items, key=event_time))
 
 
 def _to_process_event(item: Object) -> ProcessEvent:

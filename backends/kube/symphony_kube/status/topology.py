@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.names import service_env_name
@@ -32,13 +32,24 @@ def describe_topology(api: Api, scope: Scope) -> Topology:
     """
     observer, pods = experiments.observe_once(api, scope)
     status = experiments.current_status(api, scope, observer)
+    return find_topology(api, scope, status, observer.units, pods)
+
+
+def find_topology(
+    api: Api,
+    scope: Scope,
+    status: ExperimentStatus,
+    roster: Roster,
+    pods: Sequence[dict[str, Any]],
+) -> Topology:
+    """Return the topology of an experiment whose Pods are known, and list only its Services."""
     path = collection_path("Service", scope.namespace)
     try:
         services = api.call("GET", path, query={"labelSelector": scope.selector})
     except ApiError as exc:
         action = f"list the services of {scope.experiment!r}"
         raise missing_right(exc, action, "list services", scope) from exc
-    return build_topology(status, observer.units, items_of(services), _environment(pods))
+    return build_topology(status, roster, items_of(services), _environment(pods))
 
 
 def build_topology(
@@ -89,7 +100,7 @@ def _service(
     )
 
 
-def _environment(pods: list[dict[str, Any]]) -> dict[str, str]:
+def _environment(pods: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Return the first container's environment. All containers' environments contain the same
     service addresses.
     """

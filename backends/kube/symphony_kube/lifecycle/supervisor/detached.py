@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from symphony import private_directories
 from symphony.errors import BackendError, LaunchFailed, SpecError
+from symphony.names import RUN_ID_VARIABLE
 from symphony.replace_file import replace_file
 from symphony.state_directory import STATE_VARIABLE, check_state_directory, state_root
 from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
@@ -41,9 +42,6 @@ MODULE = "symphony_kube.lifecycle.supervisor"
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 LOCK_PAUSE_SECONDS = 0.02
-# A process of a local experiment has this variable. Without it, a supervisor that such a process
-# starts is not a part of the local experiment.
-RUN_ID_VARIABLE = "SYMPHONY_RUN"
 PID_BYTES = 32
 
 
@@ -205,6 +203,8 @@ def _spawn(directory: SupervisorDirectory, descriptor: int | None) -> None:
 
     When the supervisor is running, it writes its pid to ``descriptor``.
     """
+    # A process of a local experiment has this variable. Without it, a supervisor that such a
+    # process starts is not a part of the local experiment.
     env = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     arguments = [sys.executable, "-m", MODULE, str(directory.path)]

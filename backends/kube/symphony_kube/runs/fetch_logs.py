@@ -1,0 +1,214 @@
+"""Fetch the logs of an experiment into the record of its run, while its Pods are deleted.
+
+Before the deletion, the logs of containers that have finished are read, and the logs of running
+containers are opened. Reading those continues until the containers have exited, so the record
+contains the output with which processes react to SIGTERM.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import SymphonyError
+from symphony.model.durations import parse_duration
+from symphony.model.quantities import parse_quantity
+from symphony.names import join_names
+from symphony.open_files import raise_open_file_limit
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import Scope
+from symphony_kube.logs.lines import LineAssembler
+from symphony_kube.logs.sources import NO_LOG_STATUSES, LogSource, log_error, open_log, sources_of
+from symphony_kube.runs.log_writer import LogWriter
+from symphony_kube.status.pod_status import ContainerRef
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api, ResponseStream
+
+# Each followed log needs a connection and a thread. The logs of further running processes are read
+# only up to the deletion.
+MAX_FOLLOWED = 200
+# How long to wait, after the Pods are gone, for the last output of processes.
+LAST_OUTPUT_SECONDS = 2.0
+# The smallest share of the limit that the log of one process gets.
+MIN_LOG_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLimits:
+    """The limits for the logs of one run.
+
+    ``max_bytes`` is the size of all logs together, of which each process gets an equal share.
+    ``timeout_seconds`` is the time for which the deletion waits for the logs.
+    """
+
+    max_bytes: int = 2**30
+    timeout_seconds: float = 60.0
+
+
+def configured_limits(settings: Mapping[str, Any]) -> LogLimits:
+    """Return the limits that the field ``runs`` of the configuration describes."""
+    max_size, timeout = settings.get("max_log_size"), settings.get("log_timeout")
+    default = LogLimits()
+    return LogLimits(
+        max_bytes=default.max_bytes if max_size is None else int(parse_quantity(max_size)),
+        timeout_seconds=default.timeout_seconds if timeout is None else parse_duration(timeout),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _ProcessLog:
+    """The log of one process that is being fetched.
+
+    ``problem`` is the reason why the log is incomplete, or an empty string.
+    """
+
+    name: str
+    sources: Sequence[LogSource]
+    follow: bool
+    # Set when the deletion can begin as far as this log is concerned.
+    settled: threading.Event = field(default_factory=threading.Event)
+    stream: ResponseStream | None = None
+    problem: str = ""
+
+    def add_problem(self, problem: str) -> None:
+        """Set the problem, unless there is an earlier one."""
+        self.problem = self.problem or problem
+
+
+class LogFetcher:
+    """The fetching of all logs of an experiment into ``directory``. Errors become `problems`."""
+
+    def __init__(
+        self,
+        api: Api,
+        scope: Scope,
+        refs: Sequence[ContainerRef],
+        directory: Path,
+        limits: LogLimits,
+    ) -> None:
+        self._api = api
+        self._scope = scope
+        self._directory = directory
+        self._limits = limits
+        self._closed = False
+        self._logs = _plan(refs)
+        share = limits.max_bytes // max(1, len(self._logs))
+        self._max_bytes = max(share, MIN_LOG_BYTES)
+        self._futures: dict[str, Future[None]] = {}
+
+    def start(self) -> None:
+        """Read the finished logs, and open the others. Return when the deletion can begin.
+
+        Raises OSError if the directory cannot be created.
+        """
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        followed = sum(log.follow for log in self._logs)
+        if followed > self._api.connections:
+            raise_open_file_limit()
+        workers = followed + min(len(self._logs) - followed, self._api.connections)
+        pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="record-logs")
+        # The followed logs come first, so that each of them gets a thread.
+        for log in sorted(self._logs, key=lambda log: not log.follow):
+            self._futures[log.name] = pool.submit(self._fetch, log)
+        pool.shutdown(wait=False)
+        deadline = time.monotonic() + self._limits.timeout_seconds
+        for log in self._logs:
+            if not log.settled.wait(max(0.0, deadline - time.monotonic())):
+                self._give_up(log)
+
+    def finish(self) -> None:
+        """Wait for the last output, after the Pods are gone, and close all logs."""
+        wait(self._futures.values(), timeout=LAST_OUTPUT_SECONDS)
+        for log in self._logs:
+            if not self._futures[log.name].done():
+                log.add_problem("may lack the last output")
+        self.close()
+
+    def close(self) -> None:
+        """Close all logs. Output that has been read so far is kept."""
+        self._closed = True
+        for log in self._logs:
+            if log.stream is not None:
+                log.stream.close()
+        wait(self._futures.values(), timeout=LAST_OUTPUT_SECONDS)
+
+    def problems(self) -> list[str]:
+        """Return messages about the logs that are incomplete, one for each problem."""
+        processes: dict[str, list[str]] = {}
+        for log in self._logs:
+            if log.problem:
+                processes.setdefault(log.problem, []).append(log.name)
+        return [f"the log of {join_names(names)} {problem}" for problem, names in processes.items()]
+
+    def _is_over(self, log: _ProcessLog) -> bool:
+        return self._closed or bool(log.problem)
+
+    def _give_up(self, log: _ProcessLog) -> None:
+        limit = f"{self._limits.timeout_seconds:g} s"
+        log.add_problem(f"was not completely read within {limit}")
+        if log.stream is not None:
+            log.stream.close()
+
+    def _fetch(self, log: _ProcessLog) -> None:
+        try:
+            writer = LogWriter(self._directory, log.name, self._max_bytes)
+        except OSError as exc:
+            log.add_problem(f"cannot be written: {exc.strerror}")
+            log.settled.set()
+            return
+        try:
+            for source in log.sources:
+                self._read(log, source, writer)
+            writer.close()
+            if writer.is_cut:
+                limit = f"{self._max_bytes >> 10} KiB"
+                log.add_problem(f"was longer than {limit}, and only its end is kept")
+        except OSError as exc:
+            log.add_problem(f"cannot be written: {exc.strerror}")
+        finally:
+            writer.discard()
+            log.settled.set()
+
+    def _read(self, log: _ProcessLog, source: LogSource, writer: LogWriter) -> None:
+        """Write one log that the API provides. An error ends this log."""
+        if self._is_over(log):
+            return
+        is_last = source is log.sources[-1]
+        assembler = LineAssembler()
+        try:
+            stream = open_log(self._api, self._scope, source, follow=log.follow and is_last)
+            log.stream = stream
+            if self._is_over(log):  # The log was closed while it was being opened.
+                stream.close()
+            if log.follow and is_last:
+                log.settled.set()
+            for chunk in stream.chunks():
+                writer.write(assembler.add(chunk))
+        except ApiError as exc:
+            if exc.status not in NO_LOG_STATUSES:
+                log.add_problem(f"cannot be read: {log_error(exc, log.name, self._scope)}")
+        except SymphonyError as exc:
+            log.add_problem(f"cannot be read: {exc}")
+        rest = assembler.flush()
+        if rest:
+            writer.write(rest, complete=not is_last)
+
+
+def _plan(refs: Sequence[ContainerRef]) -> list[_ProcessLog]:
+    """Return the logs to fetch."""
+    logs = []
+    followed = 0
+    for name in dict.fromkeys(ref.process for ref in refs):
+        sources = sources_of(refs, name)
+        if not sources:
+            continue
+        follow = sources[-1].ref.running and followed < MAX_FOLLOWED
+        followed += follow
+        logs.append(_ProcessLog(name=name, sources=sources, follow=follow))
+    return logs

@@ -1,0 +1,393 @@
+"""Record the runs of experiments on a cluster in the archive of this machine.
+
+A launch creates the record of an active run. A deletion, or a launch that replaces a finished
+experiment, adds the status and the logs, and moves the record to the archive when the objects are
+gone. A deletion that is repeated continues the record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symphony import private_directories
+from symphony.errors import BackendError, SpecError, SymphonyError
+from symphony.runs import archive, record
+from symphony.runs.archive import Retention, Run
+from symphony.runs.code_state import CodeCapture
+from symphony.state_directory import STATE_VARIABLE, check_state_directory
+from symphony.status import ENDED, ExperimentStatus, ReasonCode, State
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import RUN, RUN_NAME, Scope
+from symphony_kube.api.resources import items_of, labels_of
+from symphony_kube.runs.fetch_logs import LogFetcher, LogLimits
+from symphony_kube.status import details, experiments, topology
+from symphony_kube.status.observe import BACKEND
+from symphony_kube.status.pod_status import parse_time
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment
+    from symphony_kube.api.client import Api
+    from symphony_kube.render.manifest import KubeManifest
+    from symphony_kube.status.observe import PodObserver
+
+Object = dict[str, Any]
+
+# The key of a record with the values that identify the objects of a run.
+CLUSTER_KEY = "cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """The identity of one launch: the label of its objects, and the identifier that users see."""
+
+    run_id: str
+    run: str
+    launched: float
+
+    @classmethod
+    def new(cls, experiment: str, run_id: str) -> Launch:
+        """Return the identity of a launch at this moment."""
+        launched = time.time()
+        run = record.run_name(experiment, launched, run_id)
+        return cls(run_id=run_id, run=run, launched=launched)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings for records: which runs to keep, and the limits for the logs of one run."""
+
+    retention: Retention = field(default_factory=lambda: archive.DEFAULT_RETENTION)
+    limits: LogLimits = field(default_factory=LogLimits)
+
+
+def run_id_of(run: Run) -> str:
+    """Return the label of the objects of an active run. Raises BackendError if it is unknown."""
+    place = run.load_record().get(CLUSTER_KEY)
+    if not isinstance(place, dict) or not isinstance(place.get("run_id"), str):
+        raise BackendError(f"the record of run {run.name!r} is damaged: {run.path}")
+    return str(place["run_id"])
+
+
+# --- launching ---
+
+
+@contextlib.contextmanager
+def recording_launch(
+    api: Api,
+    manifest: KubeManifest,
+    experiment: Experiment,
+    launch: Launch,
+    settings: Settings,
+) -> Iterator[list[str]]:
+    """Record the launch that happens inside the block.
+
+    The value is a list of messages for the user. If the launch fails, no record is kept. If the
+    record cannot be written, for example because the disk is full, the launch continues.
+    """
+    path = archive.active_directory() / launch.run
+    notes: list[str] = []
+    try:
+        _create_record(path, api, manifest, experiment, launch)
+    except (OSError, SpecError) as exc:
+        notes.append(_not_recorded(path, exc))
+        _remove(path)
+        yield notes
+        return
+    source = experiment.base_dir or Path.cwd()
+    try:
+        with CodeCapture(source, path) as code:
+            code.start()
+            yield notes
+    except BaseException:
+        _remove(path)
+        raise
+    # The launch has replaced all earlier runs, also those that another program has deleted.
+    with contextlib.suppress(OSError, SpecError):
+        for run in _active_runs(api, manifest.scope):
+            if run.name != launch.run:
+                problem = "its objects were deleted by another program"
+                _archive(run.path, _identity_of(run), None, [problem], settings.retention)
+
+
+def _create_record(
+    path: Path, api: Api, manifest: KubeManifest, experiment: Experiment, launch: Launch
+) -> None:
+    check_state_directory(path)
+    private_directories.create(path)
+    scope = manifest.scope
+    options = {
+        "kubeconfig": api.kubeconfig,
+        "context": api.context,
+        "namespace": scope.namespace if scope.shared else None,
+    }
+    description = record.launch_record(
+        experiment,
+        BACKEND,
+        launch.run,
+        launch.launched,
+        {key: value for key, value in options.items() if value is not None},
+    )
+    description[CLUSTER_KEY] = {
+        "server": api.host,
+        "namespace": scope.namespace,
+        "run_id": launch.run_id,
+    }
+    record.write_json(path / record.RECORD_FILE, description)
+    record.write_json(path / record.MANIFEST_FILE, manifest.to_dict())
+
+
+def _not_recorded(path: Path, exc: OSError | SpecError) -> str:
+    if isinstance(exc, SpecError):
+        return f"the run is not recorded: {exc}"
+    return (
+        f"the run is not recorded, because {path} cannot be written: {exc.strerror}; free some "
+        f"space, or set {STATE_VARIABLE} to a directory on another disk"
+    )
+
+
+def _remove(path: Path) -> None:
+    archive.remove(Run(path, {}))
+
+
+# --- deleting ---
+
+
+@contextlib.contextmanager
+def keeping_record(
+    api: Api, scope: Scope, settings: Settings, *, purge: bool = False
+) -> Iterator[None]:
+    """Keep the record of the experiment that is deleted inside the block.
+
+    With ``purge``, the record is removed. Errors never prevent the deletion; the record states what
+    is missing. If the block raises an exception, the record stays that of an active run.
+    """
+    collected: _Collected | None = None
+    problem = "its objects were deleted by another program"
+    if not purge:
+        try:
+            collected = _collect(api, scope, settings)
+        except (OSError, SpecError) as exc:
+            problem = f"the status and the logs could not be recorded: {exc}"
+    try:
+        yield
+    except BaseException:
+        if collected is not None:
+            collected.fetcher.close()
+        raise
+    with contextlib.suppress(OSError, SpecError):
+        if collected is not None:
+            collected.fetcher.finish()
+            collected.archive(settings.retention)
+        for run in _active_runs(api, scope):
+            if purge:
+                archive.remove(run)
+            else:
+                _archive(run.path, _identity_of(run), None, [problem], settings.retention)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Collected:
+    """The record of a run whose objects are being deleted."""
+
+    path: Path
+    identity: Mapping[str, Any]
+    status: ExperimentStatus | None
+    problems: Sequence[str]
+    fetcher: LogFetcher
+
+    def archive(self, retention: Retention) -> None:
+        """Complete the record, and move it to the archive."""
+        cut = [*self.problems, *self.fetcher.problems()]
+        _archive(self.path, self.identity, self.status, cut, retention)
+
+
+def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
+    """Write the status and the logs of an experiment into its record.
+
+    Return None if it has no Pods. Raises OSError if the record cannot be written.
+    """
+    try:
+        observer, pods = experiments.observe_once(api, scope)
+        status = experiments.current_status(api, scope, observer)
+    except SymphonyError:
+        # The deletion itself reports what the user may not do.
+        return None
+    if not pods:
+        return None
+    identity = _find_identity(api, scope, pods, status)
+    path = archive.active_directory() / identity["run"]
+    check_state_directory(path)
+    private_directories.create(path)
+    if not (path / record.RECORD_FILE).exists():
+        # The experiment was launched on another machine.
+        record.write_json(path / record.RECORD_FILE, {**identity, "launched_elsewhere": True})
+    logs = path / record.LOG_DIRECTORY
+    fetcher = LogFetcher(api, scope, observer.container_refs, logs, settings.limits)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        objects = pool.submit(_write_objects, api, scope, path, observer, pods)
+        fetcher.start()
+        problems = objects.result()
+    final = _final_status(status)
+    if _is_being_deleted(pods):
+        # An interrupted deletion is continued, so the status was written before.
+        previous = _read_status(path)
+        final = final if previous is None else previous
+    record.write_json(path / record.STATUS_FILE, final.to_dict())
+    return _Collected(
+        path=path, identity=identity, status=final, problems=problems, fetcher=fetcher
+    )
+
+
+def _is_being_deleted(pods: Sequence[Object]) -> bool:
+    return all("deletionTimestamp" in pod["metadata"] for pod in pods)
+
+
+def _read_status(path: Path) -> ExperimentStatus | None:
+    data = record.read_json(path / record.STATUS_FILE)
+    if data is None:
+        return None
+    try:
+        return ExperimentStatus.from_dict(data)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _final_status(status: ExperimentStatus) -> ExperimentStatus:
+    """Return the status after the deletion, which stops all processes that have not finished."""
+    now = time.time()
+    processes = []
+    for process in status:
+        if process.state in ENDED:
+            processes.append(process)
+            continue
+        reason = "the experiment was deleted"
+        processes.append(
+            replace(
+                process,
+                state=State.FAILED,
+                ready=False,
+                not_ready_in_time=False,
+                next_start=None,
+                kill_at=None,
+                stopped=True,
+                reason=reason,
+                reason_code=ReasonCode.STOPPED,
+                ended=now if process.started is not None else None,
+            )
+        )
+    return replace(status, processes=tuple(processes))
+
+
+def _find_identity(
+    api: Api, scope: Scope, pods: Sequence[Object], status: ExperimentStatus
+) -> dict[str, Any]:
+    """Return the identity of the run to which the newest Pod belongs."""
+    newest = max(pods, key=lambda pod: parse_time(pod["metadata"]["creationTimestamp"]) or 0.0)
+    run_id = labels_of(newest).get(RUN, "")
+    for run in _active_runs(api, scope):
+        if run.summary[CLUSTER_KEY].get("run_id") == run_id:
+            return _identity_of(run)
+    launched = status.created or time.time()
+    name = (newest["metadata"].get("annotations") or {}).get(RUN_NAME)
+    # Other users may be able to change the annotation. The name becomes that of a directory.
+    if not record.is_run_name(name):
+        name = record.run_name(scope.experiment, launched, run_id)
+    return {
+        "run": name,
+        "experiment": scope.experiment,
+        "backend": BACKEND,
+        "launched": launched,
+    }
+
+
+def _identity_of(run: Run) -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "experiment": run.experiment,
+        "backend": run.backend,
+        "launched": run.launched,
+    }
+
+
+def _active_runs(api: Api, scope: Scope) -> list[Run]:
+    """Return the active runs of an experiment that were launched on this machine.
+
+    Raises SpecError if another user can change the state directory.
+    """
+    runs = archive.find_active([archive.active_directory()])
+    return [run for run in runs if _is_of(run, api, scope)]
+
+
+def _is_of(run: Run, api: Api, scope: Scope) -> bool:
+    place = run.summary.get(CLUSTER_KEY)
+    if run.experiment != scope.experiment or not isinstance(place, dict):
+        return False
+    return place.get("server") == api.host and place.get("namespace") == scope.namespace
+
+
+def _write_objects(
+    api: Api, scope: Scope, path: Path, observer: PodObserver, pods: Sequence[Object]
+) -> list[str]:
+    """Write the details of the processes and the topology, and return what is missing."""
+    problems = []
+    status = observer.observe(time.time()).status
+    events = _pod_events(api, scope)
+    by_process: dict[str, Any] = {}
+    for pod in pods:
+        uid = pod["metadata"]["uid"]
+        names = {item["name"] for item in pod["spec"]["containers"]}
+        for process in status:
+            if process.name in names:
+                found = details.process_details(process, pod, events.get(uid, ()))
+                by_process[process.name] = found.to_dict()
+    try:
+        drawn = topology.find_topology(api, scope, status, observer.units, pods)
+        record.write_json(path / record.TOPOLOGY_FILE, drawn.to_dict())
+        record.write_json(path / record.DETAILS_FILE, by_process)
+    except (OSError, SymphonyError) as exc:
+        problems.append(f"the connections and details of processes are missing: {exc}")
+    return problems
+
+
+def _pod_events(api: Api, scope: Scope) -> dict[str, tuple[Any, ...]]:
+    """Return the events of all Pods by the UIDs of the Pods, or none if the user may not list
+    them.
+    """
+    path = f"/api/v1/namespaces/{scope.namespace}/events"
+    try:
+        answer = api.call("GET", path, query={"fieldSelector": "involvedObject.kind=Pod"})
+    except (ApiError, SymphonyError):
+        return {}
+    by_uid: dict[str, list[Object]] = {}
+    for item in items_of(answer):
+        by_uid.setdefault(item["involvedObject"].get("uid", ""), []).append(item)
+    return {uid: details.to_process_events(items) for uid, items in by_uid.items()}
+
+
+def _archive(
+    path: Path,
+    identity: Mapping[str, Any],
+    status: ExperimentStatus | None,
+    cut: Sequence[str],
+    retention: Retention,
+) -> None:
+    """Write how a run ended, and move its record to the archive.
+
+    ``status`` is None if the status is unknown, unless an interrupted deletion has written it.
+    """
+    if status is None:
+        status = _read_status(path)
+    # On a full disk, the record is kept without the result.
+    with contextlib.suppress(OSError):
+        record.write_result(path, status, identity, cut)
+    directory = archive.archive_directory()
+    # Another program can have archived the record at the same time.
+    with contextlib.suppress(FileNotFoundError):
+        archive.add(path, directory, str(identity["run"]))
+    archive.remove_outdated(directory, retention, time.time())

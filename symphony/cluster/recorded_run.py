@@ -1,0 +1,162 @@
+"""A cluster that reads the record of a run whose experiment no longer exists."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from symphony.cluster.cluster import Cluster, Manifest, OnChange
+from symphony.cluster.matching import Until, experiment_not_found, find_names
+from symphony.cluster.since import parse_since
+from symphony.errors import BackendError, Unsupported
+from symphony.runs import logs
+from symphony.runs.record import (
+    DETAILS_FILE,
+    LOG_DIRECTORY,
+    STATUS_FILE,
+    TOPOLOGY_FILE,
+    read_json,
+)
+from symphony.status import ExperimentStatus, LogLine
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment
+    from symphony.plan.topology import Topology
+    from symphony.process_details import ProcessDetails
+    from symphony.runs.archive import Run
+
+
+class RecordedRun(Cluster):
+    """The record of one run in the form that `symphony.runs` describes.
+
+    The methods that read an experiment read the record. All other methods raise `Unsupported`.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+        # A class has one backend, but records of several backends have this form.
+        vars(self)["backend"] = run.backend
+
+    def list_experiments(self) -> list[str]:
+        """Return the name of the run's experiment."""
+        return [self._run.experiment]
+
+    def describe_experiment(self, experiment: str) -> ExperimentStatus:
+        """Return the last status before the experiment was deleted."""
+        data = self._read(experiment, STATUS_FILE)
+        try:
+            return ExperimentStatus.from_dict(data)
+        except (KeyError, TypeError, ValueError) as exc:
+            raise self._damaged(STATUS_FILE) from exc
+
+    def explain_process(
+        self, experiment: str, process: str, process_group: str | None = None
+    ) -> ProcessDetails:
+        """Return the details of a process; see `Cluster.explain_process`."""
+        from symphony.process_details import ProcessDetails
+
+        status = self.describe_process(experiment, process, process_group)
+        details = read_json(self._run.path / DETAILS_FILE) or {}
+        if status.name not in details:
+            return ProcessDetails(status=status)
+        try:
+            return ProcessDetails.from_dict(details[status.name], status)
+        except (KeyError, TypeError) as exc:
+            raise self._damaged(DETAILS_FILE) from exc
+
+    def describe_topology(self, experiment: str) -> Topology:
+        """Return the connections; see `Cluster.describe_topology`."""
+        from symphony.plan.topology import Topology
+
+        data = self._read(experiment, TOPOLOGY_FILE)
+        try:
+            return Topology.from_dict(data)
+        except (KeyError, TypeError) as exc:
+            raise self._damaged(TOPOLOGY_FILE) from exc
+
+    def wait(
+        self,
+        experiment: str,
+        *,
+        timeout: float | None = None,
+        on_change: OnChange = None,
+        until: Until = "ended",
+    ) -> ExperimentStatus:
+        """Return the last status, because nothing changes."""
+        del timeout, until
+        status = self.describe_experiment(experiment)
+        if on_change is not None:
+            on_change(status)
+        return status
+
+    def _read_log(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> str:
+        return "".join(self._iter_log_text(experiment, process, since=since, tail=tail))
+
+    def _iter_log_text(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> Iterator[str]:
+        del experiment
+        directory = self._run.path / LOG_DIRECTORY
+        return logs.iter_text(directory, process, since=_since_time(since), tail=tail)
+
+    def iter_logs(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        follow: bool = False,
+        since: float | str | None = None,
+        tail: int | None = None,
+    ) -> Iterator[LogLine]:
+        """Yield the log lines of processes; see `Cluster.iter_logs`."""
+        del follow  # Nothing is added to a record.
+        names = find_names(self.describe_experiment(experiment), processes)
+        directory = self._run.path / LOG_DIRECTORY
+        return logs.iter_lines(directory, names, since=_since_time(since), tail=tail)
+
+    # --- methods that would change something ---
+
+    def manifest(self, experiment: Experiment) -> Manifest:
+        """Raise `Unsupported`."""
+        raise self._read_only(experiment.name)
+
+    def _launch(
+        self, experiment: Experiment, *, force: bool, on_change: OnChange = None
+    ) -> Manifest:
+        del force, on_change
+        raise self._read_only(experiment.name)
+
+    def delete(self, experiment: str, *, purge: bool = False) -> None:
+        """Raise `Unsupported`."""
+        del purge
+        raise self._read_only(experiment)
+
+    # --- implementation ---
+
+    def _read(self, experiment: str, name: str) -> dict[str, Any]:
+        """Return the contents of a file of the record."""
+        if experiment != self._run.experiment:
+            raise experiment_not_found(experiment, self.list_experiments())
+        data = read_json(self._run.path / name)
+        if data is None:
+            raise self._damaged(name)
+        return data
+
+    def _damaged(self, name: str) -> BackendError:
+        path = self._run.path / name
+        return BackendError(
+            f"the record of run {self._run.name!r} is incomplete: {path} is missing or damaged"
+        )
+
+    def _read_only(self, experiment: str) -> Unsupported:
+        return Unsupported(
+            f"run {self._run.name!r} of {experiment!r} is a record, which can only be read"
+        )
+
+
+def _since_time(since: float | str | None) -> float | None:
+    return None if since is None else parse_since(since, time.time())

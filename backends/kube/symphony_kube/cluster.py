@@ -206,7 +206,7 @@ class KubeCluster(Cluster):
                 force=force,
                 supervisor=supervisor,
                 run_name=run.run,
-                keeping=self._keeping_record(experiment.name),
+                keeping=self._keeping_record(experiment.name, launching=run.run),
             )
         return dataclasses.replace(manifest, notes=(*notes, *record_notes))
 
@@ -257,13 +257,20 @@ class KubeCluster(Cluster):
         reader._run_id = run_id_of(run)
         return reader
 
-    def _keeping_record(self, experiment: str, *, purge: bool = False) -> Keeping:
+    def _keeping_record(
+        self, experiment: str, *, purge: bool = False, launching: str = ""
+    ) -> Keeping:
         """Return a function for `delete.delete` that keeps the record of the deleted run."""
         from symphony_kube.runs import recording
 
         settings = self._record_settings()
         return functools.partial(
-            recording.keeping_record, self.api, self.scope(experiment), settings, purge=purge
+            recording.keeping_record,
+            self.api,
+            self.scope(experiment),
+            settings,
+            purge=purge,
+            launching=launching,
         )
 
     def _record_settings(self) -> Settings:

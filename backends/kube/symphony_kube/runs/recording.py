@@ -160,12 +160,13 @@ def _remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def keeping_record(
-    api: Api, scope: Scope, settings: Settings, *, purge: bool = False
+    api: Api, scope: Scope, settings: Settings, *, purge: bool = False, launching: str = ""
 ) -> Iterator[None]:
     """Keep the record of the experiment that is deleted inside the block.
 
-    With ``purge``, the record is removed. Errors never prevent the deletion; the record states what
-    is missing. If the block raises an exception, the record stays that of an active run.
+    With ``purge``, the record is removed. ``launching`` is the run that replaces the deleted one.
+    Errors never prevent the deletion; the record states what is missing. If the block raises an
+    exception, the record stays that of an active run.
     """
     collected: _Collected | None = None
     problem = "its objects were deleted by another program"
@@ -187,7 +188,7 @@ def keeping_record(
         for run in _active_runs(api, scope):
             if purge:
                 archive.remove(run)
-            else:
+            elif run.name != launching:
                 _archive(run.path, _identity_of(run), None, [problem], settings.retention)
 
 

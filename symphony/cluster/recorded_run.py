@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.cluster import Cluster, Manifest, OnChange
-from symphony.cluster.matching import Until, experiment_not_found, find_names
+from symphony.cluster.matching import Until, find_names
 from symphony.cluster.since import parse_since
 from symphony.errors import BackendError, Unsupported
 from symphony.runs import logs
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class RecordedRun(Cluster):
     """The record of one run in the form that `symphony.runs` describes.
 
-    The methods that read an experiment read the record. All other methods raise `Unsupported`.
+    The methods that read an experiment read the record, whatever the name of the experiment is. All
+    other methods raise `Unsupported`.
     """
 
     def __init__(self, run: Run) -> None:
@@ -45,7 +46,8 @@ class RecordedRun(Cluster):
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """Return the last status before the experiment was deleted."""
-        data = self._read(experiment, STATUS_FILE)
+        del experiment
+        data = self._read(STATUS_FILE)
         try:
             return ExperimentStatus.from_dict(data)
         except (KeyError, TypeError, ValueError) as exc:
@@ -70,7 +72,8 @@ class RecordedRun(Cluster):
         """Return the connections; see `Cluster.describe_topology`."""
         from symphony.plan.topology import Topology
 
-        data = self._read(experiment, TOPOLOGY_FILE)
+        del experiment
+        data = self._read(TOPOLOGY_FILE)
         try:
             return Topology.from_dict(data)
         except (KeyError, TypeError) as exc:
@@ -137,10 +140,8 @@ class RecordedRun(Cluster):
 
     # --- implementation ---
 
-    def _read(self, experiment: str, name: str) -> dict[str, Any]:
+    def _read(self, name: str) -> dict[str, Any]:
         """Return the contents of a file of the record."""
-        if experiment != self._run.experiment:
-            raise experiment_not_found(experiment, self.list_experiments())
         data = read_json(self._run.path / name)
         if data is None:
             raise self._damaged(name)

@@ -137,6 +137,31 @@ class BaseCommands(CommandLine):
         """Add ``--json``. Its help text is "print" followed by ``what``."""
         parser.add_argument("--json", action="store_true", help=f"print {what}")
 
+    def _add_run_option(self, parser: argparse.ArgumentParser) -> None:
+        """Add ``--run``."""
+        parser.add_argument(
+            "--run",
+            action="store_true",
+            help="EXPERIMENT is a run instead, which may have been deleted; see history",
+        )
+
+    def _use_run(self, args: argparse.Namespace, dest: str = "experiment") -> None:
+        """With ``--run``, make this command read the record of the run that the user named.
+
+        ``dest`` is the argument with the name of the run. It becomes the name of the experiment.
+        """
+        from symphony.commandline.commands.runs import open_run
+        from symphony.runs.archive import find_run
+
+        if not args.run:
+            return
+        given = getattr(args, dest)
+        if given is None:
+            raise UsageError("--run needs the name of a run; symphony history lists them")
+        run = find_run(self.cluster.list_runs(), given)
+        self.cluster = open_run(self.cluster, run)
+        setattr(args, dest, run.experiment)
+
     # --- helpers for commands that take an experiment file ---
 
     def _load_experiment(self, args: argparse.Namespace) -> Experiment:

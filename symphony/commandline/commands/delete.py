@@ -46,8 +46,8 @@ class DeleteCommands(BaseCommands):
     def action_delete(self, args: argparse.Namespace) -> int | None:
         """Stop experiments and delete them.
 
-        On local and tmux, the record of the run remains, with the logs; see `symphony history`.
-        --purge removes the record too.
+        The record of the run remains, with the logs; see `symphony history`. --purge removes the
+        record too. On Kubernetes, the logs are copied to this machine before the Pods are deleted.
 
         On a terminal, the command asks for confirmation. A script must pass --force. With --force,
         the command does not ask for confirmation and ignores unknown names.
@@ -271,4 +271,14 @@ class Deletion:
         completion_cache.clear_cached_names()
         if not self._as_json:
             print_text(f"deleted {name}")
+        if not self._purge:
+            self._report_cut_record(name)
         return True
+
+    def _report_cut_record(self, name: str) -> None:
+        """Report which parts of the record of the deleted run are missing."""
+        runs = (run for run in self._cluster.list_runs() if run.experiment == name)
+        newest = next(runs, None)
+        cut = newest.summary.get("cut") if newest is not None and newest.is_archived else None
+        if newest is not None and cut:
+            print_note(f"the record of {newest.name} is incomplete: {'; '.join(cut)}")

@@ -40,6 +40,7 @@ class GraphCommands(BaseCommands):
         parser.add_argument(
             "--no-states", action="store_true", help="do not show states or query the backend"
         )
+        self._add_run_option(parser)
         self._add_client_dry_run(parser, "with --output, do not write the file")
         self._add_json(parser, "the topology as JSON")
 
@@ -65,7 +66,8 @@ class GraphCommands(BaseCommands):
         from symphony.plan.topology import topology
 
         form = graph_drawing.choose_format(args.format, args.json, args.output)
-        if graph_drawing.names_a_file(args.file):
+        self._use_run(args, "file")
+        if not args.run and graph_drawing.names_a_file(args.file):
             drawn = topology(self._load_experiment(args))
             status = None
             if not args.no_states:

@@ -83,6 +83,7 @@ class InspectCommands(BaseCommands):
         parser = self.add_subparser("ps")
         self._add_hidden_dry_run(parser)
         self._add_experiment_name(parser, required=False)
+        self._add_run_option(parser)
         self._add_watch(parser)
         self._add_json(parser)
 
@@ -96,10 +97,12 @@ class InspectCommands(BaseCommands):
           symphony ps rl
           symphony ps rl --watch
           symphony ps rl --json | jq '.processes[].pid'
+          symphony ps --run rl-20261122-093011-7f3a
         """
         from symphony.commandline.commands.resolve_names import resolve_experiment
         from symphony.commandline.output.printing import show_json
 
+        self._use_run(args)
         status = resolve_experiment(self.cluster, args.experiment)
         if args.watch:
             return self._watch(
@@ -117,6 +120,7 @@ class InspectCommands(BaseCommands):
         self._add_hidden_dry_run(parser)
         self._add_experiment_name(parser)
         self._add_component_arg(parser)
+        self._add_run_option(parser)
         self._add_json(parser)
 
     def action_describe(self, args: argparse.Namespace) -> int | None:
@@ -133,6 +137,7 @@ class InspectCommands(BaseCommands):
         from symphony.commandline.output import describe
         from symphony.commandline.output.printing import show_json
 
+        self._use_run(args)
         status = resolve_experiment(self.cluster, args.experiment)
         process = resolve_process(status, args.process)
         details = self.cluster.explain_process(status.name, process.name, process.group)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_coloured, print_note, print_text
 from symphony.commandline.parsing.arguments import parse_count, parse_seconds
+from symphony.errors import NotFound
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.model import Experiment
     from symphony.runs.archive import Run
+    from symphony.status import ExperimentStatus
 
 DEFAULT_HISTORY_LENGTH = 20
 
@@ -55,7 +58,7 @@ class RunsCommands(BaseCommands):
         if args.experiments:
             found = [run for run in found if run.experiment in args.experiments]
         shown = found[: args.number or None]
-        statuses = [_displayed_result(self.cluster, run) for run in shown]
+        statuses = self._displayed_results(shown)
         if args.json:
             show_json(statuses)
             return OK
@@ -67,6 +70,26 @@ class RunsCommands(BaseCommands):
         if len(shown) < len(found):
             print_note(f"{len(found) - len(shown)} older runs are not shown; --number 0 shows all")
         return OK
+
+    def _displayed_results(self, runs: Sequence[Run]) -> list[dict[str, Any]]:
+        """Return the summaries of runs, with the current states of active runs.
+
+        A backend whose server does not respond is reported once, and is not asked again.
+        """
+        from symphony.errors import Unreachable
+
+        results = []
+        unreachable: set[str] = set()
+        for run in runs:
+            status = None
+            if not run.is_archived and run.backend not in unreachable:
+                try:
+                    status = _find_status(self.cluster, run)
+                except Unreachable as exc:
+                    unreachable.add(run.backend)
+                    print_note(f"the states of runs on {run.backend} are unknown: {exc}")
+            results.append(_displayed_result(run, status))
+        return results
 
     def _add_show(self) -> None:
         parser = self.add_subparser("show")
@@ -92,13 +115,17 @@ class RunsCommands(BaseCommands):
         run = self._find_run(args.run)
         record = run.load_record()
         code = read_code(run.path)
-        status = open_run(self.cluster, run).describe_experiment(run.experiment)
-        result = _displayed_result(self.cluster, run)
+        status = _find_status(self.cluster, run)
+        result = _displayed_result(run, status)
         if args.json:
-            show_json({**record, **result, "code": code, "status": status.to_dict()})
+            described = None if status is None else status.to_dict()
+            show_json({**record, **result, "code": code, "status": described})
             return OK
         now = time.time()
         print_text("\n".join(runs.description_lines(run, record, result, code, now)))
+        if status is None:
+            print_note(f"the status of {run.name} is unknown")
+            return OK
         rows = [process_row(process, now) for process in status]
         print_text("")
         print_coloured(table_lines(PROCESS_COLUMNS, rows))
@@ -159,7 +186,7 @@ class RunsCommands(BaseCommands):
         run = self._find_run(args.run)
         experiment = _load_definition(run, args.name)
         if not self.args.backend and run.backend:
-            self.cluster = _cluster_of(self.cluster, run)
+            self.cluster = _cluster_of_record(run)
         if args.dry_run:
             self._show_dry_run(experiment, args)
             return OK
@@ -177,7 +204,7 @@ class RunsCommands(BaseCommands):
             "--keep",
             metavar="N",
             type=parse_count,
-            help="keep at most the N newest runs (default: 100, if no limit is given)",
+            help="keep at most the N newest runs (default: the configured limits, or 100 runs)",
         )
         parser.add_argument(
             "--older-than",
@@ -198,7 +225,9 @@ class RunsCommands(BaseCommands):
         """Remove the records of old runs.
 
         The runs of experiments that have not been deleted are always kept. After each deletion,
-        symphony itself removes the records beyond the newest 100 and beyond 10 GiB.
+        symphony itself removes the records beyond the newest 100 and beyond 10 GiB, unless the
+        configuration sets other limits in `runs`. Without a limit, this command applies the same
+        limits.
 
         For example:
           symphony prune --keep 20 --older-than 30d --max-size 10Gi
@@ -207,7 +236,7 @@ class RunsCommands(BaseCommands):
         from symphony.commandline.output.printing import show_json
         from symphony.runs import archive
 
-        retention = archive.DEFAULT_RETENTION
+        retention = archive.configured_retention(self.cluster.configuration.get("runs", {}))
         limits = (args.keep, args.older_than, args.max_size)
         if limits != (None, None, None):
             retention = archive.Retention(
@@ -249,23 +278,45 @@ def open_run(cluster: Cluster, run: Run) -> Cluster:
 
 def _cluster_of(cluster: Cluster, run: Run) -> Cluster:
     """Return a cluster of the backend on which a run was launched."""
+    # A cluster of the same backend can have options, such as the directory with its records.
+    if run.is_archived and run.backend in ("", cluster.backend):
+        return cluster
+    is_elsewhere = run.backend != cluster.backend or bool(run.summary.get("options"))
+    return _cluster_of_record(run) if run.backend and is_elsewhere else cluster
+
+
+def _cluster_of_record(run: Run) -> Cluster:
+    """Return the cluster on which a run was launched."""
     from symphony.cluster import Cluster
+    from symphony.runs.record import RECORD_FILE, read_json
 
-    return cluster if run.backend in ("", cluster.backend) else Cluster.new(run.backend)
+    record = read_json(run.path / RECORD_FILE) or {}
+    options = record.get("options")
+    return Cluster.new(run.backend, **(options if isinstance(options, dict) else {}))
 
 
-def _displayed_result(cluster: Cluster, run: Run) -> dict[str, Any]:
-    """Return a run's summary, with the current state if the run is active."""
-    from symphony.errors import SymphonyError
+def _find_status(cluster: Cluster, run: Run) -> ExperimentStatus | None:
+    """Return the status of a run, or None if it is unknown.
+
+    Raises `Unreachable` if the server of the backend does not respond.
+    """
+    from symphony.errors import SymphonyError, Unreachable
+
+    try:
+        return open_run(cluster, run).describe_experiment(run.experiment)
+    except Unreachable:
+        raise
+    except SymphonyError:
+        return None
+
+
+def _displayed_result(run: Run, status: ExperimentStatus | None) -> dict[str, Any]:
+    """Return a run's summary. If the run is active, the state is that of ``status``."""
     from symphony.runs.code_state import code_words
     from symphony.runs.record import SUMMARY_KEYS, result_of
 
     result = {key: run.summary.get(key) for key in SUMMARY_KEYS}
     if not run.is_archived:
-        try:
-            status = open_run(cluster, run).describe_experiment(run.experiment)
-        except SymphonyError:
-            status = None
         identity = {"run": run.name, "experiment": run.experiment, "backend": run.backend}
         result = result_of(status, {**identity, "launched": run.launched}, 0)
     return {**result, "archived": run.is_archived, "code": code_words(run.path)}
@@ -276,7 +327,8 @@ def _comparable(cluster: Cluster, run: Run) -> dict[str, Any]:
     from symphony.runs.code_state import diff_digest
 
     record = run.load_record()
-    result = _displayed_result(cluster, run)
+    status = None if run.is_archived else _find_status(cluster, run)
+    result = _displayed_result(run, status)
     duration = None
     if result["ended"] is not None:
         duration = round(result["ended"] - run.launched, 1)
@@ -296,7 +348,12 @@ def _load_definition(run: Run, name: str | None) -> Experiment:
     from symphony.model import Experiment
 
     record = run.load_record()
-    definition = dict(record.get("definition") or {})
+    if not record.get("definition"):
+        raise NotFound(
+            f"the definition of run {run.name!r} is not recorded on this machine, because it was "
+            "launched on another machine; launch its file"
+        )
+    definition = dict(record["definition"])
     if name is not None:
         definition["name"] = name
     experiment = Experiment.load_dict(definition)

@@ -71,6 +71,7 @@ def description_lines(
         "versions": versions,
         "code": result["code"],
         "changes": f"{run.path / 'code.diff'}" if code and code.get("changed") else None,
+        "cut": "; ".join(result.get("cut") or []),
         "record": str(run.path),
     }
     return align_pairs((key, str(value)) for key, value in pairs.items() if value)

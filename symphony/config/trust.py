@@ -24,8 +24,9 @@ from symphony.replace_file import replace_file
 
 # The settings that can run commands or determine where the state of experiments is. A kubeconfig
 # can contain commands that return credentials. The options of a backend include `preamble_cmds` and
-# `state_dir`, and a third-party backend can have any option.
-_NEED_TRUST = ("context", "kubeconfig", "options")
+# `state_dir`, and a third-party backend can have any option. The limits in `runs` determine which
+# records of the user are removed.
+_NEED_TRUST = ("context", "kubeconfig", "options", "runs")
 # Without a setting that needs trust, these settings would lead to another cluster than the file
 # intends, so they are ignored together with it.
 _DEPENDENT = ("backend", "namespace", "profile")

@@ -110,7 +110,7 @@ def result_of(
     * ``ended`` is the time at which the last process ended, in seconds since the epoch, or None.
     * ``processes`` is the number of processes, or None.
     * ``bytes`` is the size of the record.
-    * ``cut`` contains messages about the parts of the record that are missing.
+    * ``cut`` contains messages about the parts of the record that are missing or can be wrong.
     """
     result: dict[str, Any] = {
         **identity,

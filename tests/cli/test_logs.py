@@ -62,6 +62,9 @@ class TestRuns:
         assert done.returncode == 2
         assert f"symphony logs --run {talk}" in done.stderr
         assert program.ok("logs", "--run", talk, "alice") == "hi\nthere\n"
+        assert json.loads(program.ok("ps", "--run", talk, "--json"))["name"] == talk
+        assert f"alice of {talk}" in program.ok("describe", "--run", talk, "alice")
+        assert talk in program.ok("graph", "--run", talk)
 
 
 class TestSave:

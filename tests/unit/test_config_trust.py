@@ -55,6 +55,7 @@ def give_away(path: Path) -> None:
         ),
         ("kubeconfig: k\n", "kubeconfig", {"backend": "local"}),
         ("context: null\n", "context", {"backend": "local"}),
+        ("runs: {keep: 0}\n", "runs.keep", {"backend": "local"}),
         (
             "options: {local: {preamble_cmds: [x], state_dir: s}}\n",
             "options.local.preamble_cmds, options.local.state_dir",

@@ -209,16 +209,19 @@ def recorder(
 
 
 def test_growing_log_is_limited_and_its_times_stay_valid(
-    recorder: LogTimes, run: RunDirectory, log: Path
+    recorder: LogTimes, run: RunDirectory, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.touch()
     recorder.watch(["p"])
+    monkeypatch.setattr(RunDirectory, "is_disk_full", lambda _: True)
     for first in range(0, 100_000, 5000):
         with log.open("ab") as file:
             file.write(numbered(first, first + 5000))
         size = log.stat().st_size
         run_loop_until(recorder._loop, lambda size=size: recorder._recorded.get("p") == size)  # type: ignore[misc]
+    run_loop_until(recorder._loop, lambda: read_note(run) != "")
     recorder.close()
+    assert read_note(run).endswith(", so output can be missing")
     assert used_bytes(log) <= 2 * LIMIT
     assert run.log_times("p").stat().st_size <= 500
     times = list(logs.log_times(run, "p"))

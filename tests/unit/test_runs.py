@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
+from symphony.cluster.recorded_run import RecordedRun
 from symphony.commandline.output.runs import find_differences
-from symphony.errors import NotFound, SpecError
+from symphony.errors import BackendError, NotFound, SpecError, Unsupported
+from symphony.plan.topology import Service, of_status
+from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.runs import archive, code_state, record
 from symphony.runs.archive import Retention, Run
-from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
 
 
 def make_run(name: str, experiment: str = "rl", launched: float = 0.0, size: int = 0) -> Run:
@@ -95,7 +99,7 @@ def test_a_damaged_record_is_listed_and_reported(tmp_path: Path) -> None:
     (tmp_path / "rl" / record.RECORD_FILE).write_text("{")
     (run,) = archive.find_archived(tmp_path)
     assert (run.name, run.launched, run.backend) == ("rl", 0.0, "")
-    with pytest.raises(archive.BackendError, match=r"record\.json is missing or damaged"):
+    with pytest.raises(BackendError, match=r"record\.json is missing or damaged"):
         run.load_record()
 
 
@@ -131,6 +135,47 @@ def test_differences_are_found_at_all_depths() -> None:
         "definition.processes.w.args": ([1], [2]),
         "definition.processes.x": (None, {}),
     }
+
+
+def test_a_record_is_read_like_an_experiment(tmp_path: Path) -> None:
+    now = 1_000_000.0
+    processes = (
+        ProcessStatus(name="a", state=State.SUCCEEDED, exit_code=0, started=1.0, ended=5.0),
+        ProcessStatus(name="b", group="g", state=State.FAILED, stopped=True, ended=7.0),
+        ProcessStatus(name="c", state=State.FAILED, reason_code=ReasonCode.EXITED, exit_code=3),
+    )
+    status = ExperimentStatus(name="rl", backend="kube", processes=processes, ends_with=("a",))
+    details = ProcessDetails(
+        status=processes[0], facts={"node": "n"}, events=(ProcessEvent(at=1.0, text="e"),)
+    )
+    services = [Service(name="s", owners=("a",), port=7000)]
+    drawn = of_status(status, services=services, connects={"b": ["s"]})
+    record.write_json(tmp_path / record.STATUS_FILE, status.to_dict())
+    record.write_json(tmp_path / record.DETAILS_FILE, {"a": details.to_dict()})
+    record.write_json(tmp_path / record.TOPOLOGY_FILE, drawn.to_dict())
+    logs = tmp_path / record.LOG_DIRECTORY
+    logs.mkdir()
+    (logs / "a.log").write_bytes(b"one\nthree\n\nfive \xff")
+    (logs / "a.when").write_text(f"{now} 4\ndamaged\n{now + 2} 11\n")
+    (logs / "b.log").write_bytes(b"two\n")
+    (logs / "b.when").write_text(f"{now + 1} 4\n")
+    cluster = RecordedRun(Run(tmp_path, {"experiment": "rl", "backend": "kube"}))
+    assert cluster.backend == "kube"
+    assert cluster.describe_experiment("rl") == status
+    assert cluster.explain_process("rl", "a") == details
+    assert cluster.explain_process("rl", "c") == ProcessDetails(status=processes[2])
+    assert cluster.describe_topology("rl") == drawn
+    lines = [f"{line.process}: {line.text}" for line in cluster.iter_logs("rl", ["a", "g/b"])]
+    assert lines == ["a: one", "b: two", "a: three", "a: ", "a: five \ufffd"]
+    since = datetime.fromtimestamp(now + 1.5, timezone.utc).isoformat()
+    assert next(line.text for line in cluster.iter_logs("rl", since=since)) == "three"
+    assert cluster.get_log("rl", "a", tail=2) == "\nfive \ufffd"
+    assert cluster.get_log("rl", "c") == ""
+    with pytest.raises(Unsupported, match="is a record, which can only be read"):
+        cluster.delete("rl")
+    (tmp_path / record.STATUS_FILE).write_text("{}")
+    with pytest.raises(BackendError, match=r"status\.json is missing or damaged"):
+        cluster.describe_experiment("rl")
 
 
 # --- the state of the code ---

@@ -46,11 +46,11 @@ class ConfigCommands(BaseCommands):
         config schema prints the path of the JSON Schema for experiment files, with which editors
         can complete and check these files.
 
-        A project file from another person could run commands. Its context, kubeconfig and options,
-        and the settings that depend on them, are therefore ignored until you trust the file. A file
-        that belongs to another user is ignored completely. config trust trusts the file until it
-        changes, and prints the settings that need trust. config untrust withdraws the trust. In CI,
-        set SYMPHONY_CONFIG to the path of the file instead.
+        A project file from another person could run commands. Its context, kubeconfig, options and
+        runs, and the settings that depend on them, are therefore ignored until you trust the file.
+        A file that belongs to another user is ignored completely. config trust trusts the file
+        until it changes, and prints the settings that need trust. config untrust withdraws the
+        trust. In CI, set SYMPHONY_CONFIG to the path of the file instead.
 
         For example:
           symphony config show

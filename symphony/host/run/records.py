@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SymphonyError
 from symphony.host.run.directory import RunDirectory
+from symphony.host.run.note import read_note
 from symphony.host.run.status import StatusReader
 from symphony.runs import archive, record
 
@@ -39,11 +40,18 @@ def archive_run(run: RunDirectory, archive_directory: Path, retention: archive.R
         status = StatusReader(run).read()
     identity = _identity(run)
     shutil.rmtree(run.secrets, ignore_errors=True)
+    cut = [text for text in (_missing_description(run), read_note(run)) if text]
     with contextlib.suppress(OSError):
-        record.write_result(run.file("."), status, identity)
+        record.write_result(run.file("."), status, identity, cut)
     if run.archive(archive_directory, identity["run"]) is None:
         return
     archive.remove_outdated(archive_directory, retention, time.time())
+
+
+def _missing_description(run: RunDirectory) -> str:
+    if run.file(record.RECORD_FILE).exists():
+        return ""
+    return "the launch is not described, because the record could not be written"
 
 
 def _identity(run: RunDirectory) -> dict[str, Any]:

@@ -21,6 +21,8 @@ INTERVAL_SECONDS = 1.0
 POLL_INTERVAL_SECONDS = 10.0
 # A file of recorded lengths is shortened when it is larger than this.
 MAX_TIMES_BYTES = 1 << 18
+# The topic of the note about a full disk.
+_DISK_TOPIC = "disk"
 
 
 class LogTimes:
@@ -117,12 +119,21 @@ class LogTimes:
             self._record(process)
             self.watch([process])
 
+    def _note_full_disk(self) -> None:
+        """Note permanently that the disk was full, because output of that time can be missing."""
+        if not self._notes.has(_DISK_TOPIC) and self._run.is_disk_full():
+            at = time.strftime("%Y-%m-%d %H:%M:%S")
+            message = f"the disk of {self._run.logs} was full at {at}, so output can be missing"
+            self._notes.set(_DISK_TOPIC, message)
+
     def _record(self, process: str) -> None:
         size = self._log_size(process)
         previous_size = self._recorded.get(process, 0)
         if size == previous_size:
             return
         self._recorded[process] = size
+        # A process that fills the disk has written shortly before, so this check is sufficient.
+        self._note_full_disk()
         # An error while writing these files must not stop the supervisor, for example if the disk
         # is full.
         with contextlib.suppress(OSError):

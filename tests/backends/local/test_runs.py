@@ -8,7 +8,7 @@ import pytest
 
 from symphony import Cluster
 from symphony.errors import BackendError, LaunchFailed
-from symphony.runs import archive
+from symphony.runs import archive, record
 from tests.backends.local.conftest import python
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -75,11 +75,18 @@ def test_a_record_that_cannot_be_moved_is_reported_and_can_be_purged(
     assert cluster.list_experiments() == []
 
 
-def test_old_records_are_removed_after_a_deletion(cluster, experiment, monkeypatch):
-    monkeypatch.setattr(archive, "DEFAULT_RETENTION", archive.Retention(keep=2))
+def test_old_records_are_removed_after_a_deletion(cluster, experiment):
+    cluster.configuration.update({"runs": {"keep": 1, "older_than": "1d"}})
     python(experiment, "worker", "print(1)")
-    for _ in range(4):
-        finish(cluster, experiment)
+    finish(cluster, experiment)
+    finish(cluster, experiment)
+    (run, _) = cluster.list_runs()
+    (run.path / record.RECORD_FILE).unlink()
+    (run.path / "note").write_text("the disk was full")
     cluster.delete("exp")
-    names = [run.name for run in cluster.list_runs()]
-    assert len(names) == 2
+    (archived,) = cluster.list_runs()
+    assert archived.name == run.name
+    assert archived.summary["cut"] == [
+        "the launch is not described, because the record could not be written",
+        "the disk was full",
+    ]

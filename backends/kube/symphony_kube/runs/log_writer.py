@@ -13,12 +13,11 @@ from typing import BinaryIO
 
 from symphony.replace_file import replace_file
 from symphony.runs.logs import LOG_SUFFIX, TIMES_SUFFIX
-from symphony_kube.logs.lines import is_missing_log, line_content, line_time
+from symphony_kube.logs.lines import line_content, line_time
 
 # The length of the part of a timestamp that distinguishes tenths of a second. The time is recorded
 # when this part changes.
 _TENTHS_WIDTH = 21
-_MAX_MESSAGE_BYTES = 1000
 _COPY_BYTES = 1 << 20
 
 
@@ -43,6 +42,9 @@ class LogWriter:
     def write(self, lines: list[bytes], *, complete: bool = True) -> None:
         """Add lines with timestamps. The last one has no newline if ``complete`` is false."""
         for number, line in enumerate(lines, 1):
+            if not line_time(line):
+                # A kubelet that no longer has the log adds a message without a timestamp.
+                continue
             if line[:_TENTHS_WIDTH] != self._last_line[:_TENTHS_WIDTH]:
                 self._record_time()
             self._last_line = line
@@ -59,8 +61,6 @@ class LogWriter:
         self._record_time()
         if self._size > self._max_bytes:
             self._drop_beginning()
-        if self._size < _MAX_MESSAGE_BYTES and is_missing_log(self._read_all()):
-            self._size = 0
         self._file.close()
         if self._size == 0 and self._target.exists():
             self._part.unlink()
@@ -77,10 +77,6 @@ class LogWriter:
             self._file.close()
         with contextlib.suppress(OSError):
             self._part.unlink()
-
-    def _read_all(self) -> bytes:
-        self._file.seek(0)
-        return self._file.read()
 
     def _record_time(self) -> None:
         """Record the time of the last line, if it has one, with the current length."""

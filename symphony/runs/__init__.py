@@ -8,9 +8,14 @@ directory:
     code.diff       the difference between the commit and the working tree
     result.json     how the run ended; see `record.result_of`
     status.json     the last status of all processes
-    logs/           the output of each process in PROCESS.log
+    logs/           the output of each process in PROCESS.log; see `logs`
 
-A backend adds its own files, such as the manifest and the events. While the run is active, its
-files can be elsewhere. When the experiment is deleted or replaced, the record is moved to the
-archive; see `archive`.
+A backend adds its own files, such as the manifest and the events. A record that
+`symphony.cluster.recorded_run` can read contains these files:
+
+    details.json    the settings, addresses and events of each process
+    topology.json   the connections of the processes
+
+While the run is active, its files can be elsewhere. When the experiment is deleted or replaced, the
+record is moved to the archive; see `archive`.
 """

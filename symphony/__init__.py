@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Unreachable,
         Unsupported,
     )
+    from symphony.events import EventKind, ExperimentEvent
     from symphony.kube import GKEDispatcher as GKEDispatcher
     from symphony.kube import KubeCluster as KubeCluster
     from symphony.local import LocalCluster as LocalCluster
@@ -57,6 +58,7 @@ _NAMES = {
         "Unreachable",
         "Unsupported",
     ),
+    "events": ("EventKind", "ExperimentEvent"),
     "kube": ("GKEDispatcher", "KubeCluster"),
     "local": ("LocalCluster",),
     "plan.addresses": ("AddressBook", "Endpoint"),
@@ -76,8 +78,10 @@ __all__ = [
     "BackendError",
     "Cluster",
     "Endpoint",
+    "EventKind",
     "ExecResult",
     "Experiment",
+    "ExperimentEvent",
     "ExperimentStatus",
     "LaunchFailed",
     "LogLine",

@@ -8,6 +8,7 @@ import functools
 import inspect
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from symphony.cluster.matching import (
     find_names,
     find_status,
     fuzzy_match,
+    select_processes,
 )
 from symphony.errors import NotFound, SpecError, Unsupported, shown
 from symphony.names import check_is_text, did_you_mean
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from symphony.config import SymphonyConfig
+    from symphony.events import ExperimentEvent
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.ignored import Ignored
@@ -721,6 +724,68 @@ class Cluster(CheckedAttributes, abc.ABC):
         ``"2h"``), or an ISO 8601 time. Earlier lines are omitted. ``tail`` limits the output to the
         last ``tail`` lines of each process.
         """
+
+    def iter_logs_and_events(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        since: float | str | None = None,
+        tail: int | None = None,
+    ) -> Iterator[LogLine | ExperimentEvent]:
+        """Follow the logs of several processes, and yield the events between the lines.
+
+        The arguments are those of `iter_logs`. All lines of a process come before the event of its
+        exit. With ``tail``, only events that happen from now on are included.
+        """
+        # Subclasses whose lines and events arrive together override this method.
+        start = time.time()
+        yield from self.iter_logs(experiment, processes, follow=True, since=since, tail=tail)
+        with contextlib.suppress(NotFound):
+            for event in self.iter_events(experiment, processes):
+                if event.at >= start:
+                    yield event
+
+    def iter_events(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        follow: bool = False,
+        since: float | str | None = None,
+    ) -> Iterator[ExperimentEvent]:
+        """Iterate over the events of an experiment in chronological order.
+
+        ``processes`` selects processes as in `stop_processes`. The default is all processes and the
+        experiment itself. With ``follow``, continue until the experiment has finished or was
+        deleted, or until the selected processes have exited. ``since`` has the same meaning as in
+        `iter_logs`. Raises `NotFound` if a name selects no process.
+
+        A backend that has no record of the events derives them from the status. It then reports
+        only what can still be observed, such as the last exit of a process.
+        """
+        from symphony.cluster.since import parse_since
+
+        status = self.describe_experiment(experiment)
+        names = None
+        if processes is not None:
+            names = [process.name for process in select_processes(status, processes)]
+        start = None if since is None else parse_since(since, time.time())
+        return self._iter_events(experiment, names, follow=follow, since=start)
+
+    def _iter_events(
+        self, experiment: str, names: Sequence[str] | None, *, follow: bool, since: float | None
+    ) -> Iterator[ExperimentEvent]:
+        """Yield events. The arguments are those of `iter_events`, but ``names`` are the names of
+        existing processes, and ``since`` is in seconds since the epoch.
+
+        A backend that records events overrides this method.
+        """
+        from symphony.cluster.status_events import events_of_statuses
+        from symphony.events import select_events
+
+        events = events_of_statuses(self, experiment, names, follow=follow)
+        return select_events(events, names, since)
 
     def exec_command(
         self,

@@ -9,6 +9,7 @@ from symphony.commandline.commands.check import CheckCommands
 from symphony.commandline.commands.config import ConfigCommands
 from symphony.commandline.commands.control import ControlCommands
 from symphony.commandline.commands.delete import DeleteCommands
+from symphony.commandline.commands.events import EventsCommands
 from symphony.commandline.commands.graph import GraphCommands
 from symphony.commandline.commands.import_file import ImportCommands
 from symphony.commandline.commands.init import InitCommands
@@ -33,6 +34,7 @@ class SymphonyParser(
     ConfigCommands,
     ControlCommands,
     DeleteCommands,
+    EventsCommands,
     GraphCommands,
     ImportCommands,
     InitCommands,
@@ -81,6 +83,7 @@ class SymphonyParser(
         offer("ps", self._add_ps, "p", "lsp", "process", "status", group=INSPECT)
         offer("describe", self._add_describe, group=INSPECT)
         offer("logs", self._add_logs, "l", "log", group=INSPECT)
+        offer("events", self._add_events, group=INSPECT)
         offer("wait", self._add_wait, group=INSPECT)
         offer("history", self._add_history, group=INSPECT)
         offer("show", self._add_show, group=INSPECT)

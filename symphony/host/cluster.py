@@ -44,6 +44,7 @@ from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus
 if TYPE_CHECKING:
     import socket
 
+    from symphony.events import ExperimentEvent
     from symphony.host.logs import IgnoredLine
     from symphony.host.render import HostManifest
     from symphony.host.resources.leases import GpuLeases, PortLeases
@@ -665,6 +666,40 @@ class HostCluster(Cluster):
             for name, log in tails.items():
                 for text in log.read_incomplete_line():
                     yield LogLine(process=name, text=text)
+
+    # --- events ---
+
+    def _iter_events(
+        self, experiment: str, names: Sequence[str] | None, *, follow: bool, since: float | None
+    ) -> Iterator[ExperimentEvent]:
+        from symphony.events import select_events
+
+        events = self._recorded_events(experiment, names, follow=follow)
+        return select_events(events, names, since)
+
+    def _recorded_events(
+        self, experiment: str, names: Sequence[str] | None, *, follow: bool
+    ) -> Iterator[ExperimentEvent]:
+        from symphony.host.logs import growing
+        from symphony.host.run.event_stream import EventStream
+
+        # A run that is deleted is read to its end.
+        with self._find(experiment).pin() as run:
+            stream = EventStream(run)
+            if not follow:
+                yield from stream.read_new()
+                return
+            is_over = stream.end_check(names)
+            with growing({"events": run.events}) as wait_for_events:
+                while True:
+                    # No event is recorded after the end, so the check comes before the read.
+                    was_over = is_over()
+                    yield from stream.read_new()
+                    if was_over or stream.has_finished:
+                        return
+                    # A supervisor that is killed writes no event, so the status is also checked at
+                    # regular intervals.
+                    wait_for_events(_STATUS_CHECK_SECONDS)
 
     # --- using ---
 

@@ -374,6 +374,16 @@ class BackendContract:
         }
         assert status.exit_code in (3, 137)
         assert all(process.started and process.ended for process in status)
+        events = list(cluster.iter_events("contract", follow=True))
+        assert (str(events[0].kind), str(events[-1].kind)) == ("launched", "finished")
+        assert [event.at for event in events] == sorted(event.at for event in events)
+        for name, text in (("good", "exited with 0"), ("bad", "exited with 3"), ("killed", "kill")):
+            own = list(cluster.iter_events("contract", [name]))
+            shown = [event for event in events if event.process == name]
+            assert [event.text for event in shown] == [event.text for event in own]
+            kinds = [str(event.kind) for event in own if event.kind != "waiting"]
+            assert kinds == ["started", "exited"]
+            assert text in own[-1].text
 
     def test_exit_codes_and_logs_are_kept_after_the_launcher_exits(
         self, cluster: Cluster, experiment: Experiment, options: dict[str, Any]

@@ -34,6 +34,7 @@ CALLS: dict[str, list[str]] = {
     "graph": ["graph live", "graph live -o made.svg", "graph FILE -o made.txt"],
     "describe": ["describe live server"],
     "logs": ["logs live", "logs live --save made", "logs live server --save made --follow"],
+    "events": ["events live", "events ended a --json"],
     "wait": ["wait ended"],
     "history": ["history", "history ended --json"],
     "show": ["show live", "show ended --json"],

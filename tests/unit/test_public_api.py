@@ -16,6 +16,7 @@ import symphony
 
 PUBLIC = [
     *("Address", "AddressBook", "AlreadyExists", "BackendError", "Cluster", "Endpoint"),
+    *("EventKind", "ExperimentEvent"),
     *("ExecResult", "Experiment", "ExperimentStatus", "LaunchFailed", "LogLine", "Manifest"),
     *("NotFound", "Plan", "PluginError", "Process", "ProcessGroup", "ProcessStatus", "SpecError"),
     *("State", "SymphonyConfig", "SymphonyError", "Unreachable", "Unsupported", "address"),

@@ -66,7 +66,8 @@ MODULES = (
 # The results of methods, whose constructors check nothing, and the classes that have no public
 # constructor. `SymphonyParser` reports errors on standard error; see tests/cli/test_bad_input.py.
 NOT_CALLED = {
-    *("Address", "Cluster", "Endpoint", "ExecResult", "ExperimentStatus", "LogLine", "Manifest"),
+    *("Address", "Cluster", "Endpoint", "EventKind", "ExecResult", "ExperimentEvent"),
+    *("ExperimentStatus", "LogLine", "Manifest"),
     *("NodePool", "Plan", "ProcessStatus", "SymphonyParser", "main"),
 }
 

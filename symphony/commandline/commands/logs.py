@@ -8,51 +8,41 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.base_commands import BaseCommands
+from symphony.commandline.commands.select_experiment import (
+    SELECTION_HELP,
+    ReadingCommands,
+    selected_names,
+)
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note, print_text
-from symphony.commandline.parsing.arguments import check_since, parse_count
+from symphony.commandline.parsing.arguments import parse_count
 from symphony.errors import NotFound
 
 if TYPE_CHECKING:
-    from symphony.status import ExperimentStatus, LogLine
+    from symphony.status import LogLine
 
 
-class LogsCommands(BaseCommands):
+class LogsCommands(ReadingCommands):
     """The ``logs`` command."""
 
     def _add_logs(self) -> None:
         parser = self.add_subparser("logs")
         self._add_experiment_name(parser, required=False)
-        parser.add_argument(
-            "processes",
-            metavar="PROCESS",
-            nargs="*",
-            help="process name or group/name (default: all processes)",
-        )
+        parser.add_argument("names", metavar="NAME", nargs="*", help=SELECTION_HELP)
         parser.add_argument(
             "-f",
             "--follow",
             action="store_true",
             help="show new lines until all processes have exited",
         )
-        parser.add_argument(
-            "--since",
-            metavar="TIME",
-            type=check_since,
-            help="show only lines since this time: 90s, 5m or 2h ago, or an ISO 8601 time",
-        )
+        self._add_since(parser, "lines")
         parser.add_argument(
             "--tail",
             metavar="N",
             type=parse_count,
             help="show only the last N lines of each process",
         )
-        parser.add_argument(
-            "--run",
-            action="store_true",
-            help="EXPERIMENT is a run instead, which may have been deleted; see history",
-        )
+        self._add_run_option(parser)
         parser.add_argument(
             "--previous", action="store_true", help="show the output from before the last restart"
         )
@@ -84,14 +74,8 @@ class LogsCommands(BaseCommands):
           symphony logs rl -f --save logs/
           symphony logs --run rl-20261122-093011-7f3a learner
         """
-        from symphony.commandline.commands.resolve_names import resolve_process
-
-        status = self._select_run(args) if args.run else self._select_experiment(args)
-        if args.processes:
-            names = [resolve_process(status, given).name for given in args.processes]
-            names = list(dict.fromkeys(names))
-        else:
-            names = [process.name for process in status]
+        status = self._read_status(args, "logs")
+        names = selected_names(status, args.names)
 
         if args.save and args.dry_run:
             for path in _log_paths(args.save, names):
@@ -108,34 +92,6 @@ class LogsCommands(BaseCommands):
         if len(names) == 1 and not args.json:
             return self._show_single(args, status.name, names[0])
         return self._show_merged(args, status.name, names)
-
-    def _select_run(self, args: argparse.Namespace) -> ExperimentStatus:
-        """Make this command read the run that the user named, and return the run's last status."""
-        from symphony.commandline.commands.runs import open_run
-        from symphony.runs.archive import find_run
-
-        if args.experiment is None:
-            raise UsageError("--run needs the name of a run; symphony history lists them")
-        run = find_run(self.cluster.list_runs(), args.experiment)
-        self.cluster = open_run(self.cluster, run)
-        return self.cluster.describe_experiment(run.experiment)
-
-    def _select_experiment(self, args: argparse.Namespace) -> ExperimentStatus:
-        """Return the status of the experiment that the user named.
-
-        Before NotFound is raised, report how to show the logs if they are recorded.
-        """
-        from symphony.commandline.commands.resolve_names import resolve_experiment
-
-        try:
-            return resolve_experiment(self.cluster, args.experiment)
-        except NotFound:
-            if any(run.experiment == args.experiment for run in self.cluster.list_runs()):
-                print_note(
-                    f"{args.experiment} was deleted; to show the logs of its last run, use: "
-                    f"{self.prog} logs --run {args.experiment}"
-                )
-            raise
 
     def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
         """Show one process's output unchanged, without adding a missing newline at its end."""

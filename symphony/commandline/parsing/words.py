@@ -26,7 +26,6 @@ COMMANDS: dict[str, str] = {
     "destroy": _DELETE,
     "diff": "'{prog} launch FILE --dry-run', or '{prog} compare RUN RUN' for two runs",
     "down": _DELETE,
-    "events": _DESCRIBE,
     "get": "'{prog} ls', or '{prog} ps NAME' for the processes of an experiment",
     "help": "'{prog} --help', or '{prog} COMMAND --help'",
     "info": _DESCRIBE,

@@ -151,7 +151,7 @@ def _ending(run: RunState, event: Event) -> None:
     run.ending = Ending(
         action=event["action"],
         reason=event["reason"],
-        reason_code=_reason_code(event) or ReasonCode.STOPPED,
+        reason_code=reason_code(event) or ReasonCode.STOPPED,
         failed=event.get("failed", ""),
         cause=event.get("cause", ""),
     )
@@ -203,7 +203,7 @@ def _started(track: Track, event: Event) -> None:
 
 
 def _start_failed(track: Track, event: Event) -> None:
-    track.reason_code = _reason_code(event)
+    track.reason_code = reason_code(event)
     _back_off(track, event)
 
 
@@ -231,7 +231,7 @@ def _not_ready(track: Track, event: Event) -> None:
 def _exited(track: Track, event: Event) -> None:
     track.ready = False
     track.exit_code, track.ended = event["code"], event["at"]
-    track.reason, track.reason_code = event.get("reason", ""), _reason_code(event)
+    track.reason, track.reason_code = event.get("reason", ""), reason_code(event)
     track.stopped = event.get("stopped", False)
     track.pid = track.birth = track.kill_at = None
     if event.get("restarts_in") is not None:
@@ -250,7 +250,7 @@ _STATE_AFTER_EXIT = {0: State.SUCCEEDED, None: State.UNKNOWN}
 def _never(track: Track, event: Event) -> None:
     track.next_start = None
     track.state, track.ended = State.FAILED, event["at"]
-    track.reason, track.reason_code = event["reason"], _reason_code(event)
+    track.reason, track.reason_code = event["reason"], reason_code(event)
     track.stopped = event.get("stopped", False)
 
 
@@ -276,7 +276,7 @@ def _signaled(_track: Track, _event: Event) -> None:
     """Do nothing: a signal does not change the state by itself."""
 
 
-def _reason_code(event: Event) -> ReasonCode | None:
+def reason_code(event: Event) -> ReasonCode | None:
     """Return an event's reason code, or None if the code is missing or unknown."""
     try:
         return ReasonCode(event.get("reason_code"))

@@ -1,0 +1,73 @@
+"""The base class of the commands that read an experiment or the record of a run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from symphony.commandline.commands.base_commands import BaseCommands
+from symphony.commandline.output.terminal import print_note
+from symphony.errors import NotFound
+
+if TYPE_CHECKING:
+    from symphony.status import ExperimentStatus
+
+SELECTION_HELP = "process, group, or pattern such as 'agent-*' (default: all processes)"
+
+
+class ReadingCommands(BaseCommands):
+    """Commands that read an experiment or, with ``--run``, the record of a run."""
+
+    def _add_since(self, parser: argparse.ArgumentParser, what: str) -> None:
+        """Add ``--since``, which limits the output to ``what`` since a time."""
+        from symphony.commandline.parsing.arguments import check_since
+
+        parser.add_argument(
+            "--since",
+            metavar="TIME",
+            type=check_since,
+            help=f"show only {what} since this time: 90s, 5m or 2h ago, or an ISO 8601 time",
+        )
+
+    def _read_status(self, args: argparse.Namespace, verb: str) -> ExperimentStatus:
+        """Return the status of the experiment or the run that the user named.
+
+        With ``--run``, the command reads the record of the run from now on. Before NotFound is
+        raised, report how to read the record of the experiment's last run. ``verb`` is the command.
+        """
+        from symphony.commandline.commands.resolve_names import resolve_experiment
+
+        self._use_run(args)
+        try:
+            return resolve_experiment(self.cluster, args.experiment)
+        except NotFound:
+            if any(run.experiment == args.experiment for run in self.cluster.list_runs()):
+                print_note(
+                    f"{args.experiment} was deleted; to show the {verb} of its last run, use: "
+                    f"{self.prog} {verb} --run {args.experiment}"
+                )
+            raise
+
+
+def selected_names(status: ExperimentStatus, given: Sequence[str]) -> list[str]:
+    """Return the names of the processes that ``given`` selects, or of all processes if it is empty.
+
+    Each element is a name as in `symphony.Cluster.stop_processes`, or a unique part of the name of
+    a process. Raises `NotFound` if an element selects no process, and `UsageError` if it is an
+    ambiguous part of a name.
+    """
+    from symphony.cluster.matching import select_processes
+    from symphony.commandline.commands.resolve_names import resolve_process
+
+    if not given:
+        return [process.name for process in status]
+    names: list[str] = []
+    for each in given:
+        try:
+            names += [process.name for process in select_processes(status, [each])]
+        except NotFound:
+            if any(character in each for character in "*?["):
+                raise
+            names.append(resolve_process(status, each).name)
+    return list(dict.fromkeys(names))

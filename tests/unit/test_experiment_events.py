@@ -1,0 +1,146 @@
+"""The events that users see: from the event log of one machine, and from statuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from symphony import ExperimentStatus
+from symphony.events import EventKind, ExperimentEvent, events_between, select_events
+from symphony.host.processes.spec import ProcessSpec
+from symphony.host.run.event_stream import EventTranslator
+from symphony.host.run.events import apply, fold
+from symphony.host.run.status import compute_status
+from symphony.plan.restart_policy import RestartPolicy
+
+LIMITED = RestartPolicy(policy="OnFailure", max_restarts=5)
+MANIFEST: dict[str, Any] = {
+    "experiment": "e",
+    "backend": "local",
+    "policies": {"on_failure": "restart", "max_restarts": 3},
+    "processes": [
+        ProcessSpec(name="c", argv=("true",), cwd="/", restart=LIMITED).to_dict(),
+        ProcessSpec(name="s", argv=("true",), cwd="/").to_dict(),
+        ProcessSpec(name="never", argv=("true",), cwd="/").to_dict(),
+    ],
+}
+
+
+def event(kind: str, at: float, process: str | None = None, **details: Any) -> dict[str, Any]:
+    owner = {} if process is None else {"process": process}
+    return {"event": kind, "at": at, **owner, **details}
+
+
+def started(at: float, process: str, *, ready: bool = True) -> dict[str, Any]:
+    return event("started", at, process, pid=1, birth=1.0, ready=ready)
+
+
+BACKING_OFF = {"reason": "restarts", "cause": "exit code 9", "reason_code": "backing-off"}
+STOPPED = {"stopped": True, "reason": "stopped", "reason_code": "stopped"}
+# Each recorded event, the lines that are shown for it, and the lines for the change of the status.
+# None means that both are the same.
+HISTORY: list[tuple[dict[str, Any], list[str], list[str] | None]] = [
+    (event("launched", 100.0), ["experiment launched"], None),
+    (
+        event("waiting", 100.0, "c", reason="waiting for s to be ready"),
+        ["process c waiting for s to be ready"],
+        None,
+    ),
+    (started(100.5, "s", ready=False), ["process s started"], None),
+    (event("ready", 103.6, "s"), ["process s ready after 3.1 s"], None),
+    (started(104.0, "c"), ["process c started"], None),
+    (
+        event("exited", 105.0, "c", code=9, restarts_in=10.0, in_row=2, **BACKING_OFF),
+        ["process c exited with 9", "process c restarting in 10 s (1 of 5)"],
+        # A status does not contain the permitted number of restarts.
+        ["process c exited with 9", "process c restarting in 10 s (1)"],
+    ),
+    (started(115.0, "c"), ["process c started again (restart 1)"], None),
+    (
+        event("not-ready", 116.0, "s", reason="not ready within 1 s"),
+        ["process s not ready within 1 s"],
+        None,
+    ),
+    (event("signaled", 117.0, "c", signal="SIGHUP"), ["process c received SIGHUP on request"], []),
+    (
+        event("terminating", 118.0, "c", kill_at=123.0),
+        ["process c stopping on request, killed in 5 s if it still runs"],
+        ["process c stopping"],
+    ),
+    (
+        event("exited", 119.0, "c", code=143, **STOPPED),
+        ["process c stopped, killed by SIGTERM"],
+        None,
+    ),
+    (
+        event("never", 119.5, "never", reason="never started: c failed"),
+        ["process never will not start: c failed"],
+        None,
+    ),
+    (
+        event("exited", 120.0, "s", code=137, reason="out of memory", reason_code="out-of-memory"),
+        ["process s killed by SIGKILL (out of memory)"],
+        [
+            "process s killed by SIGKILL (out of memory)",
+            "experiment failed after 20 s with exit code 1",
+        ],
+    ),
+    (event("new-kind", 121.0, "s"), ["process s new kind"], []),
+    (event("finished", 122.0), ["experiment failed after 22 s with exit code 1"], []),
+]
+
+
+def lines(events: list[ExperimentEvent]) -> list[str]:
+    return [each.line for each in events]
+
+
+def test_recorded_events_are_shown_in_words() -> None:
+    translator = EventTranslator(MANIFEST)
+    for recorded, expected, _ in HISTORY:
+        events = translator.translate(recorded)
+        assert lines(events) == expected
+        assert {each.at for each in events} == {recorded["at"]}
+    assert translator.has_finished
+
+
+def test_changes_of_a_status_are_shown_in_the_same_words() -> None:
+    run = fold(["c", "s", "never"], [])
+    previous: ExperimentStatus | None = None
+    for recorded, shown, expected in HISTORY:
+        apply(run, recorded)
+        status = compute_status(MANIFEST, run)
+        events = events_between(previous, status, recorded["at"])
+        assert lines(events) == (shown if expected is None else expected), recorded
+        previous = status
+    assert previous is not None
+    last = lines(events_between(None, previous, 130.0))
+    assert last[0] == "experiment launched"
+    assert last[-1] == "experiment failed after 20 s with exit code 1"
+    assert "process c stopped, killed by SIGTERM" in last
+
+
+def test_the_restart_of_an_experiment_is_shown() -> None:
+    translator = EventTranslator(MANIFEST)
+    restarting = event("restarting", 2.0, reason="c failed", restarts_in=0.0)
+    assert lines(translator.translate(restarting)) == [
+        "experiment restarting now (1 of 3): c failed"
+    ]
+    (again,) = translator.translate(event("restarted", 2.0))
+    assert again.line == "experiment started again (restart 1)"
+    (ending,) = translator.translate(event("ending", 3.0, action="stop", reason="c failed"))
+    assert (ending.kind, ending.line) == (EventKind.STOPPING, "experiment stopping: c failed")
+
+
+def test_events_are_selected_by_process_and_time() -> None:
+    translator = EventTranslator(MANIFEST)
+    events = [each for recorded, *_ in HISTORY for each in translator.translate(recorded)]
+    assert list(select_events(events, None, None)) == events
+    found = list(select_events(events, ["s"], 103.0))
+    assert [each.kind for each in found][:2] == [EventKind.READY, EventKind.NOT_READY]
+    assert {each.process for each in found} == {"s"}
+    assert found[0].to_dict() == {
+        "at": 103.6,
+        "kind": "ready",
+        "process": "s",
+        "reason_code": None,
+        "text": "ready after 3.1 s",
+    }

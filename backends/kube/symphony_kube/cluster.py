@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.runs.archive import Run
-    from symphony.status import ExperimentStatus, LogLine
+    from symphony.status import ExperimentStatus, LogLine, ProcessStatus
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.delete import Keeping
     from symphony_kube.render.manifest import KubeManifest
@@ -279,6 +279,70 @@ class KubeCluster(Cluster):
 
         limits = configured_limits(self.configuration.get("runs", {}))
         return Settings(retention=self._retention(), limits=limits)
+
+    # --- controlling processes ---
+
+    def stop_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        grace: float | None = None,
+        at_once: bool = False,
+        timeout: float | None = None,
+    ) -> list[ProcessStatus]:
+        """Stop processes, and keep their Pods; see `Cluster.stop_processes`."""
+        from symphony_kube import control
+
+        self._ensure_supervisor(experiment)
+        scope = self.scope(experiment)
+        return control.stop(
+            self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
+        )
+
+    def start_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[ProcessStatus]:
+        """Create new Pods for processes that are not running; see `Cluster.start_processes`."""
+        from symphony_kube import control
+
+        self._ensure_supervisor(experiment)
+        return control.start(self.api, self.scope(experiment), processes, timeout=timeout)
+
+    def restart_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        grace: float | None = None,
+        at_once: bool = False,
+        timeout: float | None = None,
+    ) -> list[ProcessStatus]:
+        """Stop processes, and create new Pods for them; see `Cluster.restart_processes`."""
+        from symphony_kube import control
+
+        self._ensure_supervisor(experiment)
+        scope = self.scope(experiment)
+        return control.restart(
+            self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
+        )
+
+    def signal_processes(
+        self, experiment: str, processes: Sequence[str] | None, signal: int | str
+    ) -> list[ProcessStatus]:
+        """Send a signal to running processes; see `Cluster.signal_processes`.
+
+        The signal is sent by a shell in the container.
+        """
+        from symphony.cluster.signal_names import find_signal
+        from symphony_kube import control
+
+        number = int(find_signal(signal))
+        return control.send_signal(self.api, self.scope(experiment), processes, number)
 
     def _ensure_supervisor(self, experiment: str) -> None:
         """Start the supervisor that runs on this machine again, if it was killed."""

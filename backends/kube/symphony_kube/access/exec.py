@@ -79,7 +79,7 @@ def run_command(
     argv = strings(command, "command")
     ref = find_pod.running_container(api, scope, process, process_group)
     if not interactive:
-        return _run_captured(api, scope, ref, argv)
+        return run_in_container(api, scope, ref, argv)
     if _has_terminal():
         code = _run_on_terminal(api, scope, ref, argv)
     else:
@@ -154,7 +154,12 @@ def parse_exit(status: bytes | None) -> CommandExit | None:
     return None if status is None else exec_stream.parse_status(status)
 
 
-def _run_captured(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]) -> ExecResult:
+def run_in_container(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]) -> ExecResult:
+    """Run a command in a container, and return its result with its output.
+
+    Raises `NotFound` if the image does not contain the program, and `BackendError` for other
+    errors.
+    """
     output = {exec_stream.STDOUT: bytearray(), exec_stream.STDERR: bytearray()}
     status: bytes | None = None
     with open_exec(api, scope, ref, argv) as stream:

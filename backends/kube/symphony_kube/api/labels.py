@@ -19,6 +19,9 @@ RUN = "symphony/run"
 # A Pod, its Job and its Services have this label. Its value is the name of the process, or of the
 # group if the process belongs to one.
 UNIT = "symphony/unit"
+# A Pod or Job that another one has replaced has this label instead of `UNIT`, so that Services do
+# not select it.
+REPLACED_UNIT = "symphony/replaced-unit"
 # The Job and the Pods of the supervisor have this label instead of `EXPERIMENT`. Its value is the
 # name of the experiment.
 SUPERVISOR = "symphony/supervisor"
@@ -31,7 +34,9 @@ SERVICE = "symphony/service"
 # processes that it stops at the end of the experiment, and the rules for the end. `READY` lists the
 # containers in a Pod that have become ready according to their logs. `LOG_PROBLEMS` maps the
 # containers whose logs take too long to search to messages, as JSON. `DEADLINE` is set if the
-# active deadline of a Pod is the deadline of the experiment.
+# active deadline of a Pod is the deadline of the experiment. `MANIFEST` is the manifest from which
+# a Pod or Job was created, `ATTEMPT` is its number, and `CONTROL` contains the requests to stop and
+# start it.
 ROSTER = "symphony/roster"
 # An annotation of all Pods and Jobs: the identifier of the run that users see.
 RUN_NAME = "symphony/run-name"
@@ -41,6 +46,9 @@ POLICIES = "symphony/policies"
 DEADLINE = "symphony/deadline"
 READY = "symphony/ready"
 LOG_PROBLEMS = "symphony/log-problems"
+MANIFEST = "symphony/manifest"
+ATTEMPT = "symphony/attempt"
+CONTROL = "symphony/control"
 
 # The label selector for all objects created by symphony.
 MANAGED_SELECTOR = f"{MANAGED_BY}={SYMPHONY}"

@@ -30,6 +30,7 @@ from symphony_kube.api.resources import (
     with_run_name,
 )
 from symphony_kube.lifecycle import delete, wait_deleted
+from symphony_kube.lifecycle.attempts import with_manifest
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
@@ -320,7 +321,9 @@ def _create(
     units: dict[str, Mapping[str, Any]] = {}
     for unit, body in zip(manifest.roster, manifest.units, strict=True):
         units[unit.name] = with_run_label(body, run_id)
-    resources = {name: to_resource(body, scope.namespace) for name, body in units.items()}
+    resources = {
+        name: to_resource(with_manifest(body), scope.namespace) for name, body in units.items()
+    }
     steps: list[Callable[[], object]] = []
     if not scope.shared:
         # If several launches run at the same time, only one of them can create the namespace.

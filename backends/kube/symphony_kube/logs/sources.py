@@ -66,7 +66,8 @@ def find_sources(api: Api, scope: Scope, process: str) -> list[LogSource]:
     ref = find_container(api, scope, process)
     if ref is None:
         return []
-    refs = list_containers(api, scope, ref.unit) if ref.of_job else [ref]
+    has_others = ref.of_job or ref.attempt > 1
+    refs = list_containers(api, scope, ref.unit) if has_others else [ref]
     return sources_of(refs, process)
 
 

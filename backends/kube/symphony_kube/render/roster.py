@@ -26,6 +26,8 @@ class Unit:
     * ``logs``: for processes whose readiness is shown by a line in their log, the regular
       expression that this line matches.
     * ``connects``: the services to which each process connects.
+    * ``supervised_restart``: the restart policy, if the supervisor applies it because Kubernetes
+      cannot.
     * ``serves``: the services that each member of a group serves. For other processes, the Services
       in the cluster contain this information.
     """
@@ -40,6 +42,7 @@ class Unit:
     logs: dict[str, str] = field(default_factory=dict)
     connects: dict[str, list[str]] = field(default_factory=dict)
     serves: dict[str, list[str]] = field(default_factory=dict)
+    supervised_restart: dict[str, Any] = field(default_factory=dict)
 
 
 Roster = tuple[Unit, ...]

@@ -24,16 +24,22 @@ def list_containers(api: Api, scope: Scope, unit: str | None = None) -> list[Con
 
     The containers are sorted by the creation times of their Pods, oldest first.
     """
-    selector = scope.selector
-    if unit is not None:
-        selector += f",{labels.UNIT}={unit}"
+    if unit is None:
+        refs = _list_refs(api, scope, scope.selector)
+    else:
+        refs = _list_refs(api, scope, f"{scope.selector},{labels.UNIT}={unit}")
+        if any(ref.attempt > 1 for ref in refs):
+            refs += _list_refs(api, scope, f"{scope.selector},{labels.REPLACED_UNIT}={unit}")
+    return sorted(refs, key=lambda ref: (ref.created, ref.attempt))
+
+
+def _list_refs(api: Api, scope: Scope, selector: str) -> list[ContainerRef]:
     try:
         answer = api.call("GET", pod_path(scope), query={"labelSelector": selector})
     except ApiError as exc:
         action = f"list the pods of {scope.experiment!r}"
         raise missing_right(exc, action, "list pods", scope) from exc
-    refs = [ref for pod in items_of(answer) for ref in container_refs(pod)]
-    return sorted(refs, key=lambda ref: ref.created)
+    return [ref for pod in items_of(answer) for ref in container_refs(pod)]
 
 
 def find_container(
@@ -59,7 +65,9 @@ def newest(containers: Iterable[ContainerRef], process: str) -> ContainerRef | N
     A container whose Pod is being deleted is returned only if there is no other container.
     """
     candidates = [ref for ref in containers if ref.process == process]
-    return max(candidates, key=lambda ref: (not ref.deleting, ref.created), default=None)
+    return max(
+        candidates, key=lambda ref: (not ref.deleting, ref.attempt, ref.created), default=None
+    )
 
 
 def process_state(

@@ -9,7 +9,15 @@ from typing import Any
 from symphony.status import ReasonCode, State
 from symphony_kube.api import labels
 from symphony_kube.status import reasons
-from symphony_kube.status.pod_status import deadline_exceeded, parse_time
+from symphony_kube.status.control_state import (
+    FIRST_ATTEMPT,
+    NO_CONTROL,
+    Attempt,
+    Control,
+    decode_attempt,
+    decode_control,
+)
+from symphony_kube.status.pod_status import deadline_exceeded, parse_time, unit_of
 from symphony_kube.status.reasons import NO_REASON, Reason
 
 Object = Mapping[str, Any]
@@ -39,6 +47,9 @@ class JobStatus:
     problems: str = ""
     ending: str = ""
     policies: str = ""
+    attempt: Attempt = FIRST_ATTEMPT
+    control: Control = NO_CONTROL
+    has_manifest: bool = False
     backoff_limit: int = 6
     result: State | None = None
     reason: Reason = NO_REASON
@@ -60,12 +71,15 @@ def parse_job(job: Object) -> JobStatus:
     return JobStatus(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
-        unit=labels_of_job.get(labels.UNIT, metadata["name"]),
+        unit=unit_of(labels_of_job) or metadata["name"],
         created=parse_time(metadata.get("creationTimestamp")) or 0.0,
         roster=annotations.get(labels.ROSTER, ""),
         problems=annotations.get(labels.PROBLEMS, ""),
         ending=annotations.get(labels.ENDING, ""),
         policies=annotations.get(labels.POLICIES, ""),
+        attempt=decode_attempt(annotations.get(labels.ATTEMPT)),
+        control=decode_control(annotations.get(labels.CONTROL)),
+        has_manifest=labels.MANIFEST in annotations,
         backoff_limit=spec.get("backoffLimit", 6),
         result=result,
         reason=_failure_reason(spec, status, condition) if failed else NO_REASON,

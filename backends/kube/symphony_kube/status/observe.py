@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import graphlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symphony.plan.policies import DEADLINE_EXCEEDED, Policies
@@ -18,6 +18,7 @@ from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.api.errors import one_line
 from symphony_kube.render.roster import Roster, Unit, decode_roster
+from symphony_kube.status.control_state import NO_CONTROL, Control
 from symphony_kube.status.creation_problems import Problem, decode_problems
 from symphony_kube.status.ending import (
     StoppedProcesses,
@@ -61,7 +62,8 @@ class Observation:
     epoch at which the state can change without an event, or None if it cannot. ``deleted_units``
     contains the units that existed earlier but no longer exist. ``missing_units`` contains the
     units that have never been observed. ``deleting`` is true if all Pods are being deleted.
-    ``empty`` is true if neither Pods nor Jobs exist.
+    ``empty`` is true if neither Pods nor Jobs exist. ``unit_statuses`` contains the states of the
+    units that exist.
     """
 
     status: ExperimentStatus
@@ -71,12 +73,23 @@ class Observation:
     missing_units: frozenset[str] = frozenset()
     deleting: bool = False
     empty: bool = False
+    unit_statuses: Mapping[str, UnitStatus] = field(default_factory=dict)
 
     def is_same_as(self, other: Observation | None) -> bool:
         """Return whether all processes are in the same state as in ``other``."""
         if other is None:
             return False
-        return self.status == other.status and self.containers == other.containers
+        if self.status != other.status or self.containers != other.containers:
+            return False
+        return self.requests() == other.requests()
+
+    def requests(self) -> dict[str, Control]:
+        """Return the requests for each unit that has any."""
+        requests = {}
+        for name, unit in self.unit_statuses.items():
+            if unit.control is not NO_CONTROL:
+                requests[name] = unit.control
+        return requests
 
 
 def observe(
@@ -112,10 +125,10 @@ class PodObserver:
         self._supervising = roster is not None
         self._roster = roster
         self.created: frozenset[str] = frozenset()
-        # These dictionaries map each unit to its Pods by name, to its Job, and to its most recently
-        # deleted Pod.
+        # These dictionaries map each unit to its Pods and to its Jobs by name, and to its most
+        # recently deleted Pod.
         self._pods: dict[str, dict[str, PodStatus]] = {}
-        self._jobs: dict[str, JobStatus] = {}
+        self._jobs: dict[str, dict[str, JobStatus]] = {}
         self._deleted: dict[str, PodStatus] = {}
         self._ready_times: dict[tuple[str, str], float] = {}
         # These are caches. ``_units`` and ``_created`` are valid until an object is created or
@@ -130,8 +143,8 @@ class PodObserver:
     def replace(self, kind: str, objects: Iterable[Object]) -> None:
         """Replace all Pods or all Jobs with a new list."""
         if kind == JOBS:
-            for unit in list(self._jobs):
-                self._remove_job(unit)
+            for job_status in self._current_jobs():
+                self._remove_job(job_status)
             for job in objects:
                 self._put_job(parse_job(job))
             return
@@ -149,7 +162,7 @@ class PodObserver:
         if kind == JOBS:
             job = parse_job(changed)
             if deleted:
-                self._remove_job(job.unit)
+                self._remove_job(job)
             else:
                 self._put_job(job)
             return
@@ -170,7 +183,7 @@ class PodObserver:
     @property
     def empty(self) -> bool:
         """True if the experiment has neither Pods nor Jobs."""
-        return not self._jobs and not any(self._pods.values())
+        return not any(self._jobs.values()) and not any(self._pods.values())
 
     @property
     def units(self) -> Roster:
@@ -178,7 +191,7 @@ class PodObserver:
         if self._units is None:
             self._units = self._find_units()
             times = [pod.created for pod in self._current_pods()]
-            times += [job.created for job in self._jobs.values()]
+            times += [job.created for job in self._current_jobs()]
             self._created = min(times, default=None)
         return self._units
 
@@ -186,7 +199,7 @@ class PodObserver:
     def container_refs(self) -> list[ContainerRef]:
         """The containers of all current Pods. The containers in the oldest Pods come first."""
         refs = [ref for pod in self._current_pods() for ref in pod.refs]
-        return sorted(refs, key=lambda ref: ref.created)
+        return sorted(refs, key=lambda ref: (ref.created, ref.attempt))
 
     def _put_pod(self, pod: PodStatus) -> None:
         pods = self._pods.setdefault(pod.unit, {})
@@ -200,15 +213,16 @@ class PodObserver:
         self._unit_statuses.pop(pod.unit, None)
 
     def _put_job(self, job: JobStatus) -> None:
-        if job.unit not in self._jobs:
+        jobs = self._jobs.setdefault(job.unit, {})
+        if job.name not in jobs:
             self._units = None
-        self._jobs[job.unit] = job
+        jobs[job.name] = job
         self._unit_statuses.pop(job.unit, None)
 
-    def _remove_job(self, unit: str) -> None:
+    def _remove_job(self, job: JobStatus) -> None:
         self._units = None
-        self._jobs.pop(unit, None)
-        self._unit_statuses.pop(unit, None)
+        self._jobs.get(job.unit, {}).pop(job.name, None)
+        self._unit_statuses.pop(job.unit, None)
 
     def _remove_pod(self, pod: PodStatus) -> None:
         previous = self._pods.get(pod.unit, {}).pop(pod.name, None)
@@ -225,7 +239,7 @@ class PodObserver:
         if self._roster is not None:
             return
         texts = {pod.roster for pod in (*self._current_pods(), *self._deleted.values())}
-        texts.update(job.roster for job in self._jobs.values())
+        texts.update(job.roster for job in self._current_jobs())
         for text in sorted(text for text in texts if text):
             try:
                 self._roster = decode_roster(text)
@@ -238,7 +252,7 @@ class PodObserver:
     def _policies(self) -> Policies:
         """The rules for the end of the experiment, which never change."""
         texts = {pod.policies for pod in (*self._current_pods(), *self._deleted.values())}
-        texts.update(job.policies for job in self._jobs.values())
+        texts.update(job.policies for job in self._current_jobs())
         texts.discard("")
         return decode_policies(min(texts)) if texts else Policies()
 
@@ -246,7 +260,7 @@ class PodObserver:
     def _ending(self) -> StoppedProcesses | None:
         """The processes that the supervisor stops at the end of the experiment."""
         texts = {pod.ending for pod in (*self._current_pods(), *self._deleted.values())}
-        texts.update(job.ending for job in self._jobs.values())
+        texts.update(job.ending for job in self._current_jobs())
         for text in sorted(texts):
             ending = decode_ending(text)
             if ending is not None:
@@ -257,7 +271,7 @@ class PodObserver:
     def _problems(self) -> dict[str, ContainerStatus]:
         """The states of the units that the supervisor could not create."""
         texts = {pod.problems for pod in self._current_pods()}
-        texts.update(job.problems for job in self._jobs.values())
+        texts.update(job.problems for job in self._current_jobs())
         problems: dict[str, ContainerStatus] = {}
         for text in sorted(text for text in texts if text):
             for unit, problem in decode_problems(text).items():
@@ -274,7 +288,8 @@ class PodObserver:
         return (*roster, *(self._unit_from_objects(name) for name in others))
 
     def _is_known(self, unit: str) -> bool:
-        return bool(self._pods.get(unit)) or unit in self._jobs or unit in self._deleted
+        exists = bool(self._pods.get(unit)) or bool(self._jobs.get(unit))
+        return exists or unit in self._deleted
 
     def _creation_order(self, unit: str) -> tuple[float, str]:
         times = [pod.created for pod in self._pods.get(unit, {}).values()]
@@ -285,8 +300,9 @@ class PodObserver:
         pods = list(self._pods.get(name, {}).values())
         if name in self._deleted:
             pods.append(self._deleted[name])
-        processes = tuple(pods[-1].containers) if pods else self._jobs[name].processes
-        is_job = name in self._jobs or any(pod.of_job for pod in pods)
+        jobs = list(self._jobs.get(name, {}).values())
+        processes = tuple(pods[-1].containers) if pods else jobs[-1].processes
+        is_job = bool(jobs) or any(pod.of_job for pod in pods)
         return Unit(name=name, group=processes != (name,), processes=processes, job=is_job)
 
     # --- the state of the experiment ---
@@ -303,17 +319,20 @@ class PodObserver:
         containers: dict[str, ContainerStatus] = {}
         missing: list[Unit] = []
         expiries: list[float] = []
+        unit_statuses: dict[str, UnitStatus] = {}
         for unit in units:
             unit_status = self._unit_status(unit, awaited_ready, now)
             if unit_status is None:
                 missing.append(unit)
                 containers.update(dict.fromkeys(unit.processes, NOT_CREATED))
                 continue
+            unit_statuses[unit.name] = unit_status
             containers.update(unit_status.containers)
             if unit_status.valid_until is not None:
                 expiries.append(unit_status.valid_until)
         if missing:
             expiries += self._explain_missing(missing, containers, now)
+        _explain_waiting(units, unit_statuses, containers)
         ending = self._ending
         if ending is not None:
             containers = apply_ending(ending, containers, self._processes_on_nodes())
@@ -326,6 +345,7 @@ class PodObserver:
             deleted_units=frozenset(deleted_units),
             missing_units=frozenset(unit.name for unit in missing),
             empty=self.empty,
+            unit_statuses=unit_statuses,
         )
 
     def _unit_status(self, unit: Unit, awaited_ready: set[str], now: float) -> UnitStatus | None:
@@ -335,14 +355,24 @@ class PodObserver:
             return cached
         if not self._is_known(unit.name):
             return None
-        pods = list(self._pods.get(unit.name, {}).values())
-        pods.sort(key=lambda pod: (pod.created, pod.name))
-        job = self._jobs.get(unit.name)
+        pods, job = self._latest_attempt(unit.name)
         deleted_pod = self._deleted.get(unit.name)
         computed = UnitStatus(unit, pods, job, deleted_pod, awaited_ready, now)
         computed.remember_ready(self._ready_times)
         self._unit_statuses[unit.name] = computed
         return computed
+
+    def _latest_attempt(self, unit: str) -> tuple[list[PodStatus], JobStatus | None]:
+        """Return the Pods, oldest first, and the Job of the latest attempt to run a unit."""
+        pods = list(self._pods.get(unit, {}).values())
+        jobs = list(self._jobs.get(unit, {}).values())
+        numbers = [pod.attempt.number for pod in pods]
+        numbers += [job.attempt.number for job in jobs]
+        latest = max(numbers, default=1)
+        pods = [pod for pod in pods if pod.attempt.number == latest]
+        pods.sort(key=lambda pod: (pod.created, pod.name))
+        jobs = [job for job in jobs if job.attempt.number == latest]
+        return pods, jobs[0] if jobs else None
 
     def _explain_missing(
         self, missing: list[Unit], containers: dict[str, ContainerStatus], now: float
@@ -416,12 +446,19 @@ class PodObserver:
     def _last_created(self) -> float:
         """Return when the newest object was created. Its creator was running at that time."""
         times = [pod.created for pod in (*self._current_pods(), *self._deleted.values())]
-        times += [job.created for job in self._jobs.values()]
+        times += [job.created for job in self._current_jobs()]
         return max(times, default=0.0)
 
     def _processes_on_nodes(self) -> set[str]:
-        """Return the processes whose current Pods have been assigned to nodes."""
-        return {name for pod in self._current_pods() if pod.node for name in pod.containers}
+        """Return the processes whose latest Pods have been assigned to nodes."""
+        names: set[str] = set()
+        for unit in self._pods:
+            pods, _ = self._latest_attempt(unit)
+            names.update(name for pod in pods if pod.node for name in pod.containers)
+        return names
+
+    def _current_jobs(self) -> list[JobStatus]:
+        return [job for jobs in self._jobs.values() for job in jobs.values()]
 
     def _current_pods(self) -> list[PodStatus]:
         return [pod for pods in self._pods.values() for pod in pods.values()]
@@ -485,8 +522,9 @@ class PodObserver:
         not_ready_in_time = (
             container.state is State.RUNNING and container.never_ready and not container.ready
         )
-        is_backing_off = (
-            container.state is State.PENDING and container.cause.code is ReasonCode.BACKING_OFF
+        is_backing_off = container.state is State.PENDING and container.cause.code in (
+            ReasonCode.BACKING_OFF,
+            ReasonCode.EXPERIMENT_RESTARTS,
         )
         status = ProcessStatus(
             name=name,
@@ -502,9 +540,34 @@ class PodObserver:
             not_ready_in_time=not_ready_in_time,
             next_start=container.next_start if is_backing_off else None,
             stopped=container.stopped,
+            kill_at=container.kill_at,
         )
         self._process_statuses[name] = (container, status)
         return status
+
+
+def _explain_waiting(
+    units: Roster,
+    unit_statuses: Mapping[str, UnitStatus],
+    containers: dict[str, ContainerStatus],
+) -> None:
+    """Record in ``containers`` for which processes each unit waits that is to be started again."""
+    for unit in units:
+        status = unit_statuses.get(unit.name)
+        if status is None or not status.waits_for_start or not unit.starts_after:
+            continue
+        conditions = {name: word for name, word in unit.starts_after.items() if name in containers}
+        decision = verdict(conditions, containers)
+        if decision is START:
+            continue
+        text = one_line(decision.reason, limit=MAX_CHAINED_REASON_CHARS)
+        state, code = State.PENDING, ReasonCode.WAITING
+        if decision.word == "never":
+            state, code = State.FAILED, ReasonCode.NEVER_STARTED
+        for name in unit.processes:
+            containers[name] = replace(
+                containers[name], state=state, cause=Reason(text, code), next_start=None
+            )
 
 
 def _with_problem(problem: Problem) -> ContainerStatus:

@@ -19,6 +19,14 @@ from symphony.plan.policies import DEADLINE_EXCEEDED
 from symphony.status import ReasonCode, State
 from symphony_kube.api import labels
 from symphony_kube.status import reasons
+from symphony_kube.status.control_state import (
+    FIRST_ATTEMPT,
+    NO_CONTROL,
+    Attempt,
+    Control,
+    decode_attempt,
+    decode_control,
+)
 from symphony_kube.status.reasons import NO_REASON, Reason
 
 Object = Mapping[str, Any]
@@ -39,8 +47,9 @@ class ContainerStatus:
 
     Times are seconds since the epoch. ``ready_since`` is the time at which the process became
     ready, or None if the time is unknown. ``stopping`` is true if the process has been asked to
-    exit but has not exited yet. ``stopped`` is true if its supervisor stopped it. ``next_start`` is
-    the earliest time of the next start of a process that will be restarted.
+    exit but has not exited yet. ``stopped`` is true if a user or the supervisor stopped it.
+    ``next_start`` is the earliest time of the next start of a process that will be restarted.
+    ``kill_at`` is the time at which a process that is being stopped is killed.
     """
 
     state: State = State.PENDING
@@ -56,6 +65,7 @@ class ContainerStatus:
     stopping: bool = False
     stopped: bool = False
     next_start: float | None = None
+    kill_at: float | None = None
 
     @property
     def reason(self) -> str:
@@ -71,7 +81,7 @@ class ContainerRef:
     ``terminated``), or ``""`` if the kubelet has not reported a state. ``has_log`` is true once the
     container has started. ``finished`` is true if the container will never run again, although a
     Job can still create another Pod. ``created`` is the Pod's creation time in seconds since the
-    epoch.
+    epoch. ``attempt`` is the number of the attempt to which the Pod belongs.
     """
 
     process: str
@@ -86,6 +96,7 @@ class ContainerRef:
     has_log: bool = False
     finished: bool = False
     deleting: bool = False
+    attempt: int = 1
 
     @property
     def running(self) -> bool:
@@ -104,7 +115,9 @@ class PodStatus:
     long to search, each with a message. ``probed`` contains the names of the containers that have a
     readiness probe. ``before_deletion`` maps container names to the states that were observed
     before the deletion request, or is None if no such states were observed. ``node_silent`` is true
-    if the node has stopped reporting.
+    if the node has stopped reporting. ``is_stopped`` is true if the Pod's active deadline is the
+    one with which Pods are stopped. ``control`` contains the requests for the Pod. If the Pod
+    belongs to a Job, the state of the Job contains them.
     """
 
     name: str
@@ -123,6 +136,10 @@ class PodStatus:
     problems: str = ""
     ending: str = ""
     policies: str = ""
+    attempt: Attempt = FIRST_ATTEMPT
+    control: Control = NO_CONTROL
+    has_manifest: bool = False
+    is_stopped: bool = False
     ready_by_log: frozenset[str] = frozenset()
     ready_by_log_at: float | None = None
     log_problems: tuple[tuple[str, str], ...] = ()
@@ -171,6 +188,10 @@ def parse_pod(pod: Object) -> PodStatus:
         problems=annotations.get(labels.PROBLEMS, ""),
         ending=annotations.get(labels.ENDING, ""),
         policies=annotations.get(labels.POLICIES, ""),
+        attempt=decode_attempt(annotations.get(labels.ATTEMPT)),
+        control=decode_control(annotations.get(labels.CONTROL)),
+        has_manifest=labels.MANIFEST in annotations,
+        is_stopped=spec.get("activeDeadlineSeconds") == 1,
         ready_by_log=frozenset(name for name in ready_by_log if name),
         ready_by_log_at=_modified(metadata, labels.READY) if labels.READY in annotations else None,
         log_problems=_log_problems(annotations),
@@ -199,6 +220,7 @@ def container_refs(pod: Object) -> list[ContainerRef]:
     metadata, spec = pod["metadata"], pod["spec"]
     status = pod.get("status") or {}
     statuses = _by_name(status.get("containerStatuses"))
+    attempt = decode_attempt((metadata.get("annotations") or {}).get(labels.ATTEMPT))
     refs = []
     for container in spec["containers"]:
         reported = statuses.get(container["name"], {})
@@ -221,6 +243,7 @@ def container_refs(pod: Object) -> list[ContainerRef]:
             has_log=state in ("running", "terminated") or has_run_before,
             finished=finished,
             deleting="deletionTimestamp" in metadata,
+            attempt=attempt.number,
         )
         refs.append(ref)
     return refs
@@ -260,7 +283,13 @@ def exit_unknown(why: str) -> Reason:
 
 
 def _unit(metadata: Object) -> str:
-    return str((metadata.get("labels") or {}).get(labels.UNIT, metadata["name"]))
+    return unit_of(metadata.get("labels") or {}) or str(metadata["name"])
+
+
+def unit_of(labels_of_object: Object) -> str:
+    """Return the unit of a Pod or Job, which another one may have replaced, or ``""``."""
+    unit = labels_of_object.get(labels.UNIT) or labels_of_object.get(labels.REPLACED_UNIT)
+    return str(unit or "")
 
 
 def _is_of_job(metadata: Object) -> bool:

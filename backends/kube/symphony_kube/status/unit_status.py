@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy, decide_restart
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import Unit
+from symphony_kube.status.control_state import FIRST_ATTEMPT, NO_CONTROL, Attempt, Control
 from symphony_kube.status.job_status import JobStatus, back_off_seconds
 from symphony_kube.status.pod_status import ContainerStatus, PodStatus, exit_unknown
 from symphony_kube.status.reasons import NO_REASON, Reason
@@ -18,18 +20,49 @@ KILL_SECONDS = 5.0
 # A Job that has had no Pod for this long is considered blocked. Only its events show the cause.
 JOB_BLOCKED_SECONDS = 10.0
 
+# How long the creation of the next attempt can take.
+REPLACE_SECONDS = 60.0
+
 POD_DELETED = exit_unknown("its Pod was deleted")
+NOT_REPLACED = exit_unknown("its new Pod does not exist; start it again")
+STOPPED = Reason("stopped", ReasonCode.STOPPED)
+STOPPING = Reason("stopping", ReasonCode.STOPPING)
 POD_DELETING = Reason("its Pod is being deleted", ReasonCode.DELETING)
 
 Containers = dict[str, ContainerStatus]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A restart that the restart policy of a unit requires, and that the supervisor performs.
+
+    ``cause`` is the exit that is the reason, and ``time`` the time of the restart in seconds since
+    the epoch.
+    """
+
+    cause: str
+    time: float
+    in_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Exit:
+    """The exit of a process, for `decide_restart`."""
+
+    started: float | None
+    failures_in_row: int
+    retries: int
+
+
 class UnitStatus:
-    """The states of a unit's processes.
+    """The states of a unit's processes in its latest attempt.
 
     ``containers`` maps process names to states. The states are valid until one of the unit's
     objects changes. If ``valid_until`` is not None, they are valid at most until this time, in
-    seconds since the epoch.
+    seconds since the epoch. ``control`` contains the requests for the attempt. ``has_ended`` is
+    true if no process of the attempt is running or can start. ``retry`` is the restart that the
+    supervisor has to request, or None. ``restarts`` is the number of restarts of the next attempt.
+    ``pods`` and ``job`` are the objects of the attempt, of which ``pods[-1]`` is the newest.
     """
 
     def __init__(
@@ -45,7 +78,8 @@ class UnitStatus:
         self._job = job
         self._awaited_ready = awaited_ready
         self._now = now
-        self._pods = pods
+        self._pods = self.pods = pods
+        self.job = job
         self._pod = _current_pod(pods)
         self.valid_until: float | None = None
         if self._pod is not None:
@@ -55,6 +89,13 @@ class UnitStatus:
         self.containers: Containers = {
             name: computed.get(name, ContainerStatus()) for name in unit.processes
         }
+        self.attempt, self.control = self._latest_attempt()
+        has_started = any(item.started is not None for item in self.containers.values())
+        self.restarts = self.attempt.restarts + has_started
+        self.restarts += max((item.restarts for item in self.containers.values()), default=0)
+        self.has_ended = False
+        self.retry: Retry | None = None
+        self._apply_control()
 
     def remember_ready(self, ready_times: dict[tuple[str, str], float]) -> None:
         """Record which processes became ready, and restore the readiness that earlier calls
@@ -78,6 +119,110 @@ class UnitStatus:
                 continue
             ready_since = container.ready_since or since
             self.containers[name] = replace(container, was_ready=True, ready_since=ready_since)
+
+    @property
+    def waits_for_start(self) -> bool:
+        """True if the next attempt is to be created, and this one has ended."""
+        return bool(self.control.start) and self.has_ended and not self.control.replaced
+
+    # --- requests ---
+
+    def _latest_attempt(self) -> tuple[Attempt, Control]:
+        if self._job is not None:
+            return self._job.attempt, self._job.control
+        if self._pod is not None:
+            return self._pod.attempt, self._pod.control
+        return FIRST_ATTEMPT, NO_CONTROL
+
+    def _apply_control(self) -> None:
+        """Apply the requests for the attempt to the states of the processes."""
+        control, attempt = self.control, self.attempt
+        if control.stop:
+            for name, container in self.containers.items():
+                self.containers[name] = self._stopped(container)
+        self.has_ended = all(item.state in ENDED for item in self.containers.values())
+        if not control.stop and not control.start:
+            self.retry = self._find_retry()
+        if attempt.restarts:
+            for name, container in self.containers.items():
+                restarts = container.restarts + attempt.restarts
+                self.containers[name] = replace(container, restarts=restarts)
+        if control.replaced:
+            self._wait_for_replacement()
+        elif control.start and self.has_ended:
+            self._set_pending(_reason_of(control), control.start)
+        elif self.retry is not None:
+            cause = Reason(self.retry.cause, ReasonCode.BACKING_OFF)
+            self._set_pending(cause, self.retry.time, ended_only=True)
+
+    def _stopped(self, container: ContainerStatus) -> ContainerStatus:
+        """Return the state of a process that is stopped or being stopped."""
+        control = self.control
+        has_node = self._pod is not None and bool(self._pod.node)
+        was_found_ended = bool(control.ended) and container.state is State.RUNNING
+        if was_found_ended or (container.state is State.PENDING and not has_node):
+            return replace(
+                container,
+                state=State.FAILED,
+                ready=False,
+                exit_code=None,
+                cause=STOPPED,
+                stopped=True,
+                ended=control.ended or control.stop,
+                next_start=None,
+            )
+        if container.state in ENDED:
+            # Kubernetes reports times in seconds.
+            if container.ended is not None and container.ended < int(control.stop):
+                return container
+            return replace(container, cause=STOPPED, stopped=True)
+        if container.state is State.PENDING:
+            return replace(container, cause=STOPPING, next_start=None)
+        kill_at = control.kill
+        if not kill_at and self._pod is not None:
+            kill_at = control.stop + self._pod.grace_seconds
+        return replace(container, ready=False, cause=STOPPING, kill_at=kill_at)
+
+    def _set_pending(self, cause: Reason, start: float, *, ended_only: bool = False) -> None:
+        """Set the state of processes that are about to be started again at the time ``start``."""
+        for name, container in self.containers.items():
+            if ended_only and container.state not in ENDED:
+                continue
+            self.containers[name] = ContainerStatus(
+                cause=cause,
+                exit_code=container.exit_code,
+                restarts=container.restarts,
+                ended=container.ended,
+                next_start=start,
+            )
+
+    def _wait_for_replacement(self) -> None:
+        expected = self.control.replaced + REPLACE_SECONDS
+        if self._now < expected:
+            self._expires_at(expected)
+            self._set_pending(_reason_of(self.control), self.control.start)
+            return
+        for name, container in self.containers.items():
+            self.containers[name] = replace(
+                container, state=State.UNKNOWN, ready=False, cause=NOT_REPLACED, stopped=False
+            )
+
+    def _find_retry(self) -> Retry | None:
+        """Return the restart after the first exit to which the unit's restart policy applies."""
+        if not self._unit.supervised_restart:
+            return None
+        policy = RestartPolicy(**self._unit.supervised_restart)
+        exits = [
+            (item.ended, name, item)
+            for name, item in self.containers.items()
+            if item.state in ENDED and item.ended is not None and item.started is not None
+        ]
+        for ended, _, container in sorted(exits, key=lambda found: found[:2]):
+            track = _Exit(container.started, self.attempt.in_row, self.attempt.retries)
+            restart = decide_restart(policy, track, container.exit_code, ended, Backoff())
+            if restart is not None:
+                return _to_retry(container, ended, restart)
+        return None
 
     # --- with a Pod ---
 
@@ -287,6 +432,20 @@ class UnitStatus:
 
     def _expires_at(self, time: float) -> None:
         self.valid_until = time if self.valid_until is None else min(self.valid_until, time)
+
+
+def _reason_of(control: Control) -> Reason:
+    try:
+        return Reason(control.reason, ReasonCode(control.code) if control.code else None)
+    except ValueError:
+        return NO_REASON
+
+
+def _to_retry(container: ContainerStatus, ended: float, restart: Restart) -> Retry:
+    cause = container.reason
+    if not cause and container.exit_code is not None:
+        cause = f"exit code {container.exit_code}"
+    return Retry(cause=cause, time=ended + restart.delay, in_row=restart.in_row)
 
 
 def _with_last_failure(container: ContainerStatus, job: JobStatus) -> ContainerStatus:

@@ -65,6 +65,27 @@ def decide(
     return Decisions(create=tuple(create), finished=finished, seconds=seconds)
 
 
+def find_startable(roster: Roster, observation: Observation) -> list[str]:
+    """Return the units whose next attempt is requested and whose start conditions are met.
+
+    The time of the request is not considered. While a process waits to be started again, no other
+    one starts after it.
+    """
+    blocked: set[str] = set()
+    for unit in roster:
+        status = observation.unit_statuses.get(unit.name)
+        if status is not None and status.control.start:
+            blocked.update(unit.processes)
+    startable = []
+    for unit in roster:
+        status = observation.unit_statuses.get(unit.name)
+        if status is None or not status.waits_for_start or blocked.intersection(unit.starts_after):
+            continue
+        if start_order.verdict(unit.starts_after, observation.containers) is start_order.START:
+            startable.append(unit.name)
+    return startable
+
+
 def _decide_end(
     policies: Policies, observation: Observation, launched: float, now: float
 ) -> StoppedProcesses | None:

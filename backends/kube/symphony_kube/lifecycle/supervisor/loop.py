@@ -21,6 +21,7 @@ from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import ENDING, PROBLEMS, UNIT
 from symphony_kube.api.resources import collection_path, items_of, to_resource
+from symphony_kube.lifecycle.attempts import with_manifest
 from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid, in_parallel
 from symphony_kube.lifecycle.supervisor.decisions import decide
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
@@ -218,7 +219,7 @@ class _Supervision:
         Raises `BackendError` if the server cannot be reached, and `RunGone` if the namespace is
         being deleted.
         """
-        body = with_deadline(self._run.units[unit], self._seconds_left())
+        body = with_deadline(with_manifest(self._run.units[unit]), self._seconds_left())
         if self._owner is not None:
             metadata = {**body["metadata"], "ownerReferences": [self._owner]}
             body = {**body, "metadata": metadata}

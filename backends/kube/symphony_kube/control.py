@@ -1,0 +1,501 @@
+"""Stop, start, restart and signal processes, as a client.
+
+A client records each request in the Pod or Job that it concerns, and performs the next steps
+itself: it creates the next attempt of a unit when the previous one has ended and the start
+conditions are met. If the client is killed, the same command continues. A running supervisor
+continues, too.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from symphony.cluster.matching import select_processes
+from symphony.errors import BackendError, NotFound, SpecError
+from symphony.names import join_names
+from symphony.plan import start_order
+from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony_kube.access import exec as exec_access
+from symphony_kube.lifecycle import attempts
+from symphony_kube.lifecycle.create import in_parallel
+from symphony_kube.lifecycle.exits import ExitWatcher, find_stopping_pod
+from symphony_kube.lifecycle.replacer import Replacer
+from symphony_kube.render.roster import Unit
+from symphony_kube.status import experiments
+from symphony_kube.status.control_state import Control
+from symphony_kube.status.find_pod import process_state
+from symphony_kube.status.follow_status import ObservationStream
+from symphony_kube.status.observe import Observation, PodObserver
+from symphony_kube.status.pod_status import ContainerRef, PodStatus
+from symphony_kube.status.unit_status import UnitStatus
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+    from symphony_kube.api.labels import Scope
+
+_PAUSE_SECONDS = 0.5
+# A process with one of these reasons does not start soon. A command does not wait for it.
+_OBSTACLES = frozenset(
+    {
+        ReasonCode.UNSCHEDULABLE,
+        ReasonCode.IMAGE_UNAVAILABLE,
+        ReasonCode.MOUNT_FAILED,
+        ReasonCode.NOT_PERMITTED,
+        ReasonCode.CANNOT_START,
+        ReasonCode.BACKING_OFF,
+    }
+)
+# Send a signal to the first process of the container. Its parent is in no process namespace of the
+# Pod, like the parents of the commands that exec runs, but it has started before these. If the
+# containers of the Pod share a process namespace, the processes of other containers are in other
+# control groups. The script uses only commands of the shell.
+_SIGNAL_SCRIPT = """\
+group() { g=; while read -r x; do g="$g$x;"; done < "/proc/$1/cgroup"; }
+group $$; own=$g; found=; first=
+for d in /proc/[0-9]*; do
+  p=${d#/proc/}
+  [ "$p" = $$ ] && continue
+  { group "$p" && read -r line < "/proc/$p/stat"; } 2>/dev/null || continue
+  [ "$g" = "$own" ] || continue
+  set -- "$signal" ${line##*) }
+  [ "$3" = 0 ] || continue
+  if [ -z "$first" ] || [ "${21}" -lt "$first" ]; then first=${21}; found=$p; fi
+done
+[ -n "$found" ] && kill -"$signal" "$found"
+"""
+# Kill all processes of the Pod.
+_KILL_SCRIPT = "kill -KILL -1"
+
+
+def stop(
+    api: Api,
+    scope: Scope,
+    processes: Sequence[str] | None,
+    *,
+    grace: float | None = None,
+    at_once: bool = False,
+    timeout: float | None = None,
+) -> list[ProcessStatus]:
+    """Stop processes, and wait until they have exited; see `Cluster.stop_processes`."""
+    seconds = _grace_seconds(grace, at_once=at_once)
+    target = _find_target(api, scope, processes, "stopped")
+    _check_waiting(target)
+    existing = {
+        name: unit for name, unit in target.existing.items() if not _is_stopped_for_good(unit)
+    }
+    _check_grace(existing, seconds)
+    operation = _Operation(api, scope, target, "stop", timeout)
+    operation.request(existing, partial(_with_stop, seconds=seconds))
+    operation.run()
+    return operation.statuses()
+
+
+def start(
+    api: Api,
+    scope: Scope,
+    processes: Sequence[str] | None,
+    *,
+    timeout: float | None = None,
+) -> list[ProcessStatus]:
+    """Start processes that are not running; see `Cluster.start_processes`."""
+    target = _find_target(api, scope, processes, "started")
+    _check_not_finished(target.observation.status)
+    idle = {name: unit for name, unit in target.existing.items() if _can_be_started(target, name)}
+    attempts.check_manifests(idle)
+    operation = _Operation(api, scope, target, "start", timeout)
+    operation.request(idle, _with_start)
+    operation.run()
+    return operation.statuses()
+
+
+def restart(
+    api: Api,
+    scope: Scope,
+    processes: Sequence[str] | None,
+    *,
+    grace: float | None = None,
+    at_once: bool = False,
+    timeout: float | None = None,
+) -> list[ProcessStatus]:
+    """Stop processes, and start them again; see `Cluster.restart_processes`."""
+    seconds = _grace_seconds(grace, at_once=at_once)
+    target = _find_target(api, scope, processes, "restarted")
+    _check_not_finished(target.observation.status)
+    attempts.check_manifests(target.existing)
+    _check_grace(target.existing, seconds)
+    operation = _Operation(api, scope, target, "restart", timeout)
+    operation.request(target.existing, partial(_with_restart, seconds=seconds))
+    operation.run()
+    return operation.statuses()
+
+
+def send_signal(
+    api: Api, scope: Scope, processes: Sequence[str] | None, number: int
+) -> list[ProcessStatus]:
+    """Send a signal to running processes; see `Cluster.signal_processes`."""
+    observer, _ = experiments.observe_once(api, scope)
+    status = experiments.current_status(api, scope, observer)
+    selected = select_processes(status, processes)
+    idle = [process.path for process in selected if process.state is not State.RUNNING]
+    if idle:
+        raise BackendError(
+            f"experiment {scope.experiment!r}: no signal was sent, because these processes are not "
+            f"running: {join_names(idle)}"
+        )
+    refs = {ref.process: ref for ref in observer.container_refs if ref.running}
+    script = f"signal={number}\n{_SIGNAL_SCRIPT}"
+    names = [process.name for process in selected]
+    in_parallel(
+        lambda name: _run_script(api, scope, name, refs.get(name), script),
+        names,
+        threads=api.connections,
+    )
+    after = experiments.experiment_status(api, scope)
+    return [process for process in after if process.name in names]
+
+
+def _run_script(
+    api: Api, scope: Scope, process: str, ref: ContainerRef | None, script: str
+) -> None:
+    """Run a script of the shell in a process's container. Raises `BackendError`."""
+    if ref is None:
+        path, state = process_state(api, scope, process)
+        raise NotFound(f"process {path!r} is not running ({state}), so no signal can be sent to it")
+    try:
+        result = exec_access.run_in_container(api, scope, ref, ["sh", "-c", script])
+    except NotFound as exc:
+        raise BackendError(
+            f"no signal can be sent to {process!r}, because its image contains no shell (sh)"
+        ) from exc
+    if result.exit_code:
+        details = result.stderr.strip() or f"exit code {result.exit_code}"
+        raise BackendError(f"no signal could be sent to {process!r}: {details}")
+
+
+# --- requests ---
+
+
+def _with_stop(control: Control, seconds: float | None) -> Control:
+    """Return requests to stop a unit and not to start it again."""
+    now = time.time()
+    kill = control.kill
+    if seconds is not None:
+        kill = now + seconds if not kill else min(kill, now + seconds)
+    return replace(control, stop=control.stop or now, kill=kill, start=0.0, reason="", code="")
+
+
+def _with_start(control: Control) -> Control:
+    return replace(control, stop=control.stop, start=time.time(), reason="", code="", in_row=0)
+
+
+def _with_restart(control: Control, seconds: float | None) -> Control:
+    return _with_start(_with_stop(control, seconds))
+
+
+def _grace_seconds(grace: float | None, *, at_once: bool) -> float | None:
+    """Return the grace period for a request, or None for the period of each Pod."""
+    if grace is None:
+        return 0.0 if at_once else None
+    if at_once:
+        raise SpecError("at_once means that there is no grace period; remove grace or at_once")
+    if not math.isfinite(grace) or grace < 0:
+        raise SpecError(f"grace must be a number of seconds of at least 0, not {grace!r}")
+    return float(grace)
+
+
+def _check_grace(units: Mapping[str, UnitStatus], seconds: float | None) -> None:
+    """Raise `SpecError` if the grace period of a Pod is shorter than ``seconds``."""
+    for name, unit in units.items():
+        limit = unit.pods[-1].grace_seconds if unit.pods and not unit.has_ended else math.inf
+        if seconds is not None and seconds > limit:
+            raise SpecError(
+                f"the grace period of {name!r} is {limit:g} s, and Kubernetes cannot extend it: "
+                "set a shorter one, or launch with a longer termination_grace_period"
+            )
+
+
+# --- the selection ---
+
+
+@dataclass(kw_only=True)
+class _Target:
+    """The processes that a command selects, and their units."""
+
+    observer: PodObserver
+    observation: Observation
+    names: list[str]
+    units: list[Unit] = field(default_factory=list)
+
+    @property
+    def existing(self) -> dict[str, UnitStatus]:
+        """The states of the selected units that exist."""
+        statuses = self.observation.unit_statuses
+        return {unit.name: statuses[unit.name] for unit in self.units if unit.name in statuses}
+
+    @property
+    def missing(self) -> list[Unit]:
+        """The selected units that have not been created yet."""
+        return [unit for unit in self.units if unit.name in self.observation.missing_units]
+
+
+def _find_target(api: Api, scope: Scope, processes: Sequence[str] | None, action: str) -> _Target:
+    """Return the selected processes. Raises `SpecError` if a part of a group is selected."""
+    observer, _ = experiments.observe_once(api, scope)
+    if observer.empty:
+        experiments.status_without_objects(api, scope)
+    observation = observer.observe(time.time())
+    if observation.deleting:
+        raise BackendError(f"experiment {scope.experiment!r} is being deleted")
+    names = [process.name for process in select_processes(observation.status, processes)]
+    target = _Target(observer=observer, observation=observation, names=names)
+    selected = set(names)
+    for unit in observer.units:
+        chosen = selected.intersection(unit.processes)
+        if not chosen:
+            continue
+        if len(chosen) < len(unit.processes):
+            raise SpecError(
+                f"the processes of group {unit.name!r} share a Pod on Kubernetes, so they can only "
+                f"be {action} together: name the group {unit.name!r}"
+            )
+        target.units.append(unit)
+    return target
+
+
+def _check_waiting(target: _Target) -> None:
+    """Raise `BackendError` if a unit that has not been created would start although it is to be
+    stopped.
+    """
+    selected = set(target.names)
+    for unit in target.missing:
+        if not selected.intersection(unit.starts_after):
+            raise BackendError(
+                f"{unit.name!r} has not started yet and cannot be stopped alone: it waits for "
+                f"{join_names(unit.starts_after)}; stop these, too"
+            )
+
+
+def _check_not_finished(status: ExperimentStatus) -> None:
+    if status.ended and not any(item.reason_code is ReasonCode.STOPPED for item in status):
+        raise BackendError(
+            f"experiment {status.name!r} has finished; launch it again to run its processes"
+        )
+
+
+def _is_stopped_for_good(unit: UnitStatus) -> bool:
+    """Return whether a unit has ended and will not be started again."""
+    return unit.has_ended and not unit.control.start and unit.retry is None
+
+
+def _can_be_started(target: _Target, name: str) -> bool:
+    unit = target.existing[name]
+    if unit.control.replaced or unit.control.start:
+        return True
+    containers = [unit.containers[process] for process in unit.containers]
+    if any(container.state is State.RUNNING for container in containers):
+        return bool(unit.control.stop)
+    is_new = all(container.state is State.PENDING for container in containers)
+    is_backing_off = any(container.cause.code is ReasonCode.BACKING_OFF for container in containers)
+    return not is_new or is_backing_off
+
+
+# --- the operation ---
+
+
+class _Operation:
+    """The performance of the requests of one command."""
+
+    def __init__(
+        self, api: Api, scope: Scope, target: _Target, verb: str, timeout: float | None
+    ) -> None:
+        self._api = api
+        self._scope = scope
+        self._target = target
+        self._verb = verb
+        self._timeout = timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._observation = target.observation
+        self._roster = {unit.name: unit for unit in target.units}
+        # The number of the attempt that each request concerned.
+        self._requested: dict[str, int] = {}
+        self._replacer = Replacer(api, scope)
+        self._exits = ExitWatcher(api, scope)
+        self._killed: set[str] = set()
+        self._errors: list[BackendError] = []
+
+    def request(
+        self, units: Mapping[str, UnitStatus], change: Callable[[Control], Control]
+    ) -> None:
+        """Record a request for each unit.
+
+        The request is recorded again if another command has replaced the unit in the meantime.
+        """
+        remaining = dict(units)
+        while remaining:
+            in_parallel(
+                lambda item: self._request_unit(*item, change),
+                list(remaining.items()),
+                threads=self._api.connections,
+            )
+            missed = [name for name in remaining if name not in self._requested]
+            if not missed:
+                return
+            target = _find_target(self._api, self._scope, missed, self._verb)
+            remaining = {
+                name: unit for name, unit in target.existing.items() if name in set(missed)
+            }
+
+    def _request_unit(
+        self, name: str, unit: UnitStatus, change: Callable[[Control], Control]
+    ) -> None:
+        if unit.control.replaced:
+            # A client was killed before it had created the next attempt.
+            attempts.replace_attempt(
+                self._api, self._scope, unit, deadline=self._observation.status.deadline
+            )
+            if self._verb == "stop":
+                return
+            self._requested[name] = unit.attempt.number
+            return
+        if attempts.request(self._api, self._scope, unit, change) is not None:
+            self._requested[name] = unit.attempt.number
+
+    def run(self) -> None:
+        """Perform the requests, and return when they are done.
+
+        Raises TimeoutError if this takes too long. The requests then remain.
+        """
+        if not self._requested:
+            return
+        with ObservationStream(self._api, self._scope) as stream:
+            observation = stream.first()
+            while True:
+                self._observation = observation
+                if self._errors:
+                    raise self._errors[0]
+                self._replacer.replace(self._target.observer.units, observation, now=time.time())
+                if self._is_done(observation):
+                    return
+                pause = self._follow_exits(observation)
+                seconds = None if self._deadline is None else self._deadline - time.monotonic()
+                if seconds is not None and seconds <= 0:
+                    raise TimeoutError(
+                        f"experiment {self._scope.experiment!r}: the {self._verb} was not done "
+                        f"within {self._timeout:g} s; repeat the command to continue it"
+                    )
+                pauses = [item for item in (pause, seconds) if item is not None]
+                observation = stream.next(min(pauses, default=None)) or observation
+
+    def statuses(self) -> list[ProcessStatus]:
+        """Return the statuses of the selected processes."""
+        selected = set(self._target.names)
+        return [process for process in self._observation.status if process.name in selected]
+
+    def _is_done(self, observation: Observation) -> bool:
+        for name, number in self._requested.items():
+            unit = observation.unit_statuses.get(name)
+            if unit is None:
+                raise BackendError(f"the Pod of {name!r} was deleted")
+            if not self._is_unit_done(observation, name, unit, number):
+                return False
+        return True
+
+    def _is_unit_done(
+        self, observation: Observation, name: str, unit: UnitStatus, number: int
+    ) -> bool:
+        if self._verb == "stop":
+            return unit.has_ended or unit.attempt.number > number
+        if unit.attempt.number <= number:
+            control = unit.control
+            if not control.start and not control.replaced:
+                raise BackendError(f"another request stopped {name!r}")
+            return unit.waits_for_start and self._waits_in_vain(name, observation)
+        processes = [observation.containers[process] for process in unit.containers]
+        return all(
+            process.started is not None
+            or process.state in ENDED
+            or process.cause.code in _OBSTACLES
+            for process in processes
+        )
+
+    def _waits_in_vain(self, name: str, observation: Observation) -> bool:
+        """Return whether the start conditions of a unit cannot be met by what this command does."""
+        conditions = self._roster[name].starts_after
+        if start_order.verdict(conditions, observation.containers) is start_order.START:
+            return False
+        for process, condition in conditions.items():
+            unit = self._started_units().get(process)
+            container = observation.containers[process]
+            verdict = start_order.verdict({process: condition}, observation.containers)
+            if unit is None or verdict.word != "wait":
+                continue
+            if container.cause.code not in _OBSTACLES and not self._waits_in_vain(
+                unit, observation
+            ):
+                return False
+        return True
+
+    def _started_units(self) -> dict[str, str]:
+        """Return the processes that this command starts, with their units."""
+        return {
+            process: name for name in self._requested for process in self._roster[name].processes
+        }
+
+    # --- exits ---
+
+    def _existing(self, observation: Observation) -> list[str]:
+        return [name for name in self._requested if name in observation.unit_statuses]
+
+    def _follow_exits(self, observation: Observation) -> float | None:
+        """Find out which stopped processes have exited, and kill those whose time is over.
+
+        Return the time in seconds until the next process is killed, or None.
+        """
+        self._exits.watch(observation.unit_statuses[name] for name in self._existing(observation))
+        kill_times = []
+        now = time.time()
+        for name in self._existing(observation):
+            unit = observation.unit_statuses[name]
+            pod = find_stopping_pod(unit)
+            if pod is None:
+                continue
+            kill = unit.control.kill
+            if kill and pod.uid not in self._killed:
+                if kill <= now:
+                    self._killed.add(pod.uid)
+                    self._start_thread(partial(self._kill, name, pod))
+                else:
+                    kill_times.append(kill - now)
+        # A thread that kills processes can report an error.
+        return _PAUSE_SECONDS if self._killed else min(kill_times, default=None)
+
+    def _start_thread(self, run: Callable[[], None]) -> None:
+        def report_errors() -> None:
+            try:
+                run()
+            except BackendError as exc:
+                self._errors.append(exc)
+
+        threading.Thread(target=report_errors, daemon=True, name="control").start()
+
+    def _kill(self, name: str, pod: PodStatus) -> None:
+        for ref in pod.refs:
+            if ref.state == "running":
+                try:
+                    exec_access.run_in_container(
+                        self._api, self._scope, ref, ["sh", "-c", _KILL_SCRIPT]
+                    )
+                except NotFound as exc:
+                    raise BackendError(
+                        f"{name!r} is being stopped, but cannot be killed before its own grace "
+                        "period is over, because its image contains no shell (sh)"
+                    ) from exc
+                except BackendError:
+                    # The container has exited.
+                    continue

@@ -1,0 +1,264 @@
+"""Stop the current attempt of a unit, and replace it by the next one.
+
+All steps can be repeated, by any client or supervisor. A request is an annotation of the Pod or Job
+that it concerns, and is changed only if the object has not changed in the meantime. The object is
+kept until the experiment is deleted, so a client that is killed loses nothing.
+
+A Pod is stopped by its active deadline. Its node then sends TERM to the processes and, after the
+grace period, KILL. The Pod remains with its status and its logs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import BackendError
+from symphony.names import MAX_LENGTH
+from symphony_kube.api.client import MERGE_PATCH
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import (
+    ATTEMPT,
+    CONTROL,
+    MANIFEST,
+    REPLACED_UNIT,
+    RUN,
+    UNIT,
+    Scope,
+)
+from symphony_kube.api.resources import collection_path, to_resource
+from symphony_kube.lifecycle.create import Creation, delete_uid
+from symphony_kube.render.deadline import with_deadline
+from symphony_kube.status.control_state import (
+    Attempt,
+    Control,
+    decode_control,
+    decode_manifest,
+    encode,
+    encode_manifest,
+)
+from symphony_kube.status.permission_errors import missing_right
+from symphony_kube.status.unit_status import UnitStatus
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+    from symphony_kube.status.pod_status import PodStatus
+
+Object = Mapping[str, Any]
+
+# A larger manifest is not kept, because all annotations of an object together have at most 256 KiB.
+MAX_MANIFEST_CHARS = 128 << 10
+# A Pod stops when it has run for this time, which is the shortest that Kubernetes accepts.
+SHORTEST_DEADLINE_SECONDS = 1
+_FINISHED_PHASES = ("Succeeded", "Failed")
+
+
+def with_manifest(body: Object) -> dict[str, Any]:
+    """Return a Pod or Job with its own manifest as an annotation. Pure.
+
+    The next attempt is created from this annotation.
+    """
+    text = encode_manifest(body)
+    if len(text) > MAX_MANIFEST_CHARS:
+        return dict(body)
+    return _annotated(body, {MANIFEST: text})
+
+
+def _annotated(body: Object, annotations: Mapping[str, str]) -> dict[str, Any]:
+    metadata = body["metadata"]
+    merged = {**(metadata.get("annotations") or {}), **annotations}
+    return {**body, "metadata": {**metadata, "annotations": merged}}
+
+
+def next_attempt(manifest: Object, attempt: Attempt) -> dict[str, Any]:
+    """Return the Pod or Job of an attempt, which differs from the manifest in its name. Pure.
+
+    A Pod keeps its host name. No name in an experiment contains a dot, so the new name is unique.
+    """
+    base = manifest["metadata"]["name"]
+    name = f"{base}.{attempt.number}"
+    body = _annotated(manifest, {MANIFEST: encode_manifest(manifest), ATTEMPT: encode(attempt)})
+    spec = body["spec"]
+    if body["kind"] == "Job":
+        if len(name) > MAX_LENGTH:
+            # The name of a Job is also the value of a label.
+            digest = hashlib.sha256(base.encode()).hexdigest()[:8]
+            name = f"{base[: MAX_LENGTH - 16]}-{digest}.{attempt.number}"
+        template = _annotated(spec["template"], {ATTEMPT: encode(attempt)})
+        spec = {**spec, "template": template}
+    elif not spec.get("hostNetwork"):
+        spec = {"hostname": base, **spec}
+    return {**body, "metadata": {**body["metadata"], "name": name}, "spec": spec}
+
+
+def request(
+    api: Api, scope: Scope, unit: UnitStatus, change: Callable[[Control], Control]
+) -> Control | None:
+    """Change the requests for a unit's latest attempt, and stop the attempt if this is requested.
+
+    Return the requests, or None if the attempt does not exist any more or has been replaced.
+    """
+    found = _update(api, scope, unit, lambda body: _change_control(body, change))
+    if found is None:
+        return None
+    control = _control_of(found)
+    if control.stop and unit.job is not None:
+        for pod in unit.pods:
+            stop_pod(api, scope, pod)
+    return control
+
+
+def _change_control(body: Object, change: Callable[[Control], Control]) -> dict[str, Any] | None:
+    before = _control_of(body)
+    if before.replaced:
+        return None
+    control = change(before)
+    patch: dict[str, Any] = {"metadata": {"annotations": {CONTROL: encode(control)}}}
+    if control.stop:
+        patch["spec"] = _stopping_fields(body)
+    return patch
+
+
+def _stopping_fields(body: Object) -> dict[str, Any]:
+    if body["kind"] == "Job":
+        # The Job must not create another Pod. It must not disappear with its logs.
+        fields: dict[str, Any] = {"backoffLimit": 0, "ttlSecondsAfterFinished": None}
+        if not body.get("status", {}).get("active"):
+            fields["parallelism"] = 0
+        return fields
+    return {"activeDeadlineSeconds": SHORTEST_DEADLINE_SECONDS}
+
+
+def stop_pod(api: Api, scope: Scope, pod: PodStatus) -> None:
+    """Stop a Pod and keep its logs. A Pod that does not exist is not an error."""
+    if pod.phase in _FINISHED_PHASES or pod.is_stopped:
+        return
+    patch = {"spec": {"activeDeadlineSeconds": SHORTEST_DEADLINE_SECONDS}}
+    path = f"{collection_path('Pod', scope.namespace)}/{pod.name}"
+    try:
+        api.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
+    except ApiError as exc:
+        if exc.status != 404:
+            raise missing_right(exc, f"stop {pod.name!r}", "patch pods", scope) from exc
+
+
+def replace_attempt(
+    api: Api, scope: Scope, unit: UnitStatus, *, deadline: float | None, round: int = 0
+) -> None:
+    """Create the next attempt of a unit. If it has already been created, do nothing.
+
+    The current attempt must have ended. ``deadline`` is the time at which the experiment is
+    stopped, in seconds since the epoch, or None. ``round`` is the number of times that the
+    experiment has been restarted. Raises `BackendError`.
+    """
+    old = _update(api, scope, unit, _mark_replaced)
+    if old is None:
+        return
+    control = _control_of(old)
+    annotations = old["metadata"].get("annotations") or {}
+    manifest = decode_manifest(annotations.get(MANIFEST, ""))
+    attempt = Attempt(
+        number=unit.attempt.number + 1,
+        restarts=unit.restarts,
+        retries=unit.attempt.retries + 1 if control.in_row else 0,
+        in_row=control.in_row,
+        round=max(round, unit.attempt.round),
+    )
+    body = next_attempt(manifest, attempt)
+    if deadline is not None:
+        body = with_deadline(body, max(1.0, deadline - time.time()))
+    owners = [
+        owner
+        for owner in old["metadata"].get("ownerReferences") or ()
+        if owner.get("kind") != "Job"
+    ]
+    if owners:
+        body = {**body, "metadata": {**body["metadata"], "ownerReferences": owners}}
+    run_id = manifest["metadata"]["labels"].get(RUN, "")
+    Creation(api, scope, run_id).create(to_resource(body, scope.namespace))
+    _remove_pending(api, scope, unit)
+
+
+def _mark_replaced(body: Object) -> dict[str, Any]:
+    """Return the patch with which Services no longer select an object, and with which it counts as
+    replaced.
+    """
+    control = _control_of(body)
+    changed = replace(control, replaced=time.time())
+    labels = body["metadata"].get("labels") or {}
+    name = labels.get(UNIT) or labels.get(REPLACED_UNIT)
+    return {
+        "metadata": {
+            "annotations": {CONTROL: encode(changed)},
+            "labels": {UNIT: None, REPLACED_UNIT: name},
+        }
+    }
+
+
+def _remove_pending(api: Api, scope: Scope, unit: UnitStatus) -> None:
+    """Delete the Pods of a replaced attempt that have no node, and therefore no logs."""
+    path = collection_path("Pod", scope.namespace)
+    for pod in unit.pods:
+        if not pod.node and unit.job is None:
+            delete_uid(api, f"{path}/{pod.name}", pod.uid, grace_seconds=0)
+
+
+def _update(
+    api: Api,
+    scope: Scope,
+    unit: UnitStatus,
+    change: Callable[[Object], Mapping[str, Any] | None],
+) -> dict[str, Any] | None:
+    """Patch the object of a unit's latest attempt, and return the object.
+
+    ``change`` returns the patch, or None for no change. The patch is applied to the version of the
+    object that ``change`` received. Return None if the object does not exist or is not changed.
+    """
+    kind = "Pod" if unit.job is None else "Job"
+    current = unit.job or unit.pods[-1]
+    path = f"{collection_path(kind, scope.namespace)}/{current.name}"
+    plural = f"{kind.lower()}s"
+    while True:
+        try:
+            body = api.find(path)
+            if body is None or body["metadata"]["uid"] != current.uid:
+                return None
+            body = {"kind": kind, **body}
+            patch = change(body)
+            if patch is None:
+                return None
+            version = body["metadata"]["resourceVersion"]
+            metadata = {**patch["metadata"], "resourceVersion": version}
+            return api.call(
+                "PATCH", path, body={**patch, "metadata": metadata}, content_type=MERGE_PATCH
+            )
+        except ApiError as exc:
+            if exc.status == 404:
+                return None
+            if exc.status != 409:
+                action = f"stop or start {current.name!r}"
+                raise missing_right(exc, action, f"get and patch {plural}", scope) from exc
+
+
+def _control_of(body: Object) -> Control:
+    return decode_control((body["metadata"].get("annotations") or {}).get(CONTROL))
+
+
+def check_manifests(units: Mapping[str, UnitStatus]) -> None:
+    """Raise `BackendError` if a unit cannot be started again."""
+    for name, unit in units.items():
+        current = unit.job or (unit.pods[-1] if unit.pods else None)
+        if current is None:
+            raise BackendError(
+                f"{name!r} cannot be started, because its Pod was deleted; launch the experiment "
+                "again"
+            )
+        if not current.has_manifest:
+            raise BackendError(
+                f"{name!r} cannot be started again, because its manifest was not recorded: it is "
+                "too large, or kubectl or an earlier version of symphony has created its Pod; "
+                "launch the experiment again"
+            )

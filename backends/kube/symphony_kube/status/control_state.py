@@ -1,0 +1,115 @@
+"""The requests to stop and start a unit, and its attempts: annotations of Pods and Jobs. Pure.
+
+A Pod or Job is one attempt to run a unit. If the unit is started again, a new attempt replaces it.
+The old object remains, because it contains the status and the logs of the attempt.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+from symphony.model.limits import MAX_BYTES
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """The latest requests for one attempt. All times are in seconds since the epoch.
+
+    * ``stop``: the time of the request to stop the unit, or 0.0.
+    * ``kill``: the time at which the unit is killed if it is still running, or 0.0 if its own grace
+      period applies.
+    * ``ended``: the time at which all processes were found to have exited, or 0.0. Some versions of
+      Kubernetes do not report this.
+    * ``start``: the time from which the next attempt is to be created, or 0.0.
+    * ``replaced``: the time at which the creation of the next attempt began, or 0.0.
+    * ``reason`` and ``code``: why the supervisor starts the unit again, or ``""`` if a user does.
+    * ``in_row``: the number of restarts that count for the next delay, if the restart policy of the
+      unit is the reason for the next attempt, or 0.
+    """
+
+    stop: float = 0.0
+    kill: float = 0.0
+    ended: float = 0.0
+    start: float = 0.0
+    replaced: float = 0.0
+    reason: str = ""
+    code: str = ""
+    in_row: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The number of an attempt, and what it continues.
+
+    * ``number``: 1 for the first attempt.
+    * ``restarts``: the number of times that the unit was started before this attempt, including
+      restarts by Kubernetes.
+    * ``retries`` and ``in_row``: the restarts that the restart policy has caused since a user
+      started the unit, and how many of them count for the delay of the next one.
+    * ``round``: the number of times that the experiment was restarted before this attempt.
+    """
+
+    number: int = 1
+    restarts: int = 0
+    retries: int = 0
+    in_row: int = 0
+    round: int = 0
+
+
+NO_CONTROL, FIRST_ATTEMPT = Control(), Attempt()
+
+T = TypeVar("T", Control, Attempt)
+
+
+def encode(value: Control | Attempt) -> str:
+    """Encode requests or an attempt as an annotation value."""
+    given = {key: item for key, item in asdict(value).items() if item}
+    return json.dumps(given, separators=(",", ":"), sort_keys=True)
+
+
+def decode_control(text: str | None) -> Control:
+    """Decode requests. A damaged value is ignored, because other users may be able to change it."""
+    return _decode(text, NO_CONTROL)
+
+
+def decode_attempt(text: str | None) -> Attempt:
+    """Decode an attempt. A damaged value is ignored."""
+    return _decode(text, FIRST_ATTEMPT)
+
+
+def _decode(text: str | None, default: T) -> T:
+    if not text:
+        return default
+    kinds = {field.name: type(getattr(default, field.name)) for field in fields(default)}
+    try:
+        given = json.loads(text)
+        values = {key: kinds[key](item) for key, item in given.items() if key in kinds}
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return default
+    return type(default)(**values)
+
+
+def encode_manifest(body: Object) -> str:
+    """Encode the manifest of a Pod or Job as an annotation value."""
+    data = json.dumps(body, separators=(",", ":")).encode()
+    return base64.b64encode(zlib.compress(data, 6)).decode()
+
+
+def decode_manifest(text: str) -> dict[str, Any]:
+    """Decode a manifest. Raises ValueError if it is damaged or too large."""
+    decompressor = zlib.decompressobj()
+    try:
+        data = decompressor.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
+        body = json.loads(data)
+    except (zlib.error, RecursionError) as exc:
+        raise ValueError(f"not a manifest: {exc}") from exc
+    if not isinstance(body, dict):
+        raise ValueError("not a manifest")
+    return body

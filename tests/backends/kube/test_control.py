@@ -1,0 +1,212 @@
+"""Stopping and starting processes: requests, attempts and states, and a real cluster."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from symphony.errors import BackendError, SpecError
+from symphony.status import ReasonCode, State
+from symphony.testing.contract import all_running, until
+from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
+from symphony_kube.lifecycle import attempts
+from symphony_kube.lifecycle.supervisor.decisions import find_startable
+from symphony_kube.render.roster import Unit
+from symphony_kube.status.control_state import (
+    Attempt,
+    Control,
+    decode_attempt,
+    decode_control,
+    decode_manifest,
+    encode,
+)
+from symphony_kube.status.observe import PODS, PodObserver
+
+from .conftest import FOREVER, python, unschedulable, wait_until
+
+NOW = 1_700_000_100.0
+STARTED, ENDED = "2023-11-14T22:13:20Z", "2023-11-14T22:14:10Z"
+STOP = 1_700_000_040.0
+RUNNING = {"running": {"startedAt": STARTED}}
+EXITED = {"terminated": {"exitCode": 143, "startedAt": STARTED, "finishedAt": ENDED}}
+
+
+def pod(name, state, *, control=None, attempt=1, phase="Running", node="n1", restarts=0):
+    """Return the Pod of an attempt to run the process ``name``."""
+    annotations = {MANIFEST: "x", ATTEMPT: encode(Attempt(number=attempt, restarts=attempt - 1))}
+    if control is not None:
+        annotations[CONTROL] = encode(control)
+    status = {"name": name, "state": state, "restartCount": restarts}
+    return {
+        "metadata": {
+            "name": name if attempt == 1 else f"{name}.{attempt}",
+            "uid": f"{name}-{attempt}",
+            "labels": {"symphony/unit": name},
+            "annotations": annotations,
+            "creationTimestamp": STARTED,
+        },
+        "spec": {
+            "containers": [{"name": name}],
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 90,
+        },
+        "status": {"phase": phase, "containerStatuses": [status]},
+    }
+
+
+def observe(*pods, roster=None, now=NOW):
+    observer = PodObserver("e", roster=roster)
+    observer.replace(PODS, pods)
+    return observer.observe(now)
+
+
+STOPPING = Control(stop=STOP)
+RESTARTING = Control(stop=STOP, start=STOP)
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "node", "control", "shown"),
+    [
+        (RUNNING, "Running", "n1", STOPPING, ("stopping", ReasonCode.STOPPING, STOP + 90)),
+        (RUNNING, "Failed", "n1", STOPPING, ("stopping", ReasonCode.STOPPING, STOP + 90)),
+        (RUNNING, "Failed", "n1", replace(STOPPING, kill=STOP + 5), ("stopping", None, STOP + 5)),
+        (RUNNING, "Failed", "n1", replace(STOPPING, ended=STOP + 1), ("stopped", None, None)),
+        (EXITED, "Failed", "n1", STOPPING, ("stopped", ReasonCode.STOPPED, None)),
+        # The process exited before the request.
+        (EXITED, "Failed", "n1", Control(stop=NOW), ("failed", ReasonCode.KILLED, None)),
+        ({}, "Pending", "", STOPPING, ("stopped", None, None)),
+        (RUNNING, "Failed", "n1", RESTARTING, ("stopping", None, STOP + 90)),
+        (EXITED, "Failed", "n1", RESTARTING, ("pending", None, None)),
+        (EXITED, "Failed", "n1", replace(RESTARTING, replaced=NOW), ("pending", None, None)),
+        (EXITED, "Failed", "n1", replace(RESTARTING, replaced=STOP - 60), ("unknown", None, None)),
+    ],
+)
+def test_state_of_a_process_with_requests(state, phase, node, control, shown):
+    stopped = pod("a", state, control=control, phase=phase, node=node)
+    if phase == "Failed" and control.stop == STOP:
+        stopped["status"]["reason"] = "DeadlineExceeded"
+        stopped["spec"]["activeDeadlineSeconds"] = 1
+        stopped["metadata"]["managedFields"] = [{"time": "2023-11-14T22:14:59Z"}]
+    (process,) = observe(stopped).status
+    word, code, kill_at = shown
+    assert (process.displayed_state, process.kill_at) == (word, kill_at)
+    assert code in (None, process.reason_code)
+
+
+def test_latest_attempt_determines_the_state():
+    first = pod("a", EXITED, control=replace(RESTARTING, replaced=NOW), phase="Failed")
+    second = pod("a", RUNNING, attempt=2, restarts=3)
+    observation = observe(second, first)
+    (process,) = observation.status
+    assert (process.state, process.restarts) == (State.RUNNING, 4)
+    assert observation.unit_statuses["a"].attempt.number == 2
+
+
+def test_processes_are_started_again_in_their_order():
+    roster = (
+        Unit(name="a", processes=("a",)),
+        Unit(name="b", processes=("b",), starts_after={"a": "started"}),
+    )
+    waiting = pod("b", EXITED, control=RESTARTING, phase="Failed")
+    stopping = pod("a", RUNNING, control=RESTARTING)
+    assert find_startable(roster, observe(stopping, waiting, roster=roster)) == []
+    stopped = pod("a", EXITED, control=RESTARTING, phase="Failed")
+    assert find_startable(roster, observe(stopped, waiting, roster=roster)) == ["a"]
+    replaced = pod("a", EXITED, control=replace(RESTARTING, replaced=NOW), phase="Failed")
+    assert find_startable(roster, observe(replaced, waiting, roster=roster)) == []
+    new = pod("a", RUNNING, attempt=2)
+    observation = observe(replaced, new, waiting, roster=roster)
+    assert find_startable(roster, observation) == ["b"]
+
+
+def test_damaged_annotations_are_ignored():
+    for text in ("", "x", "[]", '{"stop": []}', "null"):
+        assert decode_control(text) == Control()
+        assert decode_attempt(text) == Attempt()
+    assert decode_control('{"stop": 5, "unknown": 1}') == Control(stop=5.0)
+    with pytest.raises(ValueError, match="not a manifest"):
+        decode_manifest("eJyLjgUAARUAuQ==")
+
+
+def test_object_of_the_next_attempt():
+    body = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
+    manifest = attempts.with_manifest(body)["metadata"]["annotations"][MANIFEST]
+    assert decode_manifest(manifest) == body
+    second = attempts.next_attempt(body, Attempt(number=2, restarts=1))
+    assert second["metadata"]["name"] == "a.2"
+    assert second["spec"]["hostname"] == "a"
+    assert second["metadata"]["annotations"][MANIFEST] == manifest
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "a" * 63},
+        "spec": {"template": {"metadata": {}, "spec": {}}},
+    }
+    name = attempts.next_attempt(job, Attempt(number=12))["metadata"]["name"]
+    assert len(name) <= 63
+    assert name.endswith(".12")
+
+
+def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
+    exp = shared.new_experiment(name)
+    # The first process contains the roster. It ignores TERM.
+    stubborn = python(exp, "stubborn", f"print('up'); {FOREVER}".replace(";", "\n"))
+    stubborn.command[-1] = (
+        "import signal; signal.signal(15, signal.SIG_IGN); print('up'); "
+        "exec('while True: signal.pause()')"
+    )
+    stubborn.termination_grace_period(600)
+    stubborn.restart_policy("Always").ready(log="^up")
+    job = python(exp, "job", f"print('up'); {FOREVER}")
+    job.restart_policy("OnFailure", max_restarts=3).ready(log="^up")
+    team = exp.new_process_group("team").termination_grace_period(1)
+    for member in ("one", "two"):
+        team.new_process(member, command=["python3", "-u", "-c", f"print('up'); {FOREVER}"])
+    unschedulable(exp, "waiting").starts_after("job", "succeeded")
+    shared.launch(exp)
+    until(shared, name, lambda status: all_running(status.processes[:4]))
+    with pytest.raises(SpecError, match="share a Pod.*name the group 'team'"):
+        shared.restart_processes(name, ["one"])
+    with pytest.raises(SpecError, match="grace period of 'stubborn' is 600 s"):
+        shared.stop_processes(name, ["stubborn"], grace=700)
+    with pytest.raises(BackendError, match="'waiting' has not started yet.*stop these, too"):
+        shared.stop_processes(name, ["waiting"])
+
+    statuses = shared.restart_processes(name, ["team", "stubborn", "job"], at_once=True)
+    assert [item.state for item in statuses] == [State.RUNNING] * 4
+    assert [item.restarts for item in statuses] == [1] * 4
+    assert shared.get_log(name, "two") == "up\nup\n"
+    wait_until(lambda: shared.get_log(name, "job") == "up\nup\n")
+    assert shared.get_log(name, "stubborn", previous=True) == "up\n"
+    assert shared.describe_process(name, "waiting").state is State.PENDING
+
+    # The client is killed before it creates the new Pod.
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(attempts, "Creation", fail)
+        with pytest.raises(KeyboardInterrupt):
+            shared.restart_processes(name, ["stubborn"], at_once=True)
+    assert shared.describe_process(name, "stubborn").state is State.PENDING
+    # Two clients continue at the same time.
+    arguments = (name, ["stubborn"])
+    clients = [threading.Thread(target=shared.start_processes, args=arguments) for _ in "ab"]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    status = shared.describe_process(name, "stubborn")
+    assert (status.state, status.restarts) == (State.RUNNING, 2)
+    pods = kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
+    names = sorted(item["metadata"]["name"] for item in pods)
+    assert [each for each in names if "stubborn" in each] == [
+        f"{name}-stubborn",
+        f"{name}-stubborn.2",
+        f"{name}-stubborn.3",
+    ]
+    stopped = shared.stop_processes(name, at_once=True)
+    assert {item.displayed_state for item in stopped} == {"stopped", "pending"}
+    assert shared.describe_process(name, "waiting").reason == (
+        "waiting for job to succeed (job is stopped)"
+    )
+    shared.delete(name)

@@ -186,7 +186,7 @@ def _seconds(seconds: float) -> str:
 def _duration(seconds: float) -> str:
     """Return a duration with its two largest units, such as ``12.3 s``, ``4m 5s`` or ``2h 3m``."""
     if seconds < 60:
-        return _seconds(round(seconds, 1))
+        return _seconds(seconds)
     minutes, whole_seconds = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes}m {whole_seconds}s"

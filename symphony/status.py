@@ -296,15 +296,12 @@ class LogLine:
     """One line of a process's output, without its newline.
 
     ``at`` is the time at which the line was written, in seconds since the epoch, or None if it is
-    unknown. On one machine, it is accurate to about one second. While output is followed, a line
-    that contains a progress bar arrives in several parts. ``complete`` is false for each part
-    except the last one.
+    unknown. On one machine, it is accurate to about one second.
     """
 
     process: str
     text: str
     at: float | None = None
-    complete: bool = True
 
 
 # The combined state is the first of these states that any process is in.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from symphony.config import SymphonyConfig
     from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.ignored import Ignored
@@ -725,26 +726,69 @@ class Cluster(CheckedAttributes, abc.ABC):
         last ``tail`` lines of each process.
         """
 
-    def iter_logs_and_events(
+    @overload
+    def iter_output(
+        self, experiment: str, processes: Sequence[str] | None = None, *,
+        follow: bool = False, since: float | str | None = None, tail: int | None = None,
+        events: Literal[False] = False,
+    ) -> Iterator[LogBlock]: ...  # fmt: skip
+
+    @overload
+    def iter_output(
+        self, experiment: str, processes: Sequence[str] | None = None, *,
+        follow: bool = False, since: float | str | None = None, tail: int | None = None,
+        events: bool,
+    ) -> Iterator[LogBlock | ExperimentEvent]: ...  # fmt: skip
+
+    def iter_output(
         self,
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
+        follow: bool = False,
         since: float | str | None = None,
         tail: int | None = None,
-    ) -> Iterator[LogLine | ExperimentEvent]:
-        """Follow the logs of several processes, and yield the events between the lines.
+        events: bool = False,
+    ) -> Iterator[LogBlock | ExperimentEvent]:
+        """Iterate over the lines of several processes' logs in blocks, which is faster than
+        `iter_logs` if the logs are large.
 
-        The arguments are those of `iter_logs`. All lines of a process come before the event of its
-        exit. With ``tail``, only events that happen from now on are included.
+        The other arguments are those of `iter_logs`. With ``follow``, the parts of a progress bar
+        are yielded as they are written, on backends that receive incomplete lines. With ``events``,
+        the events of the processes are yielded between the lines, and all lines of a process come
+        before the event of its exit. If ``tail`` is given, only events that happen from now on are
+        included.
         """
-        # Subclasses whose lines and events arrive together override this method.
-        start = time.time()
-        yield from self.iter_logs(experiment, processes, follow=True, since=since, tail=tail)
-        with contextlib.suppress(NotFound):
-            for event in self.iter_events(experiment, processes):
-                if event.at >= start:
-                    yield event
+        return self._iter_output(
+            experiment, processes, follow=follow, since=since, tail=tail, events=events
+        )
+
+    def _iter_output(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        *,
+        follow: bool,
+        since: float | str | None,
+        tail: int | None,
+        events: bool,
+    ) -> Iterator[LogBlock | ExperimentEvent]:
+        """Yield blocks and events. The arguments are those of `iter_output`.
+
+        By default, the events come after all lines. A backend that observes both together overrides
+        this method.
+        """
+        from symphony.cluster.since import parse_since
+        from symphony.log_blocks import to_blocks
+
+        lines = self.iter_logs(experiment, processes, follow=follow, since=since, tail=tail)
+        output = to_blocks(lines)
+        if not events:
+            return output
+        earliest = 0.0 if tail is None else time.time()
+        if since is not None:
+            earliest = max(earliest, parse_since(since, time.time()))
+        return self._with_later_events(output, experiment, processes, earliest)
 
     def iter_events(
         self,
@@ -772,6 +816,20 @@ class Cluster(CheckedAttributes, abc.ABC):
             names = [process.name for process in select_processes(status, processes)]
         start = None if since is None else parse_since(since, time.time())
         return self._iter_events(experiment, names, follow=follow, since=start)
+
+    def _with_later_events(
+        self,
+        output: Iterator[LogBlock],
+        experiment: str,
+        processes: Sequence[str] | None,
+        since: float,
+    ) -> Iterator[LogBlock | ExperimentEvent]:
+        """Yield ``output``, and then the events that have happened since a time."""
+        yield from output
+        with contextlib.suppress(NotFound):
+            for event in self.iter_events(experiment, processes or None):
+                if event.at >= since:
+                    yield event
 
     def _iter_events(
         self, experiment: str, names: Sequence[str] | None, *, follow: bool, since: float | None

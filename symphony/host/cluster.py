@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from symphony.host.resources.leases import GpuLeases, PortLeases
     from symphony.host.resources.ports import FinishingPorts
     from symphony.host.resources.unsupervised import UnsupervisedUsage
+    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.restart_policy import Backoff
@@ -641,31 +642,42 @@ class HostCluster(Cluster):
         tail: int | None = None,
     ) -> Iterator[LogLine]:
         """Yield the log lines of processes in chronological order; see `Cluster.iter_logs`."""
-        run = self._find(experiment)
-        names = find_names(self._describe(run), processes)
-        return self._iter_logs(run, names, follow, _since_time(since), tail)
+        from symphony.log_blocks import to_lines
 
-    def _iter_logs(
+        return to_lines(
+            self.iter_output(experiment, processes, follow=follow, since=since, tail=tail)
+        )
+
+    def _iter_output(
         self,
-        run: RunDirectory,
-        names: list[str],
+        experiment: str,
+        processes: Sequence[str] | None,
+        *,
         follow: bool,
-        since: float | None,
+        since: float | str | None,
         tail: int | None,
-    ) -> Iterator[LogLine]:
-        from symphony.host import logs
+        events: bool,
+    ) -> Iterator[LogBlock | ExperimentEvent]:
+        from symphony.host.output import Selection, iter_output
 
-        with run.report_damage(run.logs):
-            lines, tails = logs.read_merged(
-                run, names, since=since, tail=tail, ignored=self._ignored_last_line
-            )
-            yield from lines
-            if follow:
-                yield from logs.follow(run, tails, StatusReader(run).end_check(names))
-                return
-            for name, log in tails.items():
-                for text in log.read_incomplete_line():
-                    yield LogLine(process=name, text=text)
+        run = self._find(experiment)
+        selection = Selection(
+            names=find_names(self._describe(run), processes),
+            since=_since_time(since),
+            tail=tail,
+            follow=follow,
+            events=events,
+        )
+        return iter_output(
+            run, selection, clean=self._clean_output, ignored=self._ignored_last_line
+        )
+
+    def _clean_output(self, text: str) -> str:
+        """Return the output of a process that a part of its log contains.
+
+        A backend overrides this method if its log files can contain other text.
+        """
+        return text
 
     # --- events ---
 

@@ -22,14 +22,17 @@ import heapq
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from symphony.events import EXIT_KINDS
 from symphony.host.run.directory import LOG_START_SUFFIX, RunDirectory
-from symphony.status import LogLine
+from symphony.log_blocks import LogBlock
 
 if TYPE_CHECKING:
+    from symphony.events import ExperimentEvent
     from symphony.host.inotify import FileWatcher
 
 POLL_SECONDS = 0.02
@@ -39,6 +42,9 @@ STATUS_CHECK_SECONDS = 0.5
 MAX_LINE_BYTES = 1 << 24
 _BLOCK_BYTES = 1 << 18
 _TIMES_BLOCK_BYTES = 1 << 13
+
+# The times of lengths are recorded with this precision.
+_TIME_PRECISION_SECONDS = 0.001
 
 # The key under which `follow` watches the event log. It cannot clash with a process name, because a
 # process name is never empty.
@@ -239,6 +245,9 @@ class LogTail:
         self.offset = start
         self._incomplete_line = b""
         self._incomplete_line_end = start
+        self._has_partial_line = False
+        self.read_at: float | None = None
+        """The time at which the latest output was written, in seconds since the epoch."""
 
     def read_blocks(self, end: int | None = None) -> Iterator[bytes]:
         """Yield the bytes that were added since the previous call, in blocks of limited size.
@@ -270,30 +279,35 @@ class LogTail:
                 self.offset += len(block)
                 yield block
 
-    def read_new(self, end: int | None = None) -> Iterator[str]:
-        """Yield the complete lines that were added since the previous call. If ``end`` is given,
-        read only up to this byte offset.
+    def read_new(self, end: int | None = None, *, partial: bool = False) -> Iterator[str]:
+        """Yield the complete lines that were added since the previous call, as texts of one or more
+        lines with their newlines. If ``end`` is given, read only up to this byte offset.
 
-        A line that is longer than `MAX_LINE_BYTES` is yielded as several lines.
+        A line that is longer than `MAX_LINE_BYTES` is yielded as several lines. With ``partial``,
+        the parts of a line that contains a progress bar are yielded as they are written, without a
+        newline; see `_read_progress`.
         """
         for block in self.read_blocks(end):
             block_start = self.offset - len(block)
             if block_start < self._incomplete_line_end:
                 # The file was truncated, so the incomplete line will not be completed.
-                yield from self.read_incomplete_line()
+                yield from self._end_line()
             elif block_start > self._incomplete_line_end:
                 # The rest of the incomplete line was removed before it was read.
                 self._incomplete_line = b""
             self._incomplete_line_end = self.offset
-            complete, newline, rest = block.rpartition(b"\n")
-            if newline:
-                text = (self._incomplete_line + complete).decode(errors="replace")
-                self._incomplete_line = rest
-                yield from text.split("\n")
+            end_of_lines = block.rfind(b"\n") + 1
+            if end_of_lines:
+                lines = self._incomplete_line + block[:end_of_lines]
+                self._incomplete_line = block[end_of_lines:]
+                self._has_partial_line = False
+                yield lines.decode(errors="replace")
             else:
-                self._incomplete_line += rest
+                self._incomplete_line += block
                 if len(self._incomplete_line) >= MAX_LINE_BYTES:
-                    yield from self.read_incomplete_line()
+                    yield from self._end_line()
+            if partial:
+                yield from self._read_progress()
 
     def read_incomplete_line(self) -> list[str]:
         """Return a list that contains the incomplete last line, or an empty list if there is none.
@@ -303,6 +317,27 @@ class LogTail:
         line, self._incomplete_line = self._incomplete_line, b""
         return [line.decode(errors="replace")] if line else []
 
+    def _end_line(self) -> list[str]:
+        """Return the incomplete line with a newline, or an empty list if there is no such line."""
+        has_partial_line, self._has_partial_line = self._has_partial_line, False
+        rest = self.read_incomplete_line()
+        return [f"{text}\n" for text in rest or [""]] if rest or has_partial_line else []
+
+    def _read_progress(self) -> list[str]:
+        """Return the new part of an incomplete line that contains a progress bar.
+
+        A program that shows a progress bar writes a carriage return before or after each version of
+        the bar. A single carriage return at the end can also be the first half of a line break.
+        """
+        if not self._has_partial_line and b"\r" not in self._incomplete_line[:-1]:
+            return []
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        text = decoder.decode(self._incomplete_line)
+        # The rest is the beginning of a character.
+        self._incomplete_line = decoder.getstate()[0]
+        self._has_partial_line = True
+        return [text] if text else []
+
 
 def read_merged(
     run: RunDirectory,
@@ -311,32 +346,41 @@ def read_merged(
     since: float | None = None,
     tail: int | None = None,
     ignored: IgnoredLine | None = None,
-) -> tuple[Iterator[LogLine], dict[str, LogTail]]:
+    events: Iterable[ExperimentEvent] = (),
+) -> tuple[Iterator[LogBlock | ExperimentEvent], dict[str, LogTail]]:
     """Return the lines that are already in several logs, in chronological order, and readers for
     later lines.
 
     The readers are returned as a mapping from process names to `LogTail` objects. The caller may
     use them when all lines have been consumed. ``since``, ``tail`` and ``ignored`` have the same
-    meaning as in `start_offset`.
+    meaning as in `start_offset`. ``events`` are yielded between the lines, in chronological order.
+    They must have been read before this call.
     """
     tails = {
         name: LogTail(run.log(name), start_offset(run, name, since, tail, ignored))
         for name in processes
     }
-    return _merge(run, tails), tails
+    return _merge(run, tails, deque(events)), tails
 
 
-def _merge(run: RunDirectory, tails: Mapping[str, LogTail]) -> Iterator[LogLine]:
+def _merge(
+    run: RunDirectory, tails: Mapping[str, LogTail], events: deque[ExperimentEvent]
+) -> Iterator[LogBlock | ExperimentEvent]:
     now = time.time()
     names = list(tails)
     timed_lengths = [
         _timed_lengths(run, name, index, _file_size(tails[name].path), now)
         for index, name in enumerate(names)
     ]
-    for _, index, length in heapq.merge(*timed_lengths):
+    for at, index, length in heapq.merge(*timed_lengths):
+        # The length of a log is recorded before the exit of its process.
+        while events and events[0].at + _TIME_PRECISION_SECONDS <= at:
+            yield events.popleft()
         name = names[index]
         if length > tails[name].offset:
-            yield from _log_lines(name, tails[name].read_new(length))
+            tails[name].read_at = at
+            yield from _blocks(name, tails[name].read_new(length), at)
+    yield from events
 
 
 def _timed_lengths(
@@ -361,20 +405,31 @@ def follow(
     have_ended: Callable[[], bool],
     *,
     check_every: float = STATUS_CHECK_SECONDS,
-) -> Iterator[LogLine]:
+    read_events: Callable[[], Iterable[ExperimentEvent]] = tuple,
+) -> Iterator[LogBlock | ExperimentEvent]:
     """Yield log lines as they are written, until all processes have exited.
 
     ``have_ended`` returns whether they have exited. It is called when the event log grows and,
-    while no log grows, at least every ``check_every`` seconds.
+    while no log grows, at least every ``check_every`` seconds. ``read_events`` returns the new
+    events, which are yielded between the lines. All lines of a process come before its exit.
     """
     is_over = have_ended()
     grown: Collection[str] = tails.keys()
     paths = {name: log.path for name, log in tails.items()}
     with growing({**paths, _EVENTS_KEY: run.events}) as wait:
         while True:
+            # A process writes its last lines before its exit is recorded.
+            events = list(read_events())
+            exited = {event.process for event in events if event.kind in EXIT_KINDS}
+            now = time.time()
             for name, log in tails.items():
-                if name in grown:
-                    yield from _log_lines(name, log.read_new())
+                if name in grown or name in exited:
+                    offset = log.offset
+                    yield from _blocks(name, log.read_new(partial=True), now)
+                    log.read_at = log.read_at if log.offset == offset else now
+                if name in exited:
+                    yield from _blocks(name, log.read_incomplete_line(), log.read_at)
+            yield from events
             if is_over:
                 break
             grown = wait(check_every)
@@ -385,12 +440,17 @@ def follow(
                 if is_over:
                     # Processes may have written output between the last read and their exit.
                     grown = tails.keys()
+    yield from incomplete_lines(tails)
+
+
+def incomplete_lines(tails: Mapping[str, LogTail]) -> Iterator[LogBlock]:
+    """Yield the incomplete last lines of processes that will write no more output."""
     for name, log in tails.items():
-        yield from _log_lines(name, log.read_incomplete_line())
+        yield from _blocks(name, log.read_incomplete_line(), log.read_at)
 
 
-def _log_lines(process: str, texts: Iterable[str]) -> Iterator[LogLine]:
-    return (LogLine(process=process, text=text) for text in texts)
+def _blocks(process: str, texts: Iterable[str], at: float | None) -> Iterator[LogBlock]:
+    return (LogBlock(process, text, at) for text in texts)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ experiment launches another one.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import subprocess
 from collections.abc import Iterator
@@ -116,10 +117,12 @@ class Scenarios:
         assert failed.returncode == 7
         assert sorted(failed.stdout.splitlines()) == ["bad  | oh", "good | fine"]
         # If the processes start slowly, as on a busy cluster, the reasons are reported too.
-        assert [line for line in failed.stderr.splitlines() if ": pending: " not in line] == [
-            f"launched failed on {self.backend}: 2 processes",
-            "bad failed: exit code 7",
-        ]
+        messages = [line for line in failed.stderr.splitlines() if ": pending: " not in line]
+        assert messages[0] == f"launched failed on {self.backend}: 2 processes"
+        exits = ["symphony: process bad exited with 7", "symphony: process good exited with 0"]
+        assert sorted(line for line in messages if line.startswith("symphony: ")) == exits
+        assert re.fullmatch(r"failed failed after \S+ s with exit code 7: .*", messages[-2])
+        assert messages[-1] == "bad failed: exit code 7"
 
     def test_ctrl_c_stops_a_followed_experiment(self, cli: Program) -> None:
         terminal = cli.terminal("launch", cli.file("stopped", {"a": STOPS_ON_TERM}), "--follow")
@@ -291,7 +294,7 @@ class Scenarios:
             (("logs", "scene", "lerner"), "did you mean 'learner'?"),
             (("logs", "scene", "other/agent-0"), "is in group 'crew', not in 'other'"),
             (("describe", "scene", "crew/learner"), "not in 'crew'"),
-            (("logs", "scene", "agent"), "process 'agent' is ambiguous: agent-0, agent-1;"),
+            (("logs", "scene", "gent"), "process 'gent' is ambiguous: agent-0, agent-1;"),
             (("delete", "scnee"), "no experiment 'scnee'; did you mean 'scene'?"),
             (("delete", "scene"), "pass --force (-f) to delete"),
             (("ps", "."), "symphony switch-experiment NAME"),
@@ -309,8 +312,8 @@ class Scenarios:
         assert text == "experiment 'cene' is scene\nprocess 'gent-1' is agent-1\nhere 1\n"
 
     def test_ambiguous_name_is_a_menu_on_a_terminal(self, cli: Program, scene: str) -> None:
-        terminal = cli.terminal("logs", scene, "agent")
-        menu = "process 'agent' is ambiguous:\n   1 agent-0\n   2 agent-1\nwhich one? [1-2] "
+        terminal = cli.terminal("logs", scene, "gent")
+        menu = "process 'gent' is ambiguous:\n   1 agent-0\n   2 agent-1\nwhich one? [1-2] "
         terminal.expect(menu)
         terminal.press("2\n")
         terminal.expect("here 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -67,11 +68,35 @@ class TestLaunchFollow:
         with piped(program, "launch", file, "--follow") as process:
             assert read_line(process) == "a   | one\n"
             go.touch()
-            assert process.communicate(timeout=TIMEOUT) == (
-                "bob | two\n",
-                "launched rl on local: 2 processes\n",
-            )
-        assert process.returncode == 0
+            output, messages = process.communicate(timeout=TIMEOUT)
+        assert (process.returncode, output) == (0, "bob | two\n")
+        *events, summary = messages.splitlines()
+        assert events == [
+            "launched rl on local: 2 processes",
+            "symphony: process a exited with 0",
+            "symphony: process bob exited with 0",
+        ]
+        assert re.fullmatch(r"rl succeeded after \S+ s: 2 succeeded", summary)
+
+    def test_restart_is_marked_between_the_lines(self, program: Program) -> None:
+        """On a terminal, the events are between the lines, and a progress bar is visible."""
+        restarts = {"policy": "OnFailure", "max_restarts": 1}
+        bar = "printf '\\r10%%'; sleep 0.1; printf '\\r20%%'; sleep 0.1; echo; exit 9"
+        file = program.file("rl", {"c": {"cmd": bar, "restart_policy": restarts}})
+        screen = program.terminal("launch", file, "--follow")
+        assert screen.finish() == 9
+        lines = screen.text.splitlines()
+        lines = lines[lines.index("10%") :]
+        assert lines[:-2] == [
+            "10%",
+            "20%",
+            "symphony: process c exited with 9",
+            "symphony: process c restarting now (1 of 1)",
+            "symphony: process c started again (restart 1)",
+            "10%",
+            "20%",
+            "symphony: process c exited with 9 (not restarted again, because the limit is 1)",
+        ]
 
     def test_exit_code_is_that_of_the_first_failure(self, program: Program) -> None:
         b = program.directory / "b"
@@ -79,7 +104,10 @@ class TestLaunchFollow:
         bad = {"a": f"{after_exit(b)}exit 4", "b": f"{write_pid(b)}exit 3", "c": after}
         done = program("launch", program.file("rl", bad), "--follow")
         assert done.returncode == 3
-        messages = done.stderr.splitlines()[1:]
+        messages = done.stderr.splitlines()
+        assert "symphony: process b exited with 3" in messages
+        summary = next(index for index, line in enumerate(messages) if line.startswith("rl failed"))
+        messages = messages[summary + 1 :]
         assert [line for line in messages if line[0] != "c"] == [
             "b failed: exit code 3",
             "a failed: exit code 4",
@@ -109,11 +137,8 @@ class TestLaunchFollow:
             _, messages = process.communicate(timeout=TIMEOUT)
         # A deletion first stops the experiment, which is no failure, and then removes it. The
         # command observes either step.
-        expected = {
-            0: "launched rl on local: 1 process",
-            1: "symphony: experiment 'rl' was deleted",
-        }
-        assert messages.splitlines()[-1] == expected[process.returncode]
+        expected = {0: "rl stopped after ", 1: "symphony: experiment 'rl' was deleted"}
+        assert messages.splitlines()[-1].startswith(expected[process.returncode])
 
 
 class TestInterrupt:
@@ -180,7 +205,11 @@ class TestTermination:
             output, messages = process.communicate(timeout=TIMEOUT)
         # bash also reports that the signal has terminated sleep(1).
         assert (process.returncode, output.splitlines()[-1]) == (143, "bye")
-        assert messages.splitlines()[1:] == ["symphony: stopping 'rl' because of SIGTERM"]
+        assert messages.splitlines()[1:-1] == [
+            "symphony: stopping 'rl' because of SIGTERM",
+            "symphony: experiment stopping on request",
+            "symphony: process a stopped, exited with 0",
+        ]
         assert program.json("ps", "rl")["processes"][0]["exit_code"] == 0
 
     def test_closed_terminal_stops(self, program: Program) -> None:

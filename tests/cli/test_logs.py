@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -23,7 +24,11 @@ class TestShow:
     def test_single_process_is_shown_unchanged(self, program: Program, talk: str) -> None:
         assert program.ok("logs", talk, "bob") == "one\ntwo\nunfinished"
         assert program.ok("logs", talk, "pair/bob", "bob") == "one\ntwo\nunfinished"
-        assert program.ok("logs", talk, "bob", "--follow") == "one\ntwo\nunfinished\n"
+        followed = program("logs", talk, "bob", "--follow")
+        assert followed.stdout == "one\ntwo\nunfinished\n"
+        first, last = followed.stderr.splitlines()
+        assert first == "symphony: process bob exited with 0"
+        assert re.fullmatch(r"talk succeeded after \S+ s: 3 succeeded", last)
         assert program.ok("logs", talk, "mute") == ""
 
     def test_several_processes_are_shown_with_names(self, program: Program, talk: str) -> None:
@@ -35,7 +40,7 @@ class TestShow:
             "bob   | two",
             "bob   | unfinished",
         ]
-        assert sorted(program.ok("logs", talk, "-f").splitlines()) == sorted(lines)
+        assert sorted(program("logs", talk, "-f").stdout.splitlines()) == sorted(lines)
         assert program.ok("logs", talk, "bob", "mute").splitlines()[0] == "bob  | one"
 
     def test_tail_and_since(self, program: Program, talk: str) -> None:
@@ -43,6 +48,29 @@ class TestShow:
         assert program.ok("logs", talk, "alice", "--tail", "0") == ""
         assert program.ok("logs", talk, "alice", "--since", "1h") == "hi\nthere\n"
         assert program.ok("logs", talk, "alice", "--since", "2999-01-01T00:00:00") == ""
+
+    def test_lines_and_processes_are_selected(self, program: Program, talk: str) -> None:
+        assert program.ok("logs", talk, "--grep", "^(there|un.*d)$").splitlines() == [
+            "alice | there",
+            "bob   | unfinished",
+        ]
+        assert program.ok("logs", talk, "pair", "--grep", "o$") == "two\n"
+        assert program.ok("logs", talk, "a*", "mu*").splitlines()[0] == "alice | hi"
+        line, _ = program.ok("logs", talk, "alice", "--timestamps").splitlines()
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z hi", line)
+        done = program("logs", talk, "--failed")
+        assert (done.stdout, done.stderr) == ("", "no selected process of talk has failed\n")
+        program.run("bad", {"a": "echo fine", "b": "echo oh; exit 3"})
+        assert program.ok("logs", "bad", "--failed") == "oh\n"
+
+    def test_search_that_takes_too_long_is_abandoned(self, program: Program) -> None:
+        slow = f"({'a' * 40}) found"
+        program.run("rl", {"a": f"echo '{'a' * 40}'; echo '{slow}'; echo other"})
+        done = program("logs", "rl", "--grep", r"^(a+)+$|found")
+        assert done.stdout == f"{'a' * 40}\n{slow}\n"
+        done = program("logs", "rl", "--grep", r"^\(?(a+)+!$|found")
+        assert done.stdout == ""
+        assert "it takes too long" in done.stderr
 
     def test_json_output_is_one_object_per_line(self, program: Program, talk: str) -> None:
         output = program.ok("logs", talk, "bob", "--json")
@@ -126,6 +154,9 @@ class TestSave:
         (["--previous"], "keeps one log of a process"),
         (["--previous", "-f"], "--previous and --follow cannot be combined"),
         (["--previous", "--save", "x"], "--previous and --save cannot be combined"),
+        (["--previous", "--timestamps"], "--previous and --timestamps cannot be combined"),
+        (["--save", "x", "--grep", "x"], "--save and --grep cannot be combined"),
+        (["--grep", "("], "--grep: '(' is not a regular expression"),
         (["--save", "x", "--json"], "--save and --json cannot be combined"),
     ],
 )

@@ -75,8 +75,8 @@ def test_log_in_pieces_is_cleaned_as_a_whole(text: str, size: int) -> None:
 
 def test_line_with_carriage_returns_becomes_several_lines() -> None:
     cleaner = LogCleaner(keep_colours=True)
-    assert cleaner.clean_line("10%\r20%\x1b[K\r100%\r") == ["10%", "20%", "100%"]
-    assert cleaner.clean_line("") == [""]
+    assert cleaner.clean_lines("10%\r20%\x1b[K\r100%\r\na\r") == "10%\n20%\n100%\na"
+    assert cleaner.clean_lines("") == ""
 
 
 @given(hostile)

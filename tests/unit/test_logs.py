@@ -7,14 +7,16 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symphony import LogLine
+from symphony.events import EventKind, ExperimentEvent
 from symphony.host import logs
 from symphony.host.run.directory import RunDirectory
+from symphony.log_blocks import LogBlock, to_lines
 
 
 @pytest.fixture
@@ -109,6 +111,10 @@ def test_log_without_times_is_read_completely(run: RunDirectory) -> None:
 # --- growing logs ---
 
 
+def new_lines(tail: logs.LogTail, end: int | None = None) -> list[str]:
+    return [line for text in tail.read_new(end) for line in text.removesuffix("\n").split("\n")]
+
+
 @given(contents, st.lists(st.integers(0, 60), max_size=8))
 def test_growing_log_is_read_in_whole_lines(file: Path, data: bytes, cuts: list[int]) -> None:
     file.write_bytes(b"")
@@ -118,11 +124,11 @@ def test_growing_log_is_read_in_whole_lines(file: Path, data: bytes, cuts: list[
         with file.open("ab") as log:
             log.write(data[written:end])
         written = end
-        lines += tail.read_new()
+        lines += new_lines(tail)
     *complete, incomplete = data.decode().split("\n")
     assert lines == complete
     assert tail.read_incomplete_line() == ([incomplete] if incomplete else [])
-    assert list(tail.read_new()) == tail.read_incomplete_line() == []
+    assert new_lines(tail) == tail.read_incomplete_line() == []
     assert tail.offset == len(data)
 
 
@@ -132,9 +138,9 @@ def test_log_is_read_up_to_an_offset(file: Path, data: bytes, ends: list[int]) -
     tail, lines = logs.LogTail(file), []
     for end in ends:
         before = tail.offset
-        lines += tail.read_new(end)
+        lines += new_lines(tail, end)
         assert tail.offset == max(before, min(end, len(data)))
-    lines += tail.read_new()
+    lines += new_lines(tail)
     text = "".join(f"{line}\n" for line in lines) + "".join(tail.read_incomplete_line())
     assert text == data.decode()
 
@@ -142,24 +148,37 @@ def test_log_is_read_up_to_an_offset(file: Path, data: bytes, ends: list[int]) -
 def test_character_split_between_reads_is_decoded(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tail = logs.LogTail(log)
-    assert list(tail.read_new()) == []
+    assert new_lines(tail) == []
     for byte in "é日🎻\n".encode():
         with log.open("ab") as file:
             file.write(bytes([byte]))
-        lines = list(tail.read_new())
+        lines = new_lines(tail)
     assert lines == ["é日🎻"]
+
+
+def test_progress_bar_is_read_while_it_is_written(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    tail = logs.LogTail(log)
+    read: list[str] = []
+    # The second part ends within a character, and the last one begins with a line break.
+    for part in (b"one\r", b"\n\r10%\xe2", b"\x96\x88\r20%", b" 30%", b"\ntwo"):
+        with log.open("ab") as file:
+            file.write(part)
+        read += tail.read_new(partial=True)
+    assert read == ["one\r\n", "\r10%", "█\r20%", " 30%", "\n"]
+    assert tail.read_incomplete_line() == ["two"]
 
 
 def test_truncated_log_is_read_from_its_beginning(tmp_path: Path) -> None:
     log = tmp_path / "p.log"
     log.write_bytes(b"one\ntwo\nunfini")
     tail = logs.LogTail(log)
-    assert list(tail.read_new()) == ["one", "two"]
+    assert new_lines(tail) == ["one", "two"]
     log.write_bytes(b"")
-    assert list(tail.read_new()) == []
+    assert new_lines(tail) == []
     with log.open("ab") as file:
         file.write(b"three\nfour, which makes the log longer than before\n")
-    assert list(tail.read_new()) == [
+    assert new_lines(tail) == [
         "unfini",
         "three",
         "four, which makes the log longer than before",
@@ -177,7 +196,7 @@ def test_memory_for_a_line_is_limited(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(logs, "MAX_LINE_BYTES", 8)
     log = tmp_path / "p.log"
     log.write_bytes(b"123456789012\nab\n")
-    assert list(logs.LogTail(log).read_new()) == ["12345678", "9012", "ab"]
+    assert new_lines(logs.LogTail(log)) == ["12345678", "9012", "ab"]
 
 
 def test_incomplete_last_line_can_be_ignored(tmp_path: Path) -> None:
@@ -193,8 +212,8 @@ def test_incomplete_last_line_can_be_ignored(tmp_path: Path) -> None:
 # --- several processes ---
 
 
-def texts(lines: Iterable[LogLine]) -> list[str]:
-    return [f"{line.process}:{line.text}" for line in lines]
+def texts(blocks: Iterable[Any]) -> list[str]:
+    return [f"{line.process}:{line.text}" for line in to_lines(blocks)]
 
 
 def test_logs_are_merged_in_the_order_of_time(run: RunDirectory) -> None:
@@ -256,7 +275,34 @@ def test_following_ends_after_the_last_output(run: RunDirectory) -> None:
     lines, tails = logs.read_merged(run, ["p"])
     written = list(lines)
     followed = list(logs.follow(run, tails, have_ended, check_every=0.01))
-    assert [line.text for line in written + followed] == ["before", "one", "two", "last words"]
+    assert texts(written + followed) == ["p:before", "p:one", "p:two", "p:last words"]
+
+
+def an_event(at: float, kind: EventKind, process: str = "a") -> ExperimentEvent:
+    return ExperimentEvent(at=at, kind=kind, process=process, text=str(kind))
+
+
+def shown(items: Iterable[LogBlock | ExperimentEvent]) -> list[str]:
+    return [item.text for item in items]
+
+
+def test_events_are_between_the_lines(run: RunDirectory) -> None:
+    write(run, "a", b"1\n3\n", "10.001 2\n12.0 4\n")
+    write(run, "b", b"2\n", "11.0 2\n")
+    # The length of a log is recorded just before the exit, and is rounded.
+    events = [an_event(10.0006, EventKind.EXITED), an_event(11.5, EventKind.STARTED)]
+    lines, tails = logs.read_merged(run, ["a", "b"], events=events)
+    assert shown(lines) == ["1\n", "exited", "2\n", "started", "3\n"]
+    batches = [[], [an_event(13.0, EventKind.EXITED)]]
+
+    def read_events() -> list[ExperimentEvent]:
+        """Append the last output before the exit is recorded, as a process does."""
+        with run.log("a").open("a") as log:
+            log.write("last\nwords")
+        return batches.pop()
+
+    followed = logs.follow(run, tails, lambda: True, read_events=read_events)
+    assert shown(followed) == ["last\n", "words", "exited"]
 
 
 @pytest.mark.parametrize("has_inotify", [True, False])

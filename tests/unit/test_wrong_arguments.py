@@ -279,6 +279,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "service_account": lambda: "robot",
     "services": lambda: ["web"],
     "settings": lambda: {"username": "sarah"},
+    "events": lambda: True,
     "signal": lambda: "HUP",
     "since": lambda: 1,
     "size": lambda: "1Gi",

@@ -5,21 +5,21 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import BackendError, NotFound, SpecError, shown
 from symphony.host.cluster import HostCluster
 from symphony.host.run.directory import RunDirectory, find
-from symphony.status import LogLine, ReasonCode
+from symphony.status import ReasonCode
 from symphony_tmux.client import (
     ANSWER_TIMEOUT_SECONDS,
     DEFAULT_SERVER,
     check_open_files,
     find_tmux,
 )
-from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces, is_mark
+from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces
 
 if TYPE_CHECKING:
     from symphony.cluster import OnChange
@@ -149,22 +149,8 @@ class TmuxCluster(HostCluster):
         text = super()._iter_log_text(experiment, process, since=since, tail=tail)
         return clean_pieces(text)
 
-    def iter_logs(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        follow: bool = False,
-        since: float | str | None = None,
-        tail: int | None = None,
-    ) -> Iterator[LogLine]:
-        """Yield the output of processes line by line; see `Cluster.iter_logs`."""
-        lines = super().iter_logs(experiment, processes, follow=follow, since=since, tail=tail)
-        return (
-            LogLine(process=line.process, text=clean(line.text).removesuffix("\r"))
-            for line in lines
-            if not is_mark(line.text)
-        )
+    def _clean_output(self, text: str) -> str:
+        return clean(text)
 
 
 def _socket(run: RunDirectory) -> str | None:

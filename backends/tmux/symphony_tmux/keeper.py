@@ -178,11 +178,3 @@ def clean_pieces(pieces: Iterable[str]) -> Iterator[str]:
         yield clean(text[:end])
         rest = text[end:]
     yield clean(rest)
-
-
-def is_mark(line: str) -> bool:
-    """Return whether ``line`` consists only of keepers' marks.
-
-    Such a line does not count as a line of output.
-    """
-    return _MARKS.fullmatch(line) is not None

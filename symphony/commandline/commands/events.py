@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from symphony.commandline.commands.select_experiment import (
-    SELECTION_HELP,
-    ReadingCommands,
-    selected_names,
-)
+from symphony.commandline.commands.select_experiment import SELECTION_HELP, ReadingCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK
 from symphony.commandline.output.terminal import print_text
 
@@ -43,10 +39,13 @@ class EventsCommands(ReadingCommands):
           symphony events rl -f --json | jq -r .text
           symphony events --run rl-20261122-093011-7f3a
         """
+        from symphony.commandline.commands.resolve_names import resolve_processes
         from symphony.commandline.output.events import event_json, event_row
 
         status = self._read_status(args, "events")
-        names = selected_names(status, args.names) if args.names else None
+        names = None
+        if args.names:
+            names = [process.name for process in resolve_processes(status, args.names)]
         events = self.cluster.iter_events(status.name, names, follow=args.follow, since=args.since)
         try:
             for event in events:

@@ -18,7 +18,7 @@ from symphony.commandline.output.pending_reasons import (
     reporting_pending_processes,
     reporting_progress,
 )
-from symphony.commandline.output.printing import LogFormatter, show_json, show_lines
+from symphony.commandline.output.printing import LogFormatter, show_json, show_output
 from symphony.commandline.output.terminal import (
     ProgressLine,
     print_note,
@@ -285,12 +285,19 @@ def launch_and_follow(
         raise
     if as_json:
         show_json({**status.to_dict(), "exit_code": status.exit_code}, compact=True)
-    for line in views.failure_lines(status):
-        print_note(line)
+    report_end(status)
     return status.exit_code if interruptions.exit_code is None else interruptions.exit_code
 
 
 def _follow_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> None:
     names = [process.name for process in experiment.list_all_processes()]
     formatter = LogFormatter(names, as_json=as_json)
-    show_lines(cluster.iter_logs(experiment.name, follow=True), formatter, at_once=True)
+    items = cluster.iter_output(experiment.name, follow=True, events=True)
+    show_output(items, formatter, at_once=True)
+
+
+def report_end(status: ExperimentStatus) -> None:
+    """Print how an experiment has ended, and a line for each process that failed."""
+    print_note(views.closing_line(status))
+    for line in views.failure_lines(status):
+        print_note(line)

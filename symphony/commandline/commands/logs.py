@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.select_experiment import (
-    SELECTION_HELP,
-    ReadingCommands,
-    selected_names,
-)
+from symphony.commandline.commands.select_experiment import SELECTION_HELP, ReadingCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note, print_text
 from symphony.commandline.parsing.arguments import parse_count
 from symphony.errors import NotFound
 
 if TYPE_CHECKING:
-    from symphony.status import LogLine
+    from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
 
 
 class LogsCommands(ReadingCommands):
@@ -43,6 +41,15 @@ class LogsCommands(ReadingCommands):
             help="show only the last N lines of each process",
         )
         self._add_run_option(parser)
+        parser.add_argument("--timestamps", action="store_true", help="show the time of each line")
+        parser.add_argument(
+            "--grep",
+            metavar="REGEX",
+            help="show only lines that contain a match for this regular expression",
+        )
+        parser.add_argument(
+            "--failed", action="store_true", help="show only processes that have failed"
+        )
         parser.add_argument(
             "--previous", action="store_true", help="show the output from before the last restart"
         )
@@ -65,17 +72,29 @@ class LogsCommands(ReadingCommands):
         The output of a single process is shown unchanged. The output of several processes is merged
         in chronological order, and each line begins with the process name. On a terminal, control
         sequences are removed, except colours. --save writes the output to files. With --run, the
-        output of an earlier run is shown.
+        output of an earlier run is shown. --follow also reports exits and restarts, on standard
+        error. On one machine, --timestamps are accurate to about one second.
 
         For example:
           symphony logs rl
           symphony logs rl agents/agent-1 --tail 20
           symphony logs rl -f --since 5m
+          symphony logs rl 'agent-*' --grep 'loss|error'
+          symphony logs rl --failed --tail 50
           symphony logs rl -f --save logs/
           symphony logs --run rl-20261122-093011-7f3a learner
         """
+        from symphony.commandline.commands.resolve_names import resolve_processes
+
         status = self._read_status(args, "logs")
-        names = selected_names(status, args.names)
+        _check_combination(args)
+        selected = resolve_processes(status, args.names)
+        if args.failed:
+            selected = [process for process in selected if process.failed]
+            if not selected:
+                print_note(f"no selected process of {status.name} has failed")
+                return OK
+        names = [process.name for process in selected]
 
         if args.save and args.dry_run:
             for path in _log_paths(args.save, names):
@@ -89,7 +108,8 @@ class LogsCommands(ReadingCommands):
             if status.note:
                 print_note(f"{status.name}: {status.note}")
             return self._follow(args, status.name, names)
-        if len(names) == 1 and not args.json:
+        is_unchanged = not (args.json or args.timestamps or args.grep)
+        if len(names) == 1 and is_unchanged:
             return self._show_single(args, status.name, names[0])
         return self._show_merged(args, status.name, names)
 
@@ -111,26 +131,26 @@ class LogsCommands(ReadingCommands):
 
     def _show_merged(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
         """Show the output of several processes in chronological order."""
-        from symphony.commandline.output.printing import LogFormatter, show_lines
-
-        lines = self.cluster.iter_logs(experiment, names, since=args.since, tail=args.tail)
-        formatter = LogFormatter(names, as_json=args.json, raw=args.raw)
-        show_lines(lines, formatter, at_once=False)
+        blocks = self.cluster.iter_output(experiment, names, since=args.since, tail=args.tail)
+        _show(args, names, blocks)
         return OK
 
     def _follow(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
         """Follow the output until all processes have exited or the user presses Ctrl-C."""
-        from symphony.commandline.output.printing import LogFormatter, show_lines
+        from symphony.commandline.commands.foreground import report_end
 
-        lines = self.cluster.iter_logs(
-            experiment, names, follow=True, since=args.since, tail=args.tail
+        items = self.cluster.iter_output(
+            experiment, names, follow=True, since=args.since, tail=args.tail, events=True
         )
-        formatter = LogFormatter(names, as_json=args.json, raw=args.raw)
         try:
-            show_lines(lines, formatter, at_once=True)
+            _show(args, names, items)
         except KeyboardInterrupt:
             # Ctrl-C is the usual way to stop following, so no message is printed.
             return INTERRUPTED
+        with contextlib.suppress(NotFound):
+            status = self.cluster.describe_experiment(experiment)
+            if status.ended:
+                report_end(status)
         return OK
 
     def _save(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
@@ -138,8 +158,6 @@ class LogsCommands(ReadingCommands):
 
         With ``--follow``, also write new lines until all processes have exited.
         """
-        if args.json:
-            raise UsageError("--save and --json cannot be combined; --save writes plain text")
         code = OK
         try:
             self.cluster.save_logs(
@@ -162,12 +180,9 @@ class LogsCommands(ReadingCommands):
 
         Raises `NotFound` if none of the processes has been restarted.
         """
-        from symphony.commandline.output.printing import LogFormatter, show_lines, show_log
+        from symphony.commandline.output.printing import show_log
+        from symphony.log_blocks import LogBlock
 
-        if args.follow or args.save:
-            option = "--follow" if args.follow else "--save"
-            raise UsageError(f"--previous and {option} cannot be combined")
-        formatter = LogFormatter(names, as_json=args.json, raw=args.raw)
         found_any = False
         for name in names:
             try:
@@ -180,10 +195,10 @@ class LogsCommands(ReadingCommands):
                 # Processes that were never restarted are skipped.
                 continue
             found_any = True
-            if len(names) == 1 and not args.json:
+            if len(names) == 1 and not (args.json or args.grep):
                 show_log([text], raw=args.raw)
-            else:
-                show_lines(_as_log_lines(name, text), formatter, at_once=False)
+            elif text:
+                _show(args, names, [LogBlock(name, f"{text.removesuffix(chr(10))}\n")])
         if names and not found_any:
             raise NotFound(
                 f"no process of experiment {experiment!r} has been restarted, so there are no "
@@ -196,9 +211,35 @@ def _log_paths(directory: str, names: Sequence[str]) -> list[Path]:
     return [Path(directory) / f"{name}.log" for name in names]
 
 
-def _as_log_lines(process: str, text: str) -> Iterator[LogLine]:
-    from symphony.status import LogLine
+def _show(
+    args: argparse.Namespace,
+    names: Sequence[str],
+    items: Iterable[LogBlock | ExperimentEvent],
+) -> None:
+    """Show output and events in the form that the options select."""
+    from symphony.commandline.output.printing import LogFormatter, show_output
 
-    if text:
-        for line in text.removesuffix("\n").split("\n"):
-            yield LogLine(process=process, text=line)
+    formatter = LogFormatter(names, as_json=args.json, raw=args.raw, timestamps=args.timestamps)
+    if not args.grep:
+        show_output(items, formatter, at_once=args.follow)
+        return
+    from symphony.commandline.output.search import OutputSearch
+
+    search = OutputSearch(args.grep)
+    show_output(search.matching(items), formatter, at_once=args.follow)
+    if search.problem:
+        print_note(f"symphony: {search.problem}")
+
+
+def _check_combination(args: argparse.Namespace) -> None:
+    """Raise `UsageError` if two options cannot be combined."""
+    if args.previous:
+        for option in ("follow", "save", "timestamps"):
+            if getattr(args, option):
+                raise UsageError(f"--previous and --{option} cannot be combined")
+    if args.save:
+        for option in ("json", "timestamps", "grep"):
+            if getattr(args, option):
+                raise UsageError(
+                    f"--save and --{option} cannot be combined; --save writes the output unchanged"
+                )

@@ -75,6 +75,32 @@ def with_user_prefix(cluster: Cluster, name: str) -> str:
     return prefixed if prefixed in cluster.list_experiments() else name
 
 
+def resolve_processes(status: ExperimentStatus, names: Sequence[str]) -> list[ProcessStatus]:
+    """Return the processes that the user meant by ``names``, in declaration order.
+
+    Each name selects processes as in `symphony.cluster.matching.select_processes`, or is a part of
+    the name of one process. If ``names`` is empty, return all processes. Raises the same errors as
+    `resolve_process`.
+    """
+    if not names:
+        return list(status)
+    selected: set[str] = set()
+    for name in names:
+        found = _select(status, name) or [resolve_process(status, name)]
+        selected.update(process.name for process in found)
+    return [process for process in status if process.name in selected]
+
+
+def _select(status: ExperimentStatus, name: str) -> list[ProcessStatus]:
+    """Return the processes that a complete name or a pattern selects, if there are any."""
+    from symphony.cluster.matching import select_processes
+
+    try:
+        return select_processes(status, [name])
+    except NotFound:
+        return []
+
+
 def resolve_process(status: ExperimentStatus, given: str) -> ProcessStatus:
     """Return the status of the process that the user meant by ``given``.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
@@ -48,26 +47,3 @@ class ReadingCommands(BaseCommands):
                     f"{self.prog} {verb} --run {args.experiment}"
                 )
             raise
-
-
-def selected_names(status: ExperimentStatus, given: Sequence[str]) -> list[str]:
-    """Return the names of the processes that ``given`` selects, or of all processes if it is empty.
-
-    Each element is a name as in `symphony.Cluster.stop_processes`, or a unique part of the name of
-    a process. Raises `NotFound` if an element selects no process, and `UsageError` if it is an
-    ambiguous part of a name.
-    """
-    from symphony.cluster.matching import select_processes
-    from symphony.commandline.commands.resolve_names import resolve_process
-
-    if not given:
-        return [process.name for process in status]
-    names: list[str] = []
-    for each in given:
-        try:
-            names += [process.name for process in select_processes(status, [each])]
-        except NotFound:
-            if any(character in each for character in "*?["):
-                raise
-            names.append(resolve_process(status, each).name)
-    return list(dict.fromkeys(names))

@@ -108,11 +108,12 @@ class LogCleaner:
         rest, self._incomplete_line = self._incomplete_line, ""
         return self._remove(rest)
 
-    def clean_line(self, line: str) -> list[str]:
-        """Return the cleaned text of one line, which consists of several lines if it contains
-        carriage returns.
+    def clean_lines(self, lines: str) -> str:
+        """Return the cleaned text of complete lines, without the newline of the last one.
+
+        A line that contains carriage returns becomes several lines.
         """
-        return self._remove(line.rstrip("\r")).split("\n")
+        return self._remove(lines.rstrip("\r"))
 
     def _remove(self, text: str) -> str:
         cleaned = remove_controls(text, keep_colours=self._keep_colours)

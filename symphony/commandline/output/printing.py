@@ -1,4 +1,4 @@
-"""Writing to standard output: text, tables, JSON and log lines."""
+"""Writing to standard output: text, tables, JSON and the output of processes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from symphony.commandline.output.terminal import (
     has_colour,
     is_terminal,
     print_coloured,
+    print_note,
     terminal_width,
 )
 from symphony.errors import with_filename
 
 if TYPE_CHECKING:
     from symphony.commandline.output.escapes import LogCleaner
-    from symphony.status import LogLine
+    from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
 
 _PIECE_CHARACTERS = 1 << 16
 
@@ -50,35 +52,96 @@ def show_json(data: Any, *, compact: bool = False) -> None:
 
 
 class LogFormatter:
-    """A formatter for the log lines of the processes ``names``.
+    """A formatter for the output of the processes ``names``.
 
     If ``as_json`` is true, each line becomes a JSON object. Otherwise, each line begins with the
-    process name, unless there is only one process. On a terminal, control sequences other than
-    colours are removed, unless ``raw`` is true.
+    process name, unless there is only one process. With ``timestamps``, the time of each line is
+    added. On a terminal, control sequences other than colours are removed, unless ``raw`` is true.
     """
 
-    def __init__(self, names: Sequence[str], *, as_json: bool, raw: bool = False) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        as_json: bool,
+        raw: bool = False,
+        timestamps: bool = False,
+    ) -> None:
         self._as_json = as_json
+        self._timestamps = timestamps
         self._prefixes = {} if len(names) == 1 else _prefixes(names)
         self._cleaner = None if as_json else _log_cleaner(raw=raw)
+        # The processes whose last line is not complete yet.
+        self._begun: set[str] = set()
 
-    def __call__(self, line: LogLine) -> str:
-        """Return the text of a log line. Several lines are returned if it contains carriage
-        returns.
-        """
+    def __call__(self, block: LogBlock) -> str:
+        """Return the text of a block. A progress bar that is still being written becomes a line."""
+        if not (self._as_json or self._prefixes or self._cleaner or self._timestamps):
+            self._note_end(block)
+            return block.text
+        body = self._body(block)
+        if body is None:
+            return ""
         if self._as_json:
-            return _json_line(line)
-        prefix = self._prefixes.get(line.process, "")
-        if self._cleaner is None:
-            return f"{prefix}{line.text}\n"
+            return "".join(self._json_line(block, text) for text in body.split("\n"))
+        if self._cleaner is not None:
+            body = self._cleaner.clean_lines(body)
+        head = self._prefixes.get(block.process, "")
+        if self._timestamps:
+            head = f"{head}{_timestamp(block.at)} "
         # A colour must not extend to the next line, because that line can be another process's.
-        reset = RESET if prefix and "\x1b" in line.text else ""
-        texts = self._cleaner.clean_line(line.text)
-        return "".join(f"{prefix}{text}{reset}\n" for text in texts)
+        reset = RESET if head and self._cleaner is not None and "\x1b" in body else ""
+        lines = body.replace("\n", f"{reset}\n{head}")
+        return f"{head}{lines}{reset}\n"
+
+    def _body(self, block: LogBlock) -> str | None:
+        """Return the lines of a block without the newline of the last one.
+
+        Return None if the block contains only the end of a line that was already shown.
+        """
+        text = block.text
+        is_continuation = block.process in self._begun
+        is_complete = self._note_end(block)
+        if is_complete and not is_continuation:
+            return text[:-1]
+        # Each version of the progress bar becomes a line.
+        versions = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        body = "\n".join(version for version in versions if version)
+        return body or None
+
+    def _note_end(self, block: LogBlock) -> bool:
+        """Return whether the last line of a block is complete."""
+        is_complete = block.text.endswith("\n")
+        if is_complete:
+            self._begun.discard(block.process)
+        else:
+            self._begun.add(block.process)
+        return is_complete
+
+    def _json_line(self, block: LogBlock, text: str) -> str:
+        import json
+
+        data: dict[str, object] = {"process": block.process, "text": text}
+        if self._timestamps:
+            data["at"] = block.at
+        return json.dumps(data, separators=(",", ":")) + "\n"
 
     def end(self) -> str:
         """Return the text to print after the last line."""
+        is_unchanged = not (self._as_json or self._prefixes or self._cleaner or self._timestamps)
+        if self._begun and is_unchanged:
+            return "\n"
         return RESET if self._cleaner is not None and self._cleaner.has_colours else ""
+
+
+def _timestamp(at: float | None) -> str:
+    """Return a time in UTC, such as ``2026-11-22T09:30:11.123Z``, or ``-`` if it is unknown."""
+    from datetime import datetime, timezone
+
+    if at is None:
+        return "-"
+    text = datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
 
 
 def _prefixes(names: Sequence[str]) -> dict[str, str]:
@@ -102,13 +165,6 @@ def _log_cleaner(*, raw: bool) -> LogCleaner | None:
     from symphony.commandline.output.escapes import LogCleaner
 
     return LogCleaner(keep_colours=has_colour(sys.stdout))
-
-
-def _json_line(line: LogLine) -> str:
-    import json
-
-    data = {"process": line.process, "text": line.text}
-    return json.dumps(data, separators=(",", ":")) + "\n"
 
 
 def show_text(text: str) -> None:
@@ -142,15 +198,37 @@ def show_log(pieces: Iterable[str], *, raw: bool) -> bool:
     return has_text
 
 
-def show_lines(lines: Iterable[LogLine], formatter: LogFormatter, *, at_once: bool) -> None:
-    """Print log lines. If ``at_once`` is true, flush the output after each line."""
-    out = sys.stdout
+def show_output(
+    items: Iterable[LogBlock | ExperimentEvent], formatter: LogFormatter, *, at_once: bool
+) -> None:
+    """Print output on standard output, and events on standard error.
+
+    If ``at_once`` is true, flush the output after each block.
+    """
+    from symphony.events import ExperimentEvent
+
     try:
-        for line in lines:
-            text = formatter(line)
-            with with_filename(STANDARD_OUTPUT):
-                out.write(text)
-                if at_once:
-                    out.flush()
+        for item in items:
+            if isinstance(item, ExperimentEvent):
+                show_event(item)
+                continue
+            show_text(formatter(item))
+            if at_once:
+                with with_filename(STANDARD_OUTPUT):
+                    sys.stdout.flush()
     finally:
         show_text(formatter.end())
+
+
+def show_event(event: ExperimentEvent) -> None:
+    """Print an event between lines of output, on standard error.
+
+    Programs that read the output therefore receive only the output. Events that every process has,
+    such as its first start, are not printed, because they would hide the others.
+    """
+    from symphony.events import EventKind
+
+    usual = (EventKind.LAUNCHED, EventKind.WAITING, EventKind.FINISHED)
+    is_first_start = event.kind is EventKind.STARTED and event.text == "started"
+    if event.kind not in usual and not is_first_start:
+        print_note(f"symphony: {event.line}")

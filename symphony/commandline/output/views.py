@@ -155,6 +155,17 @@ def summary_line(status: ExperimentStatus) -> str:
     return f"{status.name} {status.displayed_state}: {_count_states(status)}"
 
 
+def closing_line(status: ExperimentStatus) -> str:
+    """Return how an experiment has ended, as one line.
+
+    For example, ``rl failed after 12.3 s with exit code 9: 1 failed, 2 stopped``.
+    """
+    from symphony.events import finish_event
+
+    end = finish_event(status, status.created or 0.0)
+    return f"{status.name} {end.text}: {_count_states(status)}"
+
+
 def waiting_line(status: ExperimentStatus) -> str:
     """Return a line that names the processes that have not finished."""
     unfinished = [

@@ -91,6 +91,14 @@ class LogTimes:
             self._record(process)
             self._watch_log(process)
 
+    def record(self, process: str) -> None:
+        """Record the length of a log now, for example because the process has exited.
+
+        Lines that were written before an event can then be distinguished from later lines.
+        """
+        if not self._is_closed:
+            self._record(process)
+
     def close(self) -> None:
         """Record the final length of every log, and stop watching."""
         if self._is_closed:

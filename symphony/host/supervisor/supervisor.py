@@ -512,7 +512,9 @@ class Supervisor:
     # --- exits and restarts ---
 
     def _handle_exit(self, child: Child, code: int | None, reason: str = "") -> None:
-        name, now = child.name, time.time()
+        name = child.name
+        self._log_times.record(name)
+        now = time.time()
         stop = self._requested_stops.get(name)
         restart = None
         if stop is not None and stop.restarts and not self._is_stopping:

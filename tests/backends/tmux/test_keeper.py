@@ -74,14 +74,6 @@ def test_mark_is_removed_from_output():
     assert keeper.clean("\x1b]5379;other\x1b\\\r") == "\x1b]5379;other\x1b\\\r"
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [(MARK, True), (MARK * 2, True), (MARK + "x", False), ("", False), (MARK + "\r", False)],
-)
-def test_is_mark(line, expected):
-    assert keeper.is_mark(line) is expected
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_mark_is_removed_from_pieces_of_any_size(size):
     text = f"one\r\ntwo\r{MARK}\r\n\x1b]0;x\x07{'three' * 20}{MARK * 2}\r\nfour\x1b{MARK}"

@@ -1,0 +1,83 @@
+"""The output and the events of an experiment, in the order in which they happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from symphony.events import ExperimentEvent, select_events
+from symphony.host import logs
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.event_stream import EventStream
+from symphony.host.run.status import StatusReader
+from symphony.log_blocks import LogBlock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The output to read: that of the processes ``names`` since a time, or the last lines of it.
+
+    ``since`` is in seconds since the epoch, and ``tail`` is a number of lines. With ``events``, the
+    events of these processes are included, and those of the experiment if all of its processes are
+    selected. With ``tail``, only new events are included.
+    """
+
+    names: Sequence[str]
+    since: float | None
+    tail: int | None
+    follow: bool
+    events: bool
+
+
+def iter_output(
+    run: RunDirectory,
+    selection: Selection,
+    *,
+    clean: Callable[[str], str],
+    ignored: logs.IgnoredLine | None,
+) -> Iterator[LogBlock | ExperimentEvent]:
+    """Yield the output and the events of a run.
+
+    ``clean`` extracts the output from a part of a log, and ``ignored`` is a last line that is not
+    output; see `symphony.host.logs.start_offset`.
+    """
+    for item in _iter_logged(run, selection, ignored):
+        if isinstance(item, ExperimentEvent):
+            yield item
+            continue
+        text = clean(item.text)
+        if text:
+            yield item if text == item.text else replace(item, text=text)
+
+
+def _iter_logged(
+    run: RunDirectory, selection: Selection, ignored: logs.IgnoredLine | None
+) -> Iterator[LogBlock | ExperimentEvent]:
+    read_events = _event_reader(run, selection)
+    with run.report_damage(run.logs):
+        # The events come first, so that no event is older than a line that is read later.
+        events = read_events()
+        lines, tails = logs.read_merged(
+            run,
+            selection.names,
+            since=selection.since,
+            tail=selection.tail,
+            ignored=ignored,
+            events=events if selection.tail is None else (),
+        )
+        yield from lines
+        if selection.follow:
+            have_ended = StatusReader(run).end_check(selection.names)
+            yield from logs.follow(run, tails, have_ended, read_events=read_events)
+        else:
+            yield from logs.incomplete_lines(tails)
+
+
+def _event_reader(run: RunDirectory, selection: Selection) -> Callable[[], list[ExperimentEvent]]:
+    """Return a function that returns the events since the previous call."""
+    if not selection.events:
+        return list
+    stream = EventStream(run)
+    processes = {process["name"] for process in run.load_manifest()["processes"]}
+    names = None if processes <= set(selection.names) else selection.names
+    return lambda: list(select_events(stream.read_new(), names, selection.since))

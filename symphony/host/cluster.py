@@ -27,7 +27,6 @@ from symphony.errors import (
     NotFound,
     SpecError,
     SymphonyError,
-    Unsupported,
     shown,
 )
 from symphony.host.run import directory
@@ -817,14 +816,26 @@ class HostCluster(Cluster):
         local_port: int | None = None,
         on_error: Callable[[str], None] | None = None,
     ) -> Tunnel:
-        """Raise Unsupported, because every port of a process is already a port of this machine."""
-        del local_port, on_error
+        """Return a tunnel with the address itself, because every port is a port of this machine.
+
+        With another ``local_port``, connections to it are relayed to the address.
+        """
         services: dict[str, str] = self._find(experiment).load_manifest()["services"]
-        address = services.get(process_or_service) or f"127.0.0.1:{port or 'PORT'}"
-        raise Unsupported(
-            f"{process_or_service!r} runs on this machine and needs no port forwarding: "
-            f"use {address}"
-        )
+        address = services.get(process_or_service)
+        if address is None:
+            self.find_process(experiment, process_or_service)
+            if port is None:
+                raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
+            address = f"127.0.0.1:{port}"
+        elif port is not None:
+            address = f"{address.rpartition(':')[0]}:{port}"
+        host, _, own_port = address.rpartition(":")
+        if local_port is None or local_port == int(own_port):
+            return Tunnel(address)
+        from symphony.host.relay import Relay
+
+        relay = Relay(local_port, (host, int(own_port)), on_error)
+        return Tunnel(relay.address, close=relay.close)
 
 
 def _state_root(value: object) -> Path:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from symphony.errors import BackendError
@@ -29,6 +30,18 @@ def send_request(
     Raises BackendError if the supervisor cannot be reached or refuses the request, and TimeoutError
     if the request is not done within ``timeout`` seconds. After a timeout, the request goes on.
     """
+    with open_channel(run, request, timeout=timeout):
+        pass
+
+
+@contextlib.contextmanager
+def open_channel(
+    run: RunDirectory, request: Mapping[str, Any], *, timeout: float | None = None
+) -> Iterator[tuple[socket.socket, bytes]]:
+    """Send a request as `send_request` does, and yield the connection.
+
+    The connection is blocking. Also yield the bytes that were received after the answer.
+    """
     other_host = run.other_host()
     if other_host is not None:
         raise BackendError(
@@ -39,10 +52,32 @@ def send_request(
         raise BackendError(_unsupervised_message(run))
     _check_not_suspended(run)
     deadline = None if timeout is None else time.monotonic() + timeout
+    with contextlib.ExitStack() as stack:
+        channel, answer, rest = _exchange(run, stack, request, deadline, timeout)
+        if answer is None or channel is None:
+            wait_for_exit(supervisor, _EXIT_SECONDS)
+            raise BackendError(_unsupervised_message(run))
+        if answer.get("answer") != "done":
+            raise BackendError(f"experiment {run.name!r}: {answer.get('message')}")
+        channel.settimeout(None)
+        yield channel, rest
+
+
+def _exchange(
+    run: RunDirectory,
+    stack: contextlib.ExitStack,
+    request: Mapping[str, Any],
+    deadline: float | None,
+    timeout: float | None,
+) -> tuple[socket.socket | None, dict[str, Any] | None, bytes]:
+    """Send a request, and return the connection, the answer, and what follows the answer.
+
+    The answer is None if the supervisor exits without one. ``stack`` closes the connection.
+    """
     try:
-        with connect(run) as channel:
-            channel.sendall(json.dumps(request).encode() + b"\n")
-            answer = _receive(run, channel, deadline)
+        channel = stack.enter_context(connect(run))
+        channel.sendall(json.dumps(request).encode() + b"\n")
+        return channel, *_receive(run, channel, deadline)
     except FileNotFoundError as exc:
         raise BackendError(
             f"the supervisor of {run.name!r} accepts no requests, because it belongs to an earlier "
@@ -50,17 +85,12 @@ def send_request(
             "experiment, and launch it again"
         ) from exc
     except ConnectionError:
-        answer = None
+        return None, None, b""
     except TimeoutError:
         raise TimeoutError(
             f"experiment {run.name!r}: the {request['request']} was not done within {timeout:g} s; "
             "it continues"
         ) from None
-    if answer is None:
-        wait_for_exit(supervisor, _EXIT_SECONDS)
-        raise BackendError(_unsupervised_message(run))
-    if answer.get("answer") != "done":
-        raise BackendError(f"experiment {run.name!r}: {answer.get('message')}")
 
 
 def _unsupervised_message(run: RunDirectory) -> str:
@@ -83,13 +113,13 @@ def _check_not_suspended(run: RunDirectory) -> None:
 
 def _receive(
     run: RunDirectory, channel: socket.socket, deadline: float | None
-) -> dict[str, Any] | None:
-    """Return the answer, or None if the supervisor exits without an answer.
+) -> tuple[dict[str, Any] | None, bytes]:
+    """Return the answer, or None if the supervisor exits without one, and what follows the answer.
 
     Raises TimeoutError at the time ``deadline`` on the monotonic clock.
     """
     received = b""
-    while not received.endswith(b"\n"):
+    while b"\n" not in received:
         pause = _CHECK_SECONDS
         if deadline is not None:
             pause = min(pause, deadline - time.monotonic())
@@ -102,7 +132,7 @@ def _receive(
             _check_not_suspended(run)
             continue
         if not data or len(received) > MAX_LINE_BYTES:
-            return None
+            return None, b""
         received += data
-    answer: dict[str, Any] = json.loads(received)
-    return answer
+    line, _, rest = received.partition(b"\n")
+    return json.loads(line), rest

@@ -49,6 +49,7 @@ HONOURED = frozenset(
         "ready",
         "starts_after",
         "log_limit",
+        "tty",
         "job.backoff_limit",
         "job.active_deadline",
         "ends_with",
@@ -145,6 +146,7 @@ def _preview(spec: ProcessSpec) -> dict[str, Any]:
         "deadline": spec.deadline,
         "gpus": spec.gpus,
         "log_limit": None if has_default_log_limit else spec.log_limit,
+        "tty": spec.tty,
     }
     return {
         "command": shlex.join(spec.argv),
@@ -217,6 +219,7 @@ def _process_spec(
         connects=tuple(process.settings.connects),
         gpus=int(process.settings.resource_limit.get("gpu", 0)),
         log_limit=_log_limit_bytes(process.settings),
+        tty=bool(process.settings.tty),
         preamble=process.preamble_cmds,
     )
 

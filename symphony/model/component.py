@@ -310,6 +310,15 @@ class Component(CheckedAttributes):
         self._settings.log_limit = LOG_SIZE.parse(size, "log_limit")
         return self
 
+    def tty(self, enabled: bool = True) -> Self:
+        """Run the process on a terminal, which ``symphony attach`` joins and leaves.
+
+        Debuggers such as ``breakpoint()`` can then be used. Standard output and standard error are
+        the same stream, and both are written to the log. On tmux, every process has a terminal.
+        """
+        self._settings.tty = validators.flag(enabled, "tty")
+        return self
+
     # --- volumes ---
 
     def mount_nfs(self, server: str, path: str, mount_path: str, name: str | None = None) -> Self:

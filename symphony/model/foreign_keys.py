@@ -629,7 +629,7 @@ def process_name(name: object) -> str:
 # --- the table ---
 
 _ALL_CONNECTED = _nothing("all processes of an experiment can connect to each other")
-_NO_TERMINAL = _nothing("'symphony attach' and 'symphony exec' need no setting")
+_NO_TERMINAL = _nothing("a process with tty: true reads from its terminal", "set tty: true")
 _POD_YML = "set it in pod_yml: {spec: {...}} for Kubernetes"
 _CONTAINER_YML = "set it in container_yml for Kubernetes"
 _RESOURCES = "resource_limit: {cpu: 1, memory: 512Mi, gpu: 1}"
@@ -711,7 +711,6 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "security_opt": _without_equivalent(_CONTAINER_YML),
     "stdin_open": _key(_NO_TERMINAL),
     "sysctls": _without_equivalent(_POD_YML),
-    "tty": _key(_NO_TERMINAL),
     "volumes_from": _without_equivalent("list the volumes of both processes"),
     # Kubernetes
     "affinity": _key(_pod_field("affinity"), "pod_yml: {spec: {affinity: {...}}}"),

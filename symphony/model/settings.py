@@ -626,6 +626,13 @@ class Settings:
         method="log_limit",
         unset=_none,
     )
+    tty: bool | None = _setting(
+        CONTAINER,
+        "Run the process on a terminal, which 'symphony attach' joins and leaves.",
+        FLAG,
+        method="tty",
+        unset=_none,
+    )
     job: dict[str, Any] | None = _setting(
         POD,
         "Run the process to completion.",

@@ -193,7 +193,7 @@ def test_no_key_of_symphony_is_in_the_table() -> None:
         ("environment", {"A": "x y", "B": "1"}, 'write env: {A: "x y", B: "1"}'),
         ("environment", {"A": "x" * 200}, "write for example env: {LEVEL: info}"),
         ("environment", {"A": "\x1b[1m"}, 'write env: {A: "\\u001b[1m"}'),
-        ("tty", True, "'symphony attach' and 'symphony exec' need no setting: remove it"),
+        ("stdin_open", True, "a process with tty: true reads from its terminal"),
         (
             "build",
             "x",

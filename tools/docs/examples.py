@@ -60,6 +60,7 @@ SETTINGS = {
     "restart_policy": "restart_policy: OnFailure",
     "termination_grace_period": "termination_grace_period: 120",
     "log_limit": "log_limit: 100Mi",
+    "tty": "tty: true",
     "ready": "binds: web\nready: {http: [web, /health], timeout: 30}",
     "starts_after": "starts_after: {server: ready, loader: succeeded}",
     "job": "job: {backoff_limit: 3, active_deadline: 7200, ttl: 600}     # or true",

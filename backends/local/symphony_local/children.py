@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import functools
 import os
 import resource
 import signal
 import subprocess
+import termios
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from symphony.host.processes.identity import RUN_ID_VARIABLE, birth_time
 from symphony.host.processes.mark import MarkedChildren
@@ -24,6 +29,9 @@ from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
 from symphony_local.environment import InheritedEnvironment
+
+if TYPE_CHECKING:
+    from symphony.host.supervisor.terminal import Terminal
 
 # The number of descriptors that are reserved for logs, probes and reading /proc, and are not used
 # for pidfds.
@@ -38,6 +46,7 @@ class LocalChild:
     popen: subprocess.Popen[bytes]
     birth: float
     pidfd: int | None
+    terminal: Terminal | None = None
 
     @property
     def pid(self) -> int:
@@ -83,14 +92,56 @@ class LocalChildren:
             else:
                 yield spec, child
 
+    def terminal(self, name: str) -> Terminal | None:
+        """Return the terminal of a running child, or None if it has none."""
+        child = self._running.get(name)
+        return None if child is None else child.terminal
+
     def _start(self, spec: ProcessSpec) -> LocalChild:
+        terminal: Terminal | None = None
+        if spec.tty:
+            terminal, popen = self._start_on_terminal(spec)
+        else:
+            popen = self._start_with_log(spec)
+        self._restore_limits(popen.pid)
+        child = LocalChild(spec.name, popen, _birth_time(popen.pid), None, terminal)
+        self._running[spec.name] = child
+        if self._uses_pidfds:
+            # Every new child starts with copies of all descriptors. To keep their number small,
+            # pidfds are opened only after the whole batch has started.
+            self._loop.post(lambda: self._watch(child))
+        return child
+
+    def _start_on_terminal(self, spec: ProcessSpec) -> tuple[Terminal, subprocess.Popen[bytes]]:
+        from symphony.host.supervisor.terminal import Terminal
+
+        terminal = Terminal(self._loop, Path(f"{self._logs}/{spec.name}.log"))
+        try:
+            popen = subprocess.Popen(  # the function runs no Python code
+                spec.argv,
+                cwd=spec.cwd,
+                stdin=terminal.slave,
+                stdout=terminal.slave,
+                stderr=terminal.slave,
+                start_new_session=True,
+                # The terminal becomes the controlling terminal of the new session.
+                preexec_fn=functools.partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),
+                close_fds=False,
+            )
+        except BaseException:
+            terminal.discard()
+            raise
+        terminal.start()
+        return terminal, popen
+
+    def _start_with_log(self, spec: ProcessSpec) -> subprocess.Popen[bytes]:
         output = os.open(
             f"{self._logs}/{spec.name}.log",
             os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
             0o600,
         )
         try:
-            popen = subprocess.Popen(
+            return subprocess.Popen(
                 spec.argv,
                 cwd=spec.cwd,
                 stdin=self._devnull,
@@ -103,14 +154,6 @@ class LocalChildren:
             )
         finally:
             os.close(output)
-        self._restore_limits(popen.pid)
-        child = LocalChild(spec.name, popen, _birth_time(popen.pid), None)
-        self._running[spec.name] = child
-        if self._uses_pidfds:
-            # Every new child starts with copies of all descriptors. To keep their number small,
-            # pidfds are opened only after the whole batch has started.
-            self._loop.post(lambda: self._watch(child))
-        return child
 
     def _watch(self, child: LocalChild) -> None:
         """Begin to watch for a child's exit.
@@ -162,6 +205,8 @@ class LocalChildren:
 
     def _remove(self, child: LocalChild) -> None:
         del self._running[child.name]
+        if child.terminal is not None:
+            child.terminal.drain()
         # Otherwise, `Popen` would wait for the process again when it is deleted.
         child.popen.returncode = 0
         if child.pidfd is not None:

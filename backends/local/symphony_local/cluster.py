@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from symphony.errors import NotFound, Unsupported
 from symphony.host.cluster import HostCluster
+from symphony.status import State
 
 
 class LocalCluster(HostCluster):
@@ -15,3 +17,24 @@ class LocalCluster(HostCluster):
 
     backend: ClassVar[str] = "local"
     children: ClassVar[str] = "symphony_local.children:LocalChildren"
+
+    def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
+        """Attach the terminal to a process with the setting ``tty``, until the user leaves it.
+
+        Raises Unsupported if the process has no terminal.
+        """
+        from symphony.host.attach import attach
+
+        found = self.describe_process(experiment, process, process_group)
+        with self._find(experiment).pin() as run:
+            manifest = run.load_manifest()
+            spec = next(item for item in manifest["processes"] if item["name"] == found.name)
+            if not spec.get("tty"):
+                raise Unsupported(
+                    f"process {found.path!r} has no terminal: set tty: true on it and launch it "
+                    "again; 'symphony exec' runs a command in its environment, "
+                    "'symphony logs -f' follows its log"
+                )
+            if found.state is not State.RUNNING:
+                raise NotFound(f"process {found.path!r} is not running ({found.state})")
+            attach(run, found.name)

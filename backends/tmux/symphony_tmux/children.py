@@ -64,6 +64,9 @@ class TmuxChildren:
         self._unlogged: dict[str, ProcessSpec] = {}
         loop.watch(self._gates.fileno(), self._receive_reports)
 
+    def terminal(self, name: str) -> None:
+        """Return None, because tmux relays the terminals of its windows."""
+
     def __len__(self) -> int:
         return len(self._alive)
 

@@ -20,6 +20,7 @@ def symphony_backend() -> BackendInfo:
                 "exec",
                 "login",
                 "copy",
+                "forward",
                 "external-url",
                 "topology",
                 "restart",

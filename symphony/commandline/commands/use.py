@@ -94,13 +94,16 @@ class UseCommands(BaseCommands):
     def action_attach(self, args: argparse.Namespace) -> int | None:
         """Attach the terminal to a process.
 
+        On local and Kubernetes, the process needs the setting `tty: true`. Leave its terminal with
+        Ctrl-P Ctrl-Q; the process keeps running. Without this setting, the command opens a shell in
+        the process's container on Kubernetes, and fails on local: use exec to run a command in the
+        environment of the process, or logs -f to follow its output.
+
         In tmux, the terminal shows the process's window. Detach with the prefix key followed by d
-        (by default, Ctrl-b d); the process keeps running. On Kubernetes, the command opens a shell
-        in the process's container. The local backend has no terminals to attach to: use exec to run
-        a command in the environment of the process, or logs -f to follow its output.
+        (by default, Ctrl-b d); the process keeps running.
 
         For example:
-          symphony attach -b tmux rl learner
+          symphony attach rl learner
           symphony ssh -b tmux rl agents/agent-1
         """
         status, process = self._resolve_process(args)
@@ -169,6 +172,9 @@ class UseCommands(BaseCommands):
         Only programs on this machine can connect to the local port. For a service, PORT may be
         omitted: the default is the service's port. Forwarding continues when the process restarts.
 
+        On local and tmux, every port is a port of this machine already, so the command prints the
+        address and exits. With a LOCAL port, it relays connections until Ctrl-C.
+
         For example:
           symphony forward rl db 5432
           symphony forward rl tensorboard 6006:8080
@@ -184,6 +190,9 @@ class UseCommands(BaseCommands):
             tunnel = self.cluster.port_forward(
                 status.name, args.target, port, local_port=local_port, on_error=_report_error
             )
+            if not tunnel.forwarded:
+                print_text(tunnel.address)
+                return OK
             return _keep_open(tunnel, tunnel.address)
 
     def _add_visit(self) -> None:

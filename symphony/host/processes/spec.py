@@ -34,6 +34,7 @@ class ProcessSpec:
     * ``ready_timeout`` and ``grace`` are in seconds, and ``log_limit`` is in bytes.
     * ``restart`` is the restart policy. ``deadline`` is the time in seconds after the first start
       at which the process is stopped and has failed, or None.
+    * ``tty`` is true if the process runs on a terminal even on backends that otherwise use none.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ProcessSpec:
     connects: tuple[str, ...] = ()
     gpus: int = 0
     log_limit: int = DEFAULT_LOG_LIMIT_BYTES
+    tty: bool = False
     preamble: tuple[str, ...] = ()
 
     @property

@@ -8,6 +8,7 @@ from typing import Protocol
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.event_loop import EventLoop
+from symphony.host.supervisor.terminal import Terminal
 
 
 class Child(Protocol):
@@ -70,6 +71,12 @@ class Children(Protocol):
 
     def get(self, name: str) -> Child | None:
         """Return the running child with the given name, or None if there is none."""
+
+    def terminal(self, name: str) -> Terminal | None:
+        """Return the terminal of a running child that a client can join, or None.
+
+        None also means that clients reach the terminal in another way.
+        """
 
     def __len__(self) -> int:
         """Return the number of running children."""

@@ -16,6 +16,8 @@ start      names                  each process has started, or waits for its sta
 restart    names, grace           as for stop, and then as for start
 signal     names, signal          the signal was sent
 finish                            the experiment, which must be stopped, begins to finish
+attach     names                  the connection has joined the terminal of the only process;
+                                  see `symphony.host.supervisor.terminal`
 ========== ====================== ============================================================
 
 A request goes on if its client disconnects. Only one request at a time can start a process, and
@@ -100,6 +102,8 @@ class Control:
         self._loop = loop
         self._connections: list[_Connection] = []
         self._operations: list[_Operation] = []
+        # The connection whose request is being handled.
+        self._requesting: _Connection | None = None
 
     # --- connections ---
 
@@ -170,9 +174,13 @@ class Control:
             # Until the answer is sent, nothing is read, so a client cannot send without limit.
             connection.is_busy = True
             self._loop.unwatch(connection.socket.fileno())
+            self._requesting = connection
             self._handle(bytes(line), functools.partial(self._answer, connection))
 
     def _answer(self, connection: _Connection, answer: Answer) -> None:
+        if connection not in self._connections:
+            # The connection has joined a terminal.
+            return
         self._send(connection, answer)
         connection.is_busy = False
         self._watch(connection)
@@ -276,6 +284,21 @@ class Control:
         if not self._supervisor.state.waits_for_start:
             raise RequestRefused("processes of the experiment are running")
         self._supervisor.stop()
+        return _Operation(reply)
+
+    def _attach(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
+        names = self._names(request)
+        connection = self._requesting
+        if len(names) != 1 or connection is None:
+            raise RequestRefused("'names' must contain one process")
+        terminal = self._supervisor.terminal(names[0])
+        if terminal is None:
+            raise RequestRefused(f"process {names[0]!r} is not running, or has no terminal")
+        self._connections.remove(connection)
+        self._send(connection, {"answer": "done"})
+        problem = terminal.join(connection.socket, bytes(connection.received))
+        if problem:
+            connection.socket.close()
         return _Operation(reply)
 
     def _names(self, request: Mapping[str, Any]) -> list[str]:
@@ -392,6 +415,7 @@ _HANDLERS: dict[str, tuple[_Handler, frozenset[str]]] = {
     "restart": (Control._restart, frozenset({"names", "grace"})),
     "signal": (Control._signal, frozenset({"names", "signal"})),
     "finish": (Control._finish, frozenset()),
+    "attach": (Control._attach, frozenset({"names"})),
 }
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from symphony.host.processes.membership import RunProcesses
     from symphony.host.supervisor.control import Control
+    from symphony.host.supervisor.terminal import Terminal
     from symphony.line_search import SearchProcess
 
 # The interval at which the supervisor polls processes whose exit it cannot wait for.
@@ -347,6 +348,10 @@ class Supervisor:
             return False
         self._record("signaled", name, signal=number.name)
         return True
+
+    def terminal(self, name: str) -> Terminal | None:
+        """Return the terminal of a running process, or None if it has none."""
+        return self._children.terminal(name)
 
     def _running_children(self) -> list[Child]:
         found = (self._children.get(name) for name in self._specs)

@@ -6,21 +6,28 @@ A command's output is either captured or passed on to this program's terminal or
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import secrets
 import select
-import signal
 import stat
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from symphony.cluster import ExecResult
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
+from symphony.raw_terminal import (
+    DetachKeys,
+    has_terminal,
+    joined_message,
+    left_message,
+    raw_mode,
+    read_available,
+    watched_size,
+    write_all,
+)
 from symphony_kube.access import exec_stream
 from symphony_kube.access.exec_stream import CommandExit, ExecStream
 from symphony_kube.api.errors import ApiError
@@ -80,7 +87,7 @@ def run_command(
     ref = find_pod.running_container(api, scope, process, process_group)
     if not interactive:
         return run_in_container(api, scope, ref, argv)
-    if _has_terminal():
+    if has_terminal():
         code = _run_on_terminal(api, scope, ref, argv)
     else:
         code = _run_with_standard_streams(api, scope, ref, argv)
@@ -88,17 +95,38 @@ def run_command(
 
 
 def login(api: Api, scope: Scope, process: str, process_group: str | None = None) -> None:
-    """Run an interactive shell in a process's container, connected to the terminal.
+    """Connect the terminal to the terminal of a process with the setting ``tty``.
 
-    Raises `Unsupported` if there is no terminal.
+    For other processes, run an interactive shell in the process's container. Raises `Unsupported`
+    if there is no terminal.
     """
-    if not _has_terminal():
+    if not has_terminal():
         raise Unsupported(
             "login requires a terminal; without one, run a command: "
             f"symphony exec {scope.experiment} {process} -- CMD..."
         )
     ref = find_pod.running_container(api, scope, process, process_group)
-    _run_on_terminal(api, scope, ref, LOGIN_SHELL)
+    if ref.tty:
+        _attach(api, scope, ref)
+    else:
+        _run_on_terminal(api, scope, ref, LOGIN_SHELL)
+
+
+def _attach(api: Api, scope: Scope, ref: ContainerRef) -> None:
+    """Connect the terminal to the terminal of a process until the user detaches."""
+    query = [("container", ref.process)]
+    query += [(name, "true") for name in ("stdin", "stdout", "tty")]
+    path = find_pod.pod_path(scope, ref.pod, "attach")
+    try:
+        stream = ExecStream(api.websocket(path, query=query))
+    except ApiError as exc:
+        action = f"attach to {ref.process!r}"
+        raise missing_right(exc, action, "get and create pods/attach", scope) from exc
+    write_all(2, joined_message(ref.process))
+    with stream, raw_mode(0), watched_size() as resized:
+        _send_terminal_size(stream)
+        _connect_terminal(stream, keys=0, resized=resized, detach_keys=DetachKeys())
+    write_all(2, left_message(ref.process))
 
 
 # --- the streams of one command ---
@@ -183,18 +211,20 @@ def run_in_container(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[s
 def _run_on_terminal(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]) -> int:
     """Run a command on the terminal. The command receives all keystrokes, including Ctrl-C."""
     with open_exec(api, scope, ref, argv, stdin=True, tty=True) as stream:
-        with _raw_terminal(0), _terminal_resizes() as resized:
+        with raw_mode(0), watched_size() as resized:
             _send_terminal_size(stream)
             result = _connect_terminal(stream, keys=0, resized=resized)
     return check_exit(result, ref, argv)
 
 
-def _connect_terminal(stream: ExecStream, *, keys: int, resized: int) -> CommandExit | None:
+def _connect_terminal(
+    stream: ExecStream, *, keys: int, resized: int, detach_keys: DetachKeys | None = None
+) -> CommandExit | None:
     """Relay keystrokes, output and terminal sizes until the command exits.
 
     ``keys`` is the file descriptor of the terminal. ``resized`` is a file descriptor that becomes
     readable when the terminal size changes. Return None if the connection was lost before the
-    command exited.
+    command exited, or if the user typed ``detach_keys``.
     """
     reading = True
     while not stream.closed:
@@ -205,13 +235,19 @@ def _connect_terminal(stream: ExecStream, *, keys: int, resized: int) -> Command
         for channel, data in messages:
             if channel == exec_stream.STATUS:
                 return exec_stream.parse_status(data)
-            _write_all(1, data)
+            write_all(1, data)
         if resized in ready:
             os.read(resized, _CHUNK_BYTES)
             _send_terminal_size(stream)
         if keys in ready:
-            typed = _read_available(keys)
+            typed = read_available(keys)
             reading = bool(typed)
+            if detach_keys is not None:
+                typed = detach_keys.filter(typed)
+                if detach_keys.pressed:
+                    return None
+                if reading and not typed:
+                    continue
             stream.send(exec_stream.STDIN, typed or _END_OF_INPUT)
     return None
 
@@ -221,46 +257,6 @@ def _send_terminal_size(stream: ExecStream) -> None:
     if size.columns and size.lines:
         message = json.dumps({"Width": size.columns, "Height": size.lines})
         stream.send(exec_stream.RESIZE, message.encode())
-
-
-@contextlib.contextmanager
-def _raw_terminal(terminal: int) -> Iterator[None]:
-    """Put the terminal into raw mode, and restore its previous mode at the end.
-
-    In raw mode, the terminal driver passes on each keystroke immediately, without interpreting it.
-    """
-    import termios
-    import tty
-
-    before = termios.tcgetattr(terminal)
-    try:
-        # TCSADRAIN preserves input that was typed earlier and is meant for the command.
-        tty.setraw(terminal, termios.TCSADRAIN)
-        yield
-    finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-
-
-@contextlib.contextmanager
-def _terminal_resizes() -> Iterator[int]:
-    """Yield a file descriptor that becomes readable when the terminal size changes."""
-    readable, writable = os.pipe()
-    os.set_blocking(writable, False)
-
-    def notify(*_: Any) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.write(writable, b".")
-
-    # Python allows only the main thread to install signal handlers.
-    is_main_thread = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGWINCH, notify) if is_main_thread else None
-    try:
-        yield readable
-    finally:
-        if is_main_thread:
-            signal.signal(signal.SIGWINCH, before)
-        os.close(readable)
-        os.close(writable)
 
 
 # --- with the standard streams of this program ---
@@ -348,7 +344,7 @@ def _standard_input() -> _Input | None:
     poll.register(0, select.POLLIN)
     if not poll.poll(0):
         return _Input()
-    first = _read_available(0)
+    first = read_available(0)
     return _Input(first=first) if first else None
 
 
@@ -399,7 +395,7 @@ def _connect_streams(
     try:
         return _pass_data(stream, source, encode, marker_filter)
     finally:
-        _write_all(exec_stream.STDERR, marker_filter.flush())
+        write_all(exec_stream.STDERR, marker_filter.flush())
 
 
 def _pass_data(
@@ -419,12 +415,12 @@ def _pass_data(
                 return exec_stream.parse_status(data)
             if channel == exec_stream.STDERR:
                 data = marker_filter.filter(data)
-            _write_all(channel, data)
+            write_all(channel, data)
         if reading and marker_filter.found:
             reading = False
             _send_input(stream, b"", encode)
         elif reading and 0 in ready:
-            data = _read_available(0)
+            data = read_available(0)
             reading = bool(data)
             _send_input(stream, data, encode)
     return None
@@ -438,21 +434,3 @@ def _send_input(stream: ExecStream, data: bytes, encode: Encode | None) -> None:
         stream.send(exec_stream.STDIN, data)
     else:
         stream.close_channel(exec_stream.STDIN)
-
-
-def _read_available(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, _CHUNK_BYTES)
-    except OSError:  # The terminal was closed.
-        return b""
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.write(descriptor, view)
-        view = view[written:]
-
-
-def _has_terminal() -> bool:
-    return os.isatty(0) and os.isatty(1)

@@ -75,6 +75,8 @@ def container(
         result["resources"] = amounts
     if mounts:
         result["volumeMounts"] = mounts
+    if settings.tty:
+        result.update({"stdin": True, "tty": True})
     if settings.ready is not None:
         result.update(_readiness_probe(process, settings.ready, context))
     if settings.container_yml:

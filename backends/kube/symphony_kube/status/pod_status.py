@@ -97,6 +97,7 @@ class ContainerRef:
     finished: bool = False
     deleting: bool = False
     attempt: int = 1
+    tty: bool = False
 
     @property
     def running(self) -> bool:
@@ -244,6 +245,7 @@ def container_refs(pod: Object) -> list[ContainerRef]:
             finished=finished,
             deleting="deletionTimestamp" in metadata,
             attempt=attempt.number,
+            tty=bool(container.get("tty")),
         )
         refs.append(ref)
     return refs

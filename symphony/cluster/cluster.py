@@ -871,6 +871,13 @@ class Cluster(CheckedAttributes, abc.ABC):
             "'symphony exec' runs a command in its environment, 'symphony logs -f' follows its log"
         )
 
+    def check_login(self, experiment: str, process: str, process_group: str | None = None) -> None:
+        """Raise the error of `login` if no terminal can be attached to a process.
+
+        This method attaches no terminal, so this program needs none.
+        """
+        self.describe_process(experiment, process, process_group)
+
     def transfer_file(
         self,
         experiment: str,

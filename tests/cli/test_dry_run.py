@@ -64,8 +64,7 @@ CALLS: dict[str, list[str]] = {
 }
 # The calls that the local backend refuses, with their errors.
 REFUSED = {
-    "attach live server": "the local backend cannot attach a terminal",
-    "forward live db": "cannot forward ports",
+    "attach live server": "process 'server' has no terminal: set tty: true on it",
 }
 # Calls that change something without --dry-run. They show that the comparison detects changes.
 CHANGING = (
@@ -229,6 +228,7 @@ def test_the_same_calls_without_dry_run_change_something(program: Program) -> No
         ),
         ("delete -f live nowhere", "would delete live running: 2 running\n"),
         ("visit live web", "would print http://127.0.0.1:"),
+        ("forward live db", "would print the address of port "),
         ("cp live serv:ended.yml made", "would copy server:ended.yml to made (live)\n"),
     ],
 )

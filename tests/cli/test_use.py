@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
+import sys
 
 import pytest
 
+from symphony.status import State
 from tests.cli.conftest import FOREVER, Program
 
 
@@ -36,10 +39,64 @@ class TestExec:
 
 
 @pytest.mark.parametrize("command", ["attach", "ssh"])
-def test_attach_suggests_other_commands(program: Program, rl: str, command: str) -> None:
+def test_attach_names_the_setting(program: Program, rl: str, command: str) -> None:
     done = program(command, rl, "crew/b")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the local backend cannot attach a terminal" in done.stderr
+    assert "process 'crew/b' has no terminal: set tty: true on it" in done.stderr
+
+
+# The question of a debugger, which reads the answer from the terminal.
+DEBUGGED = """
+import os, sys
+print("answer:", flush=True)
+answer = input()
+print(f"{answer} {tuple(os.get_terminal_size())}", flush=True)
+sys.exit(3 if input() == "end" else 1)
+"""
+
+
+def test_attach_joins_and_leaves_the_terminal_of_a_process(program: Program) -> None:
+    name = program.launch("rl", {"a": {"command": [sys.executable, "-c", DEBUGGED], "tty": True}})
+    first = program.terminal("attach", name, "a", width=90)
+    first.expect("attached to a; leave with Ctrl-P Ctrl-Q")
+    first.press("forty-\x10two\r")
+    first.expect("forty-\x10two (90, 24)")
+    first.press("\x10\x11")
+    assert first.finish() == 0
+    assert program.cluster.describe_process(name, "a").state is State.RUNNING
+    second, third = (program.terminal("attach", name, "a") for _ in range(2))
+    third.expect("attached to a")
+    second.expect("attached to a")
+    second.press("end\r")
+    assert (second.finish(), third.finish()) == (0, 0)
+    assert program.cluster.wait(name, timeout=60).exit_code == 3
+    assert "\nforty-\x10two (90, 24)\n" in program.cluster.get_log(name, "a")
+    assert program("attach", name, "a").returncode == 2
+
+
+def test_forward_prints_the_address_or_relays_to_it(program: Program, rl: str) -> None:
+    address = program.cluster.external_url("rl", "web")
+    assert program.ok("forward", rl, "web") == f"{address}\n"
+    port = int(address.rpartition(":")[2])
+    with (
+        socket.create_server(("127.0.0.1", port)) as server,
+        program.cluster.port_forward(rl, "web", local_port=_free_port()) as tunnel,
+        socket.create_connection(tunnel.address.split(":")) as client,
+    ):
+        assert tunnel.forwarded
+        connection, _ = server.accept()
+        with connection:
+            client.sendall(b"ping")
+            client.shutdown(socket.SHUT_WR)
+            assert connection.recv(9) == b"ping"
+            assert connection.recv(9) == b""
+            connection.sendall(b"pong")
+        assert client.recv(9) == b"pong"
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
 
 
 @pytest.mark.parametrize("command", ["cp", "scp"])
@@ -68,8 +125,8 @@ def test_visit_prints_the_url(program: Program, rl: str, command: str) -> None:
         (["cp", "none", "a:x", "y"], "no experiment 'none'"),
         (["cp", "rl", "a:x", "y"], "cannot copy 'a:x'"),
         (["cp", "rl", "c:x", "y"], "has no process 'c'"),
-        (["forward", "rl", "web"], "use 127.0.0.1:"),
-        (["forward", "rl", "a", "80"], "use 127.0.0.1:80"),
+        (["forward", "rl", "wbe"], "has no process 'wbe'"),
+        (["forward", "rl", "a"], "the port of process 'a' is missing"),
         (["forward", "rl", "a", "80:x"], "a port must be a number, or PORT:LOCAL, not '80:x'"),
         (["visit", "rl", "wbe"], "did you mean 'web'?"),
     ],

@@ -25,16 +25,20 @@ class LocalCluster(HostCluster):
         """
         from symphony.host.attach import attach
 
-        found = self.describe_process(experiment, process, process_group)
+        self.check_login(experiment, process, process_group)
         with self._find(experiment).pin() as run:
-            manifest = run.load_manifest()
-            spec = next(item for item in manifest["processes"] if item["name"] == found.name)
-            if not spec.get("tty"):
-                raise Unsupported(
-                    f"process {found.path!r} has no terminal: set tty: true on it and launch it "
-                    "again; 'symphony exec' runs a command in its environment, "
-                    "'symphony logs -f' follows its log"
-                )
-            if found.state is not State.RUNNING:
-                raise NotFound(f"process {found.path!r} is not running ({found.state})")
-            attach(run, found.name)
+            attach(run, process)
+
+    def check_login(self, experiment: str, process: str, process_group: str | None = None) -> None:
+        """Raise Unsupported if a process has no terminal, and NotFound if it is not running."""
+        found = self.describe_process(experiment, process, process_group)
+        manifest = self._find(experiment).load_manifest()
+        spec = next(item for item in manifest["processes"] if item["name"] == found.name)
+        if not spec.get("tty"):
+            raise Unsupported(
+                f"process {found.path!r} has no terminal: set tty: true on it and launch it again; "
+                "'symphony exec' runs a command in its environment, 'symphony logs -f' follows its "
+                "log"
+            )
+        if found.state is not State.RUNNING:
+            raise NotFound(f"process {found.path!r} is not running ({found.state})")

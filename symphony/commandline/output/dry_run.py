@@ -26,6 +26,7 @@ def preview_attach(cluster: Cluster, status: ExperimentStatus, process: ProcessS
     if not backend_supports(cluster.backend, "login"):
         # The base class raises the error for a missing capability.
         Cluster.login(cluster, status.name, process.name)
+    cluster.check_login(status.name, process.name, process.group)
     return f"would attach this terminal to {process.path} of {status.name} ({process.state})"
 
 
@@ -58,6 +59,8 @@ def preview_forward(
     port = port or service_ports.get(target)
     if port is None:
         raise UsageError(f"the port of process {target!r} is missing; add PORT or PORT:LOCAL")
+    if cluster.commands_run_here and local in (None, port):
+        return f"would print the address of port {port} of {target} of {status.name}"
     local_port = "any free local port" if local is None else f"local port {local}"
     return f"would forward {local_port} to port {port} of {target} of {status.name} until Ctrl-C"
 
@@ -68,7 +71,8 @@ def preview_visit(cluster: Cluster, status: ExperimentStatus, service: str) -> s
     Raises `NotFound` if the experiment does not expose the service, and `Unsupported` if the
     backend cannot expose services. Neither error is raised if ``forward`` can reach the service.
     """
-    can_forward = backend_supports(cluster.backend, "forward")
+    # A service of this machine that is not exposed has no URL.
+    can_forward = backend_supports(cluster.backend, "forward") and not cluster.commands_run_here
     try:
         address = cluster.external_url(status.name, service)
     except (NotFound, Unsupported):

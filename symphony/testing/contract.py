@@ -365,14 +365,17 @@ class BackendContract:
         self.add(experiment, "good", "print('done')")
         self.add(experiment, "bad", "raise SystemExit(3)")
         self.add(experiment, "killed", "import os; os.kill(os.getpid(), 9)")
+        self.add(experiment, "terminal", programs.ON_TERMINAL).tty()
+        ignored = {item.setting for item in cluster.manifest(experiment).ignored}
         status = self.finish(cluster, experiment)
         ends = {process.name: (process.state, process.exit_code) for process in status}
         assert ends == {
             "good": (State.SUCCEEDED, 0),
             "bad": (State.FAILED, 3),
             "killed": (State.FAILED, 137),
+            "terminal": (State.FAILED, 1 if "tty" in ignored else 7),
         }
-        assert status.exit_code in (3, 137)
+        assert status.exit_code in {process.exit_code for process in status if process.failed}
         assert all(process.started and process.ended for process in status)
         events = list(cluster.iter_events("contract", follow=True))
         assert (str(events[0].kind), str(events[-1].kind)) == ("launched", "finished")

@@ -59,3 +59,10 @@ SECRET = """
 import os, pathlib
 print(pathlib.Path(os.environ["SYMPHONY_SECRETS_DIR"], "token").read_text(), end="")
 """
+
+# Exits with the code 7 if its standard streams are a terminal.
+ON_TERMINAL = """
+import sys
+streams = (sys.stdin, sys.stdout, sys.stderr)
+raise SystemExit(7 if all(stream.isatty() for stream in streams) else 1)
+"""

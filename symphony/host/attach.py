@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -52,7 +53,10 @@ def _relay(channel: socket.socket, resized: int) -> None:
     while True:
         ready, _, _ = select.select([0, channel.fileno(), resized], [], [])
         if channel.fileno() in ready:
-            output = channel.recv(_RECEIVE_BYTES)
+            try:
+                output = channel.recv(_RECEIVE_BYTES)
+            except ConnectionError:
+                return
             if not output:
                 return
             write_all(1, output)
@@ -63,7 +67,7 @@ def _relay(channel: socket.socket, resized: int) -> None:
             typed = read_available(0)
             keys = detach_keys.filter(typed)
             if keys:
-                channel.sendall(encode_message(INPUT, keys))
+                _send(channel, INPUT, keys)
             if detach_keys.pressed or not typed:
                 return
 
@@ -71,5 +75,11 @@ def _relay(channel: socket.socket, resized: int) -> None:
 def _send_size(channel: socket.socket, *, is_first: bool = False) -> None:
     size = os.get_terminal_size(1)
     if is_first and size.lines > 1:
-        channel.sendall(encode_message(SIZE, SIZE_FORMAT.pack(size.lines - 1, size.columns)))
-    channel.sendall(encode_message(SIZE, SIZE_FORMAT.pack(size.lines, size.columns)))
+        _send(channel, SIZE, SIZE_FORMAT.pack(size.lines - 1, size.columns))
+    _send(channel, SIZE, SIZE_FORMAT.pack(size.lines, size.columns))
+
+
+def _send(channel: socket.socket, kind: bytes, content: bytes) -> None:
+    # If the process has exited, the end of the connection is received next.
+    with contextlib.suppress(ConnectionError):
+        channel.sendall(encode_message(kind, content), socket.MSG_NOSIGNAL)

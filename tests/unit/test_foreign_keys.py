@@ -193,7 +193,7 @@ def test_no_key_of_symphony_is_in_the_table() -> None:
         ("environment", {"A": "x y", "B": "1"}, 'write env: {A: "x y", B: "1"}'),
         ("environment", {"A": "x" * 200}, "write for example env: {LEVEL: info}"),
         ("environment", {"A": "\x1b[1m"}, 'write env: {A: "\\u001b[1m"}'),
-        ("stdin_open", True, "a process with tty: true reads from its terminal"),
+        ("stdin_open", True, "a process with tty: true reads from its terminal: set tty: true"),
         (
             "build",
             "x",

@@ -262,6 +262,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "progress": lambda: None,
     "purge": lambda: True,
     "read_only": lambda: True,
+    "enabled": lambda: True,
     "replicas": lambda: {"p": ["p-0", "p-1"]},
     "repository": lambda: "registry/image",
     "reserve": lambda: None,

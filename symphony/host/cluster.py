@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 # How many seconds a launch waits for the supervisor of a finished experiment to exit. Before its
 # exit, the supervisor stops processes that were left behind.
 FINISH_TIMEOUT_SECONDS = 60.0
+# How long a command that needs the lock of a run without a supervisor waits for other programs.
+LOCK_TIMEOUT_SECONDS = 0.2
 _STATUS_CHECK_SECONDS = 1.0
 PORT_HOLD_MODES = ("started", "bound")
 
@@ -195,11 +197,18 @@ class HostCluster(Cluster):
         from symphony.host import preflight
         from symphony.host.resources.gpus import assign_gpus
         from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
+        from symphony.host.run.launch_settings import LaunchSettings
         from symphony.host.supervisor import handover
+        from symphony.plan.restart_policy import Backoff
 
         devices = visible_gpus() if self._gpus is None else self._gpus
         unsupervised = self._unsupervised_usage()
         manifest: HostManifest | None = None
+        settings = LaunchSettings(
+            children_options=self._children_options(),
+            backoff=asdict(self._backoff or Backoff()),
+            hold_until_bound=self._hold_until_bound,
+        )
         try:
             with (
                 directory.full_disk_errors(self._root),
@@ -213,7 +222,7 @@ class HostCluster(Cluster):
                     self._free_name(experiment.name)
                 with (
                     handover.prepared_supervisor(
-                        run, experiment.name, children=self.children
+                        run, experiment.name, children=self.children, settings=settings
                     ) as channel,
                     PortLeases(
                         finishing=self._finishing_ports(), unsupervised=unsupervised
@@ -241,7 +250,8 @@ class HostCluster(Cluster):
         in time. Raises BackendError if the experiment's record is damaged, or if its supervisor is
         suspended.
         """
-        from symphony.host.stop import has_remaining_processes, stop
+        from symphony.host.replacement import lock_unsupervised
+        from symphony.host.stop import has_remaining_processes, stop_remaining
 
         found = directory.find(self._root, name)
         if found is None:
@@ -249,10 +259,15 @@ class HostCluster(Cluster):
         # NotFound means that another program has just deleted the experiment.
         with contextlib.suppress(NotFound), found.pin() as run:
             self._check_finished(run)
-            if run.other_host() is None and has_remaining_processes(run):
-                # The supervisor was killed. Only descendants of the exited processes are running.
-                stop(run)
-            self._remove(run)
+            with lock_unsupervised(run, timeout=LOCK_TIMEOUT_SECONDS) as lock:
+                if lock is None and run.recorded_supervisor() is not None:
+                    # Another program has started a new supervisor for a killed one.
+                    raise experiment_exists(run.name)
+                if run.other_host() is None and has_remaining_processes(run):
+                    # The supervisor was killed. Only descendants of the exited processes are
+                    # running.
+                    stop_remaining(run)
+                self._remove(run)
 
     def _check_finished(self, run: RunDirectory) -> None:
         """Raise AlreadyExists if an experiment is running, or if its supervisor does not exit in
@@ -280,7 +295,7 @@ class HostCluster(Cluster):
             # supervisor may also have been killed.
             with contextlib.suppress(BackendError):
                 send_request(run, {"request": "finish"})
-            if not self._describe(run).ended:
+            if not reader.read().ended:
                 raise experiment_exists(run.name)
         supervisor = find_supervisor(run)
         if supervisor is not None and not wait_for_exit(supervisor, FINISH_TIMEOUT_SECONDS):
@@ -310,7 +325,6 @@ class HostCluster(Cluster):
         from symphony.host import preflight
         from symphony.host.run import records
         from symphony.host.supervisor import handover
-        from symphony.plan import restart_policy
         from symphony.runs.code_state import CodeCapture
 
         held_to_the_end = [*ports.leases.values()]
@@ -344,8 +358,6 @@ class HostCluster(Cluster):
                 keep=held_to_the_end,
                 holds=held_until_started,
                 gpus=gpus_of_processes,
-                children_options=self._children_options(),
-                backoff=self._backoff or restart_policy.Backoff(),
                 on_inherited=release,
                 while_launching=write_record,
             )
@@ -393,6 +405,8 @@ class HostCluster(Cluster):
         from symphony.host.stop import stop
 
         with self._find(experiment).pin() as run:
+            # A supervisor records that the processes were stopped.
+            self._reader(run).read()
             stop(run, at_once=at_once)
 
     # --- controlling processes ---
@@ -454,7 +468,7 @@ class HostCluster(Cluster):
 
         with self._find(experiment).pin() as run:
             # The second read of the status reads only the events of the request.
-            reader = StatusReader(run)
+            reader = self._reader(run)
             status = reader.read()
             selected = [process.name for process in select_processes(status, processes)]
             is_done = request["request"] == "stop" and _have_ended(status, selected)
@@ -474,7 +488,8 @@ class HostCluster(Cluster):
 
     def _delete(self, experiment: str, run_id: str | None = None, *, purge: bool = False) -> None:
         """Delete an experiment. If ``run_id`` is given, do nothing if another run has the name."""
-        from symphony.host.stop import stop
+        from symphony.host.replacement import lock_unsupervised
+        from symphony.host.stop import stop, stop_remaining
 
         found = directory.find(self._root, experiment)
         if found is None:
@@ -486,8 +501,12 @@ class HostCluster(Cluster):
             run.grant_access()
             if run.is_current() and not run.is_run_directory():
                 raise self._name_in_use(experiment)
-            stop(run)
-            self._remove(run, purge=purge)
+            with lock_unsupervised(run, timeout=LOCK_TIMEOUT_SECONDS) as lock:
+                if lock is None:
+                    stop(run)
+                else:
+                    stop_remaining(run)
+                self._remove(run, purge=purge)
 
     def _remove(self, run: RunDirectory, *, purge: bool = False) -> None:
         """Free the name of an experiment that has no running processes, and archive its record.
@@ -551,7 +570,17 @@ class HostCluster(Cluster):
         return found
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
-        return StatusReader(run).read()
+        return self._reader(run).read()
+
+    def _reader(self, run: RunDirectory) -> StatusReader:
+        """Return a reader of the status, which replaces a supervisor that was killed."""
+        is_record = self._run_path is not None
+        return StatusReader(run, None if is_record else self._replace_supervisor)
+
+    def _replace_supervisor(self, run: RunDirectory) -> bool:
+        from symphony.host.replacement import replace_supervisor
+
+        return replace_supervisor(run, self.children)
 
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None
@@ -586,7 +615,7 @@ class HostCluster(Cluster):
 
         run = self._find(experiment)
         deadline = None if timeout is None else time.monotonic() + timeout
-        reader = StatusReader(run)
+        reader = self._reader(run)
         previous: ExperimentStatus | None = None
         with growing({"events": run.events}) as wait_for_events:
             while True:
@@ -668,7 +697,11 @@ class HostCluster(Cluster):
             events=events,
         )
         return iter_output(
-            run, selection, clean=self._clean_output, ignored=self._ignored_last_line
+            run,
+            selection,
+            status=self._reader(run),
+            clean=self._clean_output,
+            ignored=self._ignored_last_line,
         )
 
     def _clean_output(self, text: str) -> str:
@@ -696,7 +729,7 @@ class HostCluster(Cluster):
 
         # A run that is deleted is read to its end.
         with self._find(experiment).pin() as run:
-            stream = EventStream(run)
+            stream = EventStream(run, self._reader(run))
             if not follow:
                 yield from stream.read_new()
                 return

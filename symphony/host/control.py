@@ -49,14 +49,17 @@ def open_channel(
         )
     supervisor = find_supervisor(run)
     if supervisor is None:
-        raise BackendError(_unsupervised_message(run))
+        raise BackendError(_unsupervised_message(run, "so its processes cannot be controlled"))
     _check_not_suspended(run)
     deadline = None if timeout is None else time.monotonic() + timeout
     with contextlib.ExitStack() as stack:
         channel, answer, rest = _exchange(run, stack, request, deadline, timeout)
         if answer is None or channel is None:
             wait_for_exit(supervisor, _EXIT_SECONDS)
-            raise BackendError(_unsupervised_message(run))
+            consequence = (
+                f"before the {request['request']} was done; it is completed if it had begun"
+            )
+            raise BackendError(_unsupervised_message(run, consequence))
         if answer.get("answer") != "done":
             raise BackendError(f"experiment {run.name!r}: {answer.get('message')}")
         channel.settimeout(None)
@@ -93,15 +96,18 @@ def _exchange(
         ) from None
 
 
-def _unsupervised_message(run: RunDirectory) -> str:
-    """Return the error message for an experiment without a running supervisor."""
+def _unsupervised_message(run: RunDirectory, consequence: str) -> str:
+    """Return the error message for an experiment without a running supervisor.
+
+    ``consequence`` is used if the supervisor was killed.
+    """
     if not run.is_current():
         return f"experiment {run.name!r} was deleted"
     if has_finished(run):
         return f"experiment {run.name!r} has finished; launch it again to run its processes"
+    link = " " if consequence.startswith("before") else ", "
     return (
-        f"the supervisor of {run.name!r} was killed, so its processes cannot be controlled; delete "
-        "the experiment, and launch it again"
+        f"the supervisor of {run.name!r} was killed{link}{consequence}; use: symphony ps {run.name}"
     )
 
 

@@ -33,15 +33,16 @@ def iter_output(
     run: RunDirectory,
     selection: Selection,
     *,
+    status: StatusReader,
     clean: Callable[[str], str],
     ignored: logs.IgnoredLine | None,
 ) -> Iterator[LogBlock | ExperimentEvent]:
     """Yield the output and the events of a run.
 
-    ``clean`` extracts the output from a part of a log, and ``ignored`` is a last line that is not
-    output; see `symphony.host.logs.start_offset`.
+    ``status`` reads the status of the run. ``clean`` extracts the output from a part of a log, and
+    ``ignored`` is a last line that is not output; see `symphony.host.logs.start_offset`.
     """
-    for item in _iter_logged(run, selection, ignored):
+    for item in _iter_logged(run, selection, status, ignored):
         if isinstance(item, ExperimentEvent):
             yield item
             continue
@@ -51,9 +52,12 @@ def iter_output(
 
 
 def _iter_logged(
-    run: RunDirectory, selection: Selection, ignored: logs.IgnoredLine | None
+    run: RunDirectory,
+    selection: Selection,
+    status: StatusReader,
+    ignored: logs.IgnoredLine | None,
 ) -> Iterator[LogBlock | ExperimentEvent]:
-    read_events = _event_reader(run, selection)
+    read_events = _event_reader(run, selection, status)
     with run.report_damage(run.logs):
         # The events come first, so that no event is older than a line that is read later.
         events = read_events()
@@ -67,17 +71,19 @@ def _iter_logged(
         )
         yield from lines
         if selection.follow:
-            have_ended = StatusReader(run).end_check(selection.names)
+            have_ended = status.end_check(selection.names)
             yield from logs.follow(run, tails, have_ended, read_events=read_events)
         else:
             yield from logs.incomplete_lines(tails)
 
 
-def _event_reader(run: RunDirectory, selection: Selection) -> Callable[[], list[ExperimentEvent]]:
+def _event_reader(
+    run: RunDirectory, selection: Selection, status: StatusReader
+) -> Callable[[], list[ExperimentEvent]]:
     """Return a function that returns the events since the previous call."""
     if not selection.events:
         return list
-    stream = EventStream(run)
+    stream = EventStream(run, status)
     processes = {process["name"] for process in run.load_manifest()["processes"]}
     names = None if processes <= set(selection.names) else selection.names
     return lambda: list(select_events(stream.read_new(), names, selection.since))

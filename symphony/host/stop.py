@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -34,7 +35,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     If ``at_once`` is true, the grace period is skipped. Raises BackendError if the experiment runs
     on another host, or if its supervisor cannot be found, is suspended or does not exit in time.
     """
-    from symphony.host.processes.tree import send_signal, stop_processes
+    from symphony.host.processes.tree import send_signal
 
     other_host = run.other_host()
     if other_host is not None:
@@ -43,8 +44,8 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
         raise BackendError(run.other_host_message(other_host))
     # The files are read before the supervisor exits, because another program that deletes the
     # experiment can then remove them.
-    run_id = run.run_id()
     grace = _longest_grace(run)
+    stop_others = _prepare_to_stop_remaining(run, 0.0 if at_once else grace)
     supervisor = find_supervisor(run)
     if supervisor is not None:
         check_not_suspended(run)
@@ -57,8 +58,25 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
                 f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
                 f"see {run.path / 'supervisor.log'}"
             )
-    if run_id is not None:
-        stop_processes(_find_remaining(run, run_id), 0.0 if at_once else grace)
+    stop_others()
+
+
+def stop_remaining(run: RunDirectory) -> None:
+    """Stop all processes of a run without a supervisor, and return when none of them is running."""
+    _prepare_to_stop_remaining(run, _longest_grace(run))()
+
+
+def _prepare_to_stop_remaining(run: RunDirectory, grace: float) -> Callable[[], None]:
+    """Return a function that stops the processes that a killed supervisor has left running."""
+    run_id = run.run_id()
+
+    def stop_remaining() -> None:
+        from symphony.host.processes.tree import stop_processes
+
+        if run_id is not None:
+            stop_processes(_find_remaining(run, run_id), grace)
+
+    return stop_remaining
 
 
 def has_remaining_processes(run: RunDirectory) -> bool:
@@ -100,8 +118,8 @@ def find_supervisor(run: RunDirectory) -> ProcessId | None:
     """Return the identity of the run's supervisor, or None if no supervisor is running.
 
     If the lock is held but there is no supervisor, wait until the lock is released. For example, a
-    launcher holds the lock for a moment after its supervisor has died. Raises BackendError if the
-    lock is not released within `LOCK_TIMEOUT_SECONDS`.
+    launcher holds the lock for a moment after its supervisor has died. Raises BackendError if a
+    process that cannot be observed holds the lock for longer than `LOCK_TIMEOUT_SECONDS`.
     """
     deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while True:
@@ -111,12 +129,22 @@ def find_supervisor(run: RunDirectory) -> ProcessId | None:
         supervisor = _find_lock_holder(run)
         if supervisor is not None:
             return supervisor
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline and not _has_user(run):
             raise BackendError(
                 f"experiment {run.name!r} is in use by a process that cannot be observed from "
                 "here, for example in another container; delete the experiment there"
             )
         time.sleep(_LOCK_POLL_SECONDS)
+
+
+def _has_user(run: RunDirectory) -> bool:
+    """Return whether a process of this host, such as another `delete`, has the lock file open."""
+    from symphony.host.processes.tree import find_users_of_file
+
+    # FileNotFoundError means that the experiment was deleted.
+    with contextlib.suppress(FileNotFoundError):
+        return any(True for _ in find_users_of_file(run.lock))
+    return False
 
 
 def _find_lock_holder(run: RunDirectory) -> ProcessId | None:

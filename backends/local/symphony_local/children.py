@@ -16,23 +16,32 @@ import resource
 import signal
 import subprocess
 import termios
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.host.processes.identity import RUN_ID_VARIABLE, birth_time
+from symphony.host.processes.exit_status import exit_code
+from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, birth_time, is_alive
 from symphony.host.processes.mark import MarkedChildren
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
+from symphony.host.run.events import Track
 from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
+from symphony.status import State
 from symphony_local.environment import InheritedEnvironment
 
 if TYPE_CHECKING:
     from symphony.host.supervisor.terminal import Terminal
 
+# The interval at which a process of a killed supervisor is polled if no pidfd is available.
+POLL_SECONDS = 0.5
+# How long an exit code may take to become available, and how often it is read; see
+# `symphony.host.processes.exit_status`.
+EXIT_CODE_SECONDS, EXIT_CODE_POLL_SECONDS = 1.0, 0.01
 # The number of descriptors that are reserved for logs, probes and reading /proc, and are not used
 # for pidfds.
 SPARE_DESCRIPTORS = 64
@@ -54,14 +63,25 @@ class LocalChild:
         return self.popen.pid
 
 
+@dataclass(slots=True)
+class AdoptedChild:
+    """A process that was started by a killed supervisor, so it is not a child of this process."""
+
+    name: str
+    pid: int
+    birth: float
+    pidfd: int | None
+
+
 class LocalChildren:
     """The children of this process; see `symphony.host.supervisor.children.Children`."""
 
     def __init__(self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback) -> None:
         self._loop = loop
+        self._run = run
         self._logs = str(run.logs)
         self._on_exit = on_exit
-        self._running: dict[str, LocalChild] = {}
+        self._running: dict[str, LocalChild | AdoptedChild] = {}
         self._uses_pidfds = True
         self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._environment = InheritedEnvironment()
@@ -70,7 +90,7 @@ class LocalChildren:
     def __len__(self) -> int:
         return len(self._running)
 
-    def get(self, name: str) -> LocalChild | None:
+    def get(self, name: str) -> LocalChild | AdoptedChild | None:
         """Return the running child called ``name``, or None if there is none."""
         return self._running.get(name)
 
@@ -95,7 +115,8 @@ class LocalChildren:
     def terminal(self, name: str) -> Terminal | None:
         """Return the terminal of a running child, or None if it has none."""
         child = self._running.get(name)
-        return None if child is None else child.terminal
+        # The terminal of an adopted child was closed with the supervisor that was killed.
+        return child.terminal if isinstance(child, LocalChild) else None
 
     def _start(self, spec: ProcessSpec) -> LocalChild:
         terminal: Terminal | None = None
@@ -175,6 +196,93 @@ class LocalChildren:
         self._loop.on_signal(signal.SIGCHLD, self._reap_all)
         self._reap_all()
 
+    # --- the processes of a killed supervisor ---
+
+    def adopt(
+        self, processes: Iterable[ProcessSpec], tracks: Mapping[str, Track]
+    ) -> list[AdoptedChild]:
+        """Take over processes; see `symphony.host.supervisor.children.Children`."""
+        found: dict[str, ProcessId] = {}
+        pending: list[str] = []
+        for spec in processes:
+            track = tracks[spec.name]
+            if track.pid is not None and track.birth is not None:
+                found[spec.name] = ProcessId(track.pid, track.birth)
+            elif track.state is State.PENDING:
+                pending.append(spec.name)
+        found.update(self._find_unrecorded(pending, tracks))
+        return [self._adopt(name, process) for name, process in found.items()]
+
+    def _find_unrecorded(
+        self, names: Sequence[str], tracks: Mapping[str, Track]
+    ) -> dict[str, ProcessId]:
+        """Return the processes that the supervisor had started, but not recorded, when it was
+        killed.
+        """
+        run_id = self._run.run_id()
+        if not names or run_id is None:
+            return {}
+        from symphony.host.processes.membership import find_session_leaders
+
+        leaders = find_session_leaders(run_id)
+        # A session that was started before the last exit belongs to a descendant that has exited
+        # its parent's session.
+        boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        ticks = os.sysconf("SC_CLK_TCK")
+        return {
+            name: leaders[name]
+            for name in names
+            if name in leaders
+            and boot + (leaders[name].birth + 1) / ticks >= (tracks[name].ended or 0.0)
+        }
+
+    def _adopt(self, name: str, process: ProcessId) -> AdoptedChild:
+        child = AdoptedChild(name, process.pid, process.birth, None)
+        self._running[name] = child
+        child.pidfd = _open_pidfd(process.pid)
+        if child.pidfd is not None and is_alive(process):
+            self._loop.watch(child.pidfd, lambda: self._handle_adopted_exit(child))
+        elif child.pidfd is None and is_alive(process):
+            self._poll_adopted(child)
+        else:
+            if child.pidfd is not None:
+                os.close(child.pidfd)
+                child.pidfd = None
+            self._loop.post(lambda: self._report_adopted(child))
+        return child
+
+    def _poll_adopted(self, child: AdoptedChild) -> None:
+        """Report the exit of a process for which no pidfd is available."""
+        if is_alive(ProcessId(child.pid, child.birth)):
+            self._loop.after(POLL_SECONDS, lambda: self._poll_adopted(child))
+        else:
+            self._report_adopted(child)
+
+    def _handle_adopted_exit(self, child: AdoptedChild) -> None:
+        if child.pidfd is not None:
+            self._loop.unwatch(child.pidfd)
+        self._report_when_known(child, time.monotonic() + EXIT_CODE_SECONDS)
+
+    def _report_when_known(self, child: AdoptedChild, deadline: float) -> None:
+        """Report an exit when the exit code is known, at the latest at ``deadline``."""
+        code = exit_code(ProcessId(child.pid, child.birth), child.pidfd)
+        if code is None and time.monotonic() < deadline:
+            self._loop.after(
+                EXIT_CODE_POLL_SECONDS, lambda: self._report_when_known(child, deadline)
+            )
+            return
+        pidfd, child.pidfd = child.pidfd, None
+        if pidfd is not None:
+            os.close(pidfd)
+        self._report_adopted(child, code)
+
+    def _report_adopted(self, child: AdoptedChild, code: int | None = None) -> None:
+        if code is None:
+            # The process that has inherited the child may not have collected its status yet.
+            code = exit_code(ProcessId(child.pid, child.birth), None)
+        self._remove(child)
+        self._on_exit(child, code, "the supervisor was killed" if code is None else "")
+
     def discard(self) -> None:
         """Do nothing: a local process leaves nothing behind."""
 
@@ -186,7 +294,8 @@ class LocalChildren:
 
     def _reap_all(self) -> None:
         for child in list(self._running.values()):
-            self._reap(child)
+            if isinstance(child, LocalChild):
+                self._reap(child)
 
     def _reap(self, child: LocalChild) -> None:
         try:
@@ -203,12 +312,13 @@ class LocalChildren:
         # Python reports signal n as -n, but symphony reports it as 128 + n.
         self._on_exit(child, 128 - code if code < 0 else code)
 
-    def _remove(self, child: LocalChild) -> None:
+    def _remove(self, child: LocalChild | AdoptedChild) -> None:
         del self._running[child.name]
-        if child.terminal is not None:
-            child.terminal.drain()
-        # Otherwise, `Popen` would wait for the process again when it is deleted.
-        child.popen.returncode = 0
+        if isinstance(child, LocalChild):
+            if child.terminal is not None:
+                child.terminal.drain()
+            # Otherwise, `Popen` would wait for the process again when it is deleted.
+            child.popen.returncode = 0
         if child.pidfd is not None:
             self._loop.unwatch(child.pidfd)
             os.close(child.pidfd)

@@ -16,17 +16,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from symphony.host.processes.identity import birth_time
+from symphony.host.processes.identity import ProcessId, birth_time, is_alive
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
+from symphony.host.run.events import Track
 from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
+from symphony.status import State
 from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER, Answer
 from symphony_tmux.exits import CLOSED, PendingExits, ProcessExit, TmuxChild
 from symphony_tmux.gates import Gates
 from symphony_tmux.keeper import EXITED, STARTED, Report
-from symphony_tmux.render import Window
+from symphony_tmux.render import Pane, Window
 from symphony_tmux.windows import Windows
 
 # The sizes of the first batch and of all other batches. The first batch creates the session, and
@@ -184,6 +186,66 @@ class TmuxChildren:
             if gone:
                 return self._reported_pids.pop(keeper, keeper)
         return self._reported_pids.pop(keeper)
+
+    # --- the processes of a killed supervisor ---
+
+    def adopt(
+        self, processes: Iterable[ProcessSpec], tracks: Mapping[str, Track]
+    ) -> list[TmuxChild]:
+        """Take over processes; see `symphony.host.supervisor.children.Children`.
+
+        A process whose start was not recorded still waits at its gate. It is not returned. When it
+        is started, it is started again in its window.
+        """
+        panes = self._windows.find()
+        if not panes and any(track.first_started is not None for track in tracks.values()):
+            # A session that the user has closed is not created again.
+            self._windows.made = True
+        return [
+            self._adopt_running(spec, tracks[spec.name], panes.get(spec.name))
+            for spec in processes
+            if tracks[spec.name].state is State.RUNNING
+        ]
+
+    def _adopt_running(self, command: ProcessSpec, track: Track, pane: Pane | None) -> TmuxChild:
+        """Take over a process that is recorded as running."""
+        process = ProcessId(track.pid or 0, track.birth or 0.0)
+        keeper = process.pid if pane is None else pane.pid
+        # The gate is opened before the process is examined. If the process exits later, its keeper
+        # reports this.
+        self._gates.adopt(command.name)
+        child = TmuxChild(
+            command.name,
+            process.pid,
+            process.birth,
+            self._windows.pane_of(command.name),
+            keeper,
+            _pidfd(keeper),
+        )
+        self._alive[child.name] = child
+        self._keepers[child.keeper] = child
+        is_running = is_alive(process)
+        if pane is None or not is_running:
+            self._unwatch_unused(child)
+            if is_running:
+                # The window was closed.
+                child.handle = _pidfd(child.pid)
+                self._watch(child, lambda child: self._exits.add(child, None, logged=True))
+            else:
+                # Its keeper may not have reported the exit, or may wait for the supervisor.
+                self._gates.release(command.name)
+                self._exits.add(child, None, logged=True)
+            return child
+        self._watch(child, self._on_keeper_exit)
+        if not self._windows.has_log(command.name):
+            self._unlogged[command.name] = command
+            self._loop.post(self._log_all)
+        return child
+
+    def _unwatch_unused(self, child: TmuxChild) -> None:
+        if child.handle is not None:
+            os.close(child.handle)
+            child.handle = None
 
     def _log_all(self) -> None:
         """Start logging for a batch of windows, and schedule the next batch.

@@ -9,6 +9,7 @@ import os
 import select
 from pathlib import Path
 
+from symphony.replace_file import replace_file
 from symphony_tmux.keeper import SCRIPT, Report, reports
 
 # These names are not valid process names, so they cannot be the names of gates.
@@ -18,12 +19,13 @@ _CHUNK = 1 << 16
 
 class Gates:
     """The directory that contains a run's FIFOs. The supervisor holds each FIFO open, so that
-    keepers notice when the supervisor exits.
+    keepers notice when the supervisor exits. If it was killed, a new supervisor opens them again.
     """
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
-        (directory / KEEPER).write_text(SCRIPT)
+        # The keepers of a killed supervisor are still reading the previous file.
+        replace_file(directory / KEEPER, [SCRIPT.encode()])
         self._directory = str(directory)
         self._open: dict[str, int] = {}
         self._reports = _fifo(f"{directory}/{REPORTS}")
@@ -35,11 +37,17 @@ class Gates:
 
     def prepare(self, process: str) -> None:
         """Create a closed gate for a process, or close its existing gate."""
-        if process not in self._open:
-            self._open[process] = _fifo(f"{self._directory}/{process}")
-            return
+        self.adopt(process)
         with contextlib.suppress(BlockingIOError):  # A previous keeper may have left a line unread.
             os.read(self._open[process], _CHUNK)
+
+    def adopt(self, process: str) -> None:
+        """Open the gate's FIFO for a process of a killed supervisor.
+
+        The keeper and the process then continue to wait at the gate.
+        """
+        if process not in self._open:
+            self._open[process] = _fifo(f"{self._directory}/{process}")
 
     def release(self, process: str) -> None:
         """Release the keeper of a process that has exited."""
@@ -63,7 +71,9 @@ class Gates:
 def _fifo(path: str) -> int:
     """Create a FIFO, and return a descriptor that keeps both ends open.
 
-    Therefore, opening the FIFO never blocks while this process is running.
+    Therefore, opening the FIFO never blocks while this process is running. A killed supervisor can
+    have created the FIFO.
     """
-    os.mkfifo(path, 0o600)
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
     return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

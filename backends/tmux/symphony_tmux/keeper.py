@@ -56,11 +56,12 @@ RENAMED_PREFIX = "SYMPHONY_SET_"
 # SYMPHONY_ROLE. If the supervisor was killed, a process with this variable counts as running.
 #
 # The gate delivers one line when logging has started, and another line when all output has been
-# read. The gate is closed when the supervisor exits. Without a supervisor, the keeper waits one
-# second, which is long enough for the kernel to move the output to the buffer that tmux reads. In
-# that case, no other process makes tmux check for exits, and tmux can miss an exit while it closes
-# a window. A background process therefore keeps the terminal open after the keeper has exited, and
-# sends SIGCHLD to tmux.
+# read. The gate is closed when the supervisor exits. A process at its gate then opens the gate
+# again, and so waits for a new supervisor or for the deletion of the experiment. Without a
+# supervisor, the keeper waits one second, which is long enough for the kernel to move the output to
+# the buffer that tmux reads. In that case, no other process makes tmux check for exits, and tmux
+# can miss an exit while it closes a window. A background process therefore keeps the terminal open
+# after the keeper has exited, and sends SIGCHLD to tmux.
 SCRIPT = r"""exec 8>"$1" 9<"$2" 7>&2
 trap '' INT QUIT TERM PIPE
 if [ "$BASH_VERSION" ]; then
@@ -77,7 +78,9 @@ set -m
     else
         echo "started $$ $(exec sh -c 'echo $PPID')"
     fi >&8
-    read -r _ <&9
+    until read -r _ <&9; do
+        exec 9<"$2" || exit 126
+    done
     umask "$3"
     ulimit -S -n "$4" 2>/dev/null
     { ulimit -S -x "$5" || ulimit -S -w "$5"; } 2>/dev/null

@@ -199,6 +199,16 @@ class Session:
         shell_line = f"echo $$ >{sink}; echo >{gate}; exec cat >>{log}"
         return f"{keep} ; pipe-pane -t {pane} {quote(shell_line)}"
 
+    def find(self) -> list[str]:
+        """Return the commands that describe an existing session and its panes; see `server` and
+        `owned_panes`.
+        """
+        owner = f"#{{{RUN_OPTION}}},#{{{PROCESS_OPTION}}}"
+        return [
+            f'display-message -p -t {self.target} "server #{{pid}} #{{socket_path}}"',
+            f'list-panes -s -t {self.target} -F "owned {owner},{PANE}"',
+        ]
+
     def list_panes(self) -> str:
         """Return the command that lists the session's panes in the format `PANE`."""
         return f'list-panes -s -t {self.target} -F "{PANE}"'
@@ -398,6 +408,25 @@ def panes(answer: Sequence[str]) -> dict[str, Pane]:
             code = 128 + int(signal)
         found[pane] = Pane(int(pid), dead == "1", code)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedPane:
+    """A pane with its identifier and the process to which its window belongs, or ``""``."""
+
+    process: str
+    id: str
+    pane: Pane
+
+
+def owned_panes(answer: Sequence[str], run_id: str) -> list[OwnedPane]:
+    """Return the panes of a run from the output of `Session.find`, in the order of creation."""
+    found = []
+    for line in answer:
+        if line.startswith(f"owned {run_id},"):
+            _, process, rest = line.split(",", 2)
+            found += [OwnedPane(process, id, pane) for id, pane in panes([rest]).items()]
+    return sorted(found, key=lambda owned: int(owned.id.removeprefix("%")))
 
 
 def server(answer: Sequence[str]) -> tuple[int, str] | None:

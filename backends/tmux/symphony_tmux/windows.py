@@ -52,6 +52,44 @@ class Windows:
         self.made = False
         self._panes: dict[str, str] = {}
 
+    # --- the session of a killed supervisor ---
+
+    def find(self) -> dict[str, Pane]:
+        """Find the existing session of the run, and return the panes of its processes.
+
+        Windows that tmux has created, but to which no process belongs yet, are removed.
+        """
+        try:
+            socket = self.session.run.file("socket").read_text()
+        except OSError:
+            return {}
+        self._tmux = Tmux(socket=socket, timeout=self._timeout)
+        answer = self._tmux.run(self.session.find(), timeout=QUERY_TIMEOUT_SECONDS)
+        owned_panes = render.owned_panes(answer.lines, self.session.run_id)
+        if not owned_panes:
+            return {}
+        self._note_server(answer)
+        panes: dict[str, Pane] = {}
+        for owned in owned_panes:
+            if owned.process in self.session.windows:
+                # The user can have split the window.
+                panes.setdefault(owned.process, owned.pane)
+                self._panes.setdefault(owned.process, owned.id)
+            elif not owned.process and _has_run(owned.pane.pid, self.session.run_id):
+                self._tmux.run([f"kill-pane -t {owned.id}"], timeout=QUERY_TIMEOUT_SECONDS)
+        return panes
+
+    def pane_of(self, process: str) -> str:
+        """Return the identifier of a process's pane, or ``""`` if it has none."""
+        return self._panes.get(process, "")
+
+    def has_log(self, process: str) -> bool:
+        """Return whether tmux writes the output of a process to its log.
+
+        If it does, the gate of the process is open.
+        """
+        return self.sink(process) is not None
+
     # --- creating ---
 
     def send(self, batch: Sequence[ProcessSpec], env: Mapping[str, str]) -> Callable[[], Answer]:
@@ -250,6 +288,14 @@ def process_of(keeper: int) -> int | None:
     variables = environment.variables
     is_other_child = RUN_ID_VARIABLE in variables and "SYMPHONY_ROLE" not in variables
     return None if is_other_child else pid
+
+
+def _has_run(pid: int, run_id: str) -> bool:
+    """Return whether a process has the identifier of a run in its environment."""
+    from symphony.host.processes.environment import read_environment
+
+    environment = read_environment(pid)
+    return environment is not None and environment.variables.get(RUN_ID_VARIABLE) == run_id
 
 
 def _umask() -> int:

@@ -19,6 +19,7 @@ _STAT_BYTES = 4096
 
 # The positions of fields in /proc/PID/stat, counted from the process state; see proc(5).
 _STATE, _PARENT, _SESSION, _START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END = 0, 1, 3, 19, 20, 48
+_EXIT_STATUS = 49
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,20 @@ def is_in_exec(pid: int) -> bool:
     if fields is None:
         return False
     return fields[_VIRTUAL_MEMORY] != b"0" and fields[_ENVIRONMENT_END] == b"0"
+
+
+def read_exit_status(process: ProcessId) -> int | None:
+    """Return the status of an exited process whose parent has not collected it, as `os.wait` does.
+
+    Return None if the process is running, if its status has been collected, or if this user may not
+    read it.
+    """
+    fields = _read_proc_stat(process.pid)
+    if fields is None or fields[_STATE] != b"Z" or float(fields[_START_TIME]) != process.birth:
+        return None
+    # The kernel reports 0 to programs that may not read the status.
+    is_readable = os.geteuid() == 0 or os.stat(f"/proc/{process.pid}").st_uid == os.geteuid()  # noqa: PTH116
+    return int(fields[_EXIT_STATUS]) if is_readable else None
 
 
 def _read_running_stat(pid: int) -> list[bytes] | None:

@@ -139,10 +139,11 @@ def find_session_leaders(run_id: str) -> dict[str, ProcessId]:
     """Return a mapping from process names to a run's processes that are session leaders.
 
     These are the processes that a supervisor or a tmux window started. Their children are not
-    included, and neither are processes that have overwritten their environment.
+    included, and neither are processes that have overwritten their environment. If a descendant
+    leads a session of its own, the process that was started first is returned.
     """
     found: dict[str, ProcessId] = {}
-    for process in RunProcesses(run_id).find():
+    for process in sorted(RunProcesses(run_id).find(), key=lambda process: process.birth):
         stat = read_stat(process.pid)
         name = _role(process.pid)
         if name is not None and stat is not None and stat.session == process.pid:

@@ -47,6 +47,18 @@ def take_lease(kind: str, resource: str) -> int | None:
     return lease.detach()
 
 
+def hold_port(port: int) -> int:
+    """Return a descriptor that holds a port. Raises OSError if a program uses the port."""
+    hold = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        hold.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        hold.bind((ANY_ADDRESS, port))
+    except OSError:
+        hold.close()
+        raise
+    return hold.detach()
+
+
 class PortLeases:
     """A context manager that holds the ports of one launch and releases them on exit.
 
@@ -115,20 +127,15 @@ class PortLeases:
         return reason
 
     def _hold(self, port: int) -> str | None:
-        hold = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        hold.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            hold.bind((ANY_ADDRESS, port))
+            self.holds[port] = hold_port(port)
         except PermissionError:
-            hold.close()
             return "is privileged: this user may not bind ports below 1024"
         except OSError:
-            hold.close()
             if self._current is not None and port in self._current.listening:
                 return None
             process = self._listeners.get(port)
             return f"is in use by {process}" if process else "is in use"
-        self.holds[port] = hold.detach()
         return None
 
     @functools.cached_property

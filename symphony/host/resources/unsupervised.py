@@ -79,7 +79,8 @@ def _unfinished_runs(root: Path) -> list[RunDirectory]:
 
 def _usage(run: RunDirectory) -> _Usage | None:
     """Return what an experiment uses, or None if it has a supervisor or no running process."""
-    if run.is_locked() or not run.is_of_this_boot():
+    # A new supervisor records itself when it has regained the leases of a killed one.
+    if run.recorded_supervisor() is not None or not run.is_of_this_boot():
         return None
     from symphony.host.processes.membership import owner_names
     from symphony.host.run.running_processes import processes_of_run

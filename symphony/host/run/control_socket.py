@@ -5,10 +5,12 @@ Each line in either direction is a JSON object; see `symphony.host.supervisor.co
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from symphony.host.run.directory import RunDirectory
 
@@ -28,20 +30,31 @@ MAX_GRACE_SECONDS = 1e9
 def listen(run: RunDirectory) -> socket.socket:
     """Create the socket, and return it in non-blocking mode.
 
-    Only this user can connect to it. Raises OSError if the file system does not support sockets.
+    Only this user can connect to it. The socket of a killed supervisor is replaced. Raises OSError
+    if the file system does not support sockets.
     """
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         # The file receives the mode of the descriptor, so it never has another mode.
         os.fchmod(server.fileno(), _MODE)
         with _address(run) as address:
-            server.bind(address)
+            _bind(server, address)
         server.listen(_BACKLOG)
         server.setblocking(False)
     except BaseException:
         server.close()
         raise
     return server
+
+
+def _bind(server: socket.socket, address: str) -> None:
+    try:
+        server.bind(address)
+    except OSError as exc:
+        if exc.errno != errno.EADDRINUSE:
+            raise
+        Path(address).unlink()
+        server.bind(address)
 
 
 def connect(run: RunDirectory) -> socket.socket:

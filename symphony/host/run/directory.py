@@ -12,6 +12,7 @@ Run directories are stored in the directory that `state_root` returns:
         logs/<process>.log      the output of a process; <process>.when records its growth, and
                                 <process>.start where it starts if old output was removed
         secrets/                the secrets; SYMPHONY_SECRETS_DIR contains this path
+        launcher.json           the settings of the launcher, for a new supervisor
         control                 the socket of the supervisor; see `control_socket`
 
 A launch prepares the complete directory under a temporary name, ``.new-<experiment>``, and then
@@ -48,6 +49,7 @@ from symphony.host.processes.identity import (
 )
 from symphony.host.run.record_checks import is_supervisor_record, manifest_error
 from symphony.names import is_name
+from symphony.replace_file import replace_file
 from symphony.state_directory import (
     ARCHIVE_NAME,
     STATE_VARIABLE,
@@ -111,6 +113,11 @@ class RunDirectory:
     def note(self) -> Path:
         """Return the path of the supervisor's note; see `symphony.host.run.note`."""
         return self._files / "note"
+
+    @property
+    def launch_settings(self) -> Path:
+        """Return the path of the launcher's settings; see `symphony.host.run.launch_settings`."""
+        return self._files / "launcher.json"
 
     @property
     def secrets(self) -> Path:
@@ -288,9 +295,12 @@ class RunDirectory:
 
     # --- the supervisor ---
 
-    def record_supervisor(self, supervisor: ProcessId) -> None:
+    def record_supervisor(self, supervisor: ProcessId, *, replaces: bool = False) -> None:
         """Record the supervisor's identity, its host, the host's current boot identifier, and the
         PID namespace.
+
+        With ``replaces``, other programs can read the previous record at the same time, so it is
+        replaced in one step.
         """
         record = {
             "pid": supervisor.pid,
@@ -299,7 +309,10 @@ class RunDirectory:
             "boot": boot_id(),
             "pid_namespace": pid_namespace(),
         }
-        self._supervisor_file.write_text(json.dumps(record))
+        if replaces:
+            replace_file(self._supervisor_file, [json.dumps(record).encode()])
+        else:
+            self._supervisor_file.write_text(json.dumps(record))
 
     def supervisor(self) -> ProcessId | None:
         """Return the supervisor's identity, or None if no supervisor is running on this host."""

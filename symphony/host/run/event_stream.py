@@ -115,11 +115,14 @@ class EventTranslator:
 
 
 class EventStream:
-    """An incremental reader for the events of a run. ``run`` must be pinned."""
+    """An incremental reader for the events of a run. ``run`` must be pinned.
 
-    def __init__(self, run: RunDirectory) -> None:
+    ``status`` reads the status of the run.
+    """
+
+    def __init__(self, run: RunDirectory, status: StatusReader) -> None:
         self._run = run
-        self._status = StatusReader(run)
+        self._status = status
         self._reader = EventReader(run.events)
         self._translator = EventTranslator(run.load_manifest())
 

@@ -37,7 +37,9 @@ class Track:
     experiment was launched or restarted, or a request has started the process. ``next_start`` is
     the time of the next start of a process that will be restarted. ``stopped`` means that symphony
     stopped the process. ``kill_at`` is the time at which a process that is being stopped by a
-    request is killed.
+    request is killed. ``first_started`` is the time of the first start since the experiment was
+    launched or restarted. ``log_start`` is the length of the log at the latest start of a process
+    that has a readiness test. ``group`` is the number of the latest execution's process group.
     """
 
     state: State = State.PENDING
@@ -58,6 +60,22 @@ class Track:
     kill_at: float | None = None
     pid: int | None = None
     birth: float | None = None
+    first_started: float | None = None
+    log_start: int = 0
+    group: int | None = None
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that the supervisor has accepted and that is not done yet.
+
+    ``names`` contains the processes that the request concerns. A process that the request has
+    started again is removed from it.
+    """
+
+    kind: str
+    names: list[str]
+    grace: float | None = None
 
 
 @dataclass(slots=True)
@@ -70,8 +88,10 @@ class RunState:
     stopped in order to be started again, ``restarting`` is true, ``restart_at`` is the time of the
     next start, and ``restart_cause`` describes the failure. ``restarts`` is the number of restarts
     of the experiment, ``restarts_in_row`` is the number of those that determine the next delay, and
-    ``restarted`` is the time of the latest restart. ``unknown_events`` contains
-    the events whose kinds this version does not support.
+    ``restarted`` is the time of the latest restart. ``launched_boot_seconds`` is the time of the
+    launch in seconds since the machine was booted. ``requests`` maps numbers to the requests that
+    are not done yet, and ``request_count`` is the number of all requests. ``unknown_events``
+    contains the events whose kinds this version does not support.
     """
 
     tracks: dict[str, Track]
@@ -85,6 +105,9 @@ class RunState:
     restarts: int = 0
     restarts_in_row: int = 0
     restarted: float | None = None
+    launched_boot_seconds: float | None = None
+    requests: dict[int, Request] = field(default_factory=dict)
+    request_count: int = 0
     unknown_events: list[Event] = field(default_factory=list)
 
     @property
@@ -127,6 +150,8 @@ def apply(run: RunState, event: Event) -> None:
         change(run, event)
     elif event["process"] in run.tracks:
         change(run.tracks[event["process"]], event)
+        if run.requests and event["event"] == "start-requested":
+            _note_start(run, event["process"])
 
 
 def after(track: Track, event: Event) -> Track:
@@ -138,6 +163,29 @@ def after(track: Track, event: Event) -> Track:
 
 def _launched(run: RunState, event: Event) -> None:
     run.created = event["at"]
+    run.launched_boot_seconds = event.get("boot_seconds")
+
+
+def _supervisor_replaced(_run: RunState, _event: Event) -> None:
+    """Do nothing: the new supervisor continues in the state that the events describe."""
+
+
+def _requested(run: RunState, event: Event) -> None:
+    run.request_count = max(run.request_count, event["number"])
+    run.requests[event["number"]] = Request(
+        event["request"], list(event["names"]), event.get("grace")
+    )
+
+
+def _request_done(run: RunState, event: Event) -> None:
+    run.requests.pop(event["number"], None)
+
+
+def _note_start(run: RunState, process: str) -> None:
+    """Note that a request has started a process again."""
+    for request in run.requests.values():
+        if request.kind != "stop" and process in request.names:
+            request.names.remove(process)
 
 
 def _stopping(run: RunState, event: Event) -> None:
@@ -195,6 +243,9 @@ def _started(track: Track, event: Event) -> None:
     track.state = State.RUNNING
     track.reason, track.reason_code = "", None
     track.started, track.ended, track.exit_code = event["at"], None, None
+    if track.first_started is None:
+        track.first_started = event["at"]
+    track.log_start, track.group = event.get("log_start", 0), event["pid"]
     track.stopped, track.kill_at = False, None
     track.pid, track.birth = event["pid"], event["birth"]
     track.ready, track.not_ready_in_time = event["ready"], False
@@ -286,6 +337,9 @@ def reason_code(event: Event) -> ReasonCode | None:
 
 _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "launched": _launched,
+    "supervisor-replaced": _supervisor_replaced,
+    "requested": _requested,
+    "request-done": _request_done,
     "waiting": _waiting,
     "started": _started,
     "start-failed": _start_failed,

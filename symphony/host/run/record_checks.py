@@ -157,6 +157,13 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
     "terminating": {"process": _is_text, "kill_at": _is_number},
     "start-requested": {"process": _is_text},
     "signaled": {"process": _is_text, "signal": _is_text},
+    "requested": {
+        "number": _is_integer,
+        "request": _is_text,
+        "names": _is_text_list,
+        "grace": _is_number_or_none,
+    },
+    "request-done": {"number": _is_integer},
 }
 
 

@@ -31,15 +31,17 @@ def write_launch_record(
 def archive_run(run: RunDirectory, archive_directory: Path, retention: archive.Retention) -> None:
     """Move the record of a run without running processes to the archive, and free its name.
 
-    The secrets are removed. Afterwards, remove the archived runs that ``retention`` does not keep.
-    ``run`` is pinned. If another run has the name by now, only the files of ``run`` change. If the
-    result cannot be written because the disk is full, the record is archived without it.
+    The secrets and the environment of the launcher are removed. Afterwards, remove the archived
+    runs that ``retention`` does not keep. ``run`` is pinned. If another run has the name by now,
+    only the files of ``run`` change. If the result cannot be written because the disk is full, the
+    record is archived without it.
     """
     status: ExperimentStatus | None = None
     with contextlib.suppress(SymphonyError):
         status = StatusReader(run).read()
     identity = _identity(run)
     shutil.rmtree(run.secrets, ignore_errors=True)
+    run.launch_settings.unlink(missing_ok=True)
     cut = [text for text in (_missing_description(run), read_note(run)) if text]
     with contextlib.suppress(OSError):
         record.write_result(run.file("."), status, identity, cut)

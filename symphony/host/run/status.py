@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from symphony.errors import NotFound
+from symphony.errors import BackendError, NotFound
 from symphony.host.processes.identity import ProcessId, is_alive
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import (
@@ -15,6 +15,7 @@ from symphony.host.run.events import (
     Track,
     apply,
     fold,
+    is_finished,
     recorded_leaders,
 )
 from symphony.host.run.note import read_note
@@ -22,13 +23,25 @@ from symphony.plan.policies import Policies
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 
 SUPERVISOR_KILLED = "the supervisor was killed"
+REPLACED = "the supervisor was killed, and a new one has been started"
+REBOOTED = "the machine was restarted, so no process of the experiment is running"
+
+# A function that starts a new supervisor for a run and returns whether there is one now; see
+# `symphony.host.replacement`. It raises BackendError if no supervisor can be started.
+ReplaceSupervisor = Callable[[RunDirectory], bool]
 
 
 class StatusReader:
-    """A reader for the status of one experiment. Each call of `read` reads only the new events."""
+    """A reader for the status of one experiment. Each call of `read` reads only the new events.
 
-    def __init__(self, run: RunDirectory) -> None:
+    If `read` finds that the supervisor was killed, it calls ``replace``, if given, to start a new
+    one.
+    """
+
+    def __init__(self, run: RunDirectory, replace: ReplaceSupervisor | None = None) -> None:
         self._run = run
+        self._replace = replace
+        self._notes: list[str] = []
         self._events = EventReader(run.events)
         self._stamp = run.stamp()
         self._manifest = run.load_manifest()
@@ -43,6 +56,9 @@ class StatusReader:
         # Check whether the supervisor is running before reading the events. If no supervisor is
         # running at the time of the check, no more events will be written to the log.
         is_supervised = self._run.is_locked()
+        if not is_supervised and self._replace is not None and self._is_unfinished():
+            self._replace_supervisor(self._replace)
+            is_supervised = self._run.is_locked()
         with self._run.report_damage(self._run.events):
             events = self._events.read_new()
         for event in events:
@@ -62,7 +78,7 @@ class StatusReader:
         )
         if not is_supervised and not has_finished and other_host is None:
             orphans = self._find_orphans()
-        notes = [read_note(self._run)]
+        notes = [*self._notes, read_note(self._run)]
         if is_supervised and not self._state.finished:
             notes.insert(0, self._run.suspension())
         if not self._state.finished and other_host is None and self._run.is_disk_full():
@@ -71,8 +87,27 @@ class StatusReader:
             log = self._run.path / self._run.events.name
             notes.append(f"{log} contains no events")
         return compute_status(
-            self._manifest, self._state, orphans=orphans, other_host=other_host, notes=notes
+            self._manifest,
+            self._state,
+            orphans=orphans,
+            other_host=other_host,
+            is_rebooted=orphans is not None and not self._run.is_of_this_boot(),
+            notes=notes,
         )
+
+    def _is_unfinished(self) -> bool:
+        """Return whether a new supervisor could continue the run."""
+        is_here = self._run.other_host() is None and self._run.is_of_this_boot()
+        return is_here and not is_finished(self._run.events)
+
+    def _replace_supervisor(self, replace: ReplaceSupervisor) -> None:
+        try:
+            if replace(self._run):
+                self._notes = [REPLACED]
+        except (BackendError, OSError) as exc:
+            self._notes = [f"no new supervisor could be started: {exc}"]
+            # The next attempt would fail too.
+            self._replace = None
 
     @property
     def waits_for_start(self) -> bool:
@@ -115,6 +150,7 @@ def compute_status(
     *,
     orphans: Mapping[str, ProcessId] | None = None,
     other_host: str | None = None,
+    is_rebooted: bool = False,
     notes: Sequence[str] = (),
 ) -> ExperimentStatus:
     """Return the status of an experiment.
@@ -127,7 +163,7 @@ def compute_status(
 
     ``other_host`` is the host on which the experiment was launched if that is not this host. In
     this case, a process's state is unknown unless the events show that the process has exited or
-    will never start.
+    will never start. ``is_rebooted`` means that the machine was restarted since the launch.
 
     ``notes`` are further messages about the whole experiment, for example that the supervisor is
     suspended. Empty messages are ignored.
@@ -135,6 +171,8 @@ def compute_status(
     note = ""
     if other_host is not None:
         note = f"launched on {other_host}; its processes cannot be observed from this host"
+    elif is_rebooted:
+        note = REBOOTED
     elif orphans is not None:
         note = f"{SUPERVISOR_KILLED}; delete the experiment to stop the processes that still run"
 
@@ -145,7 +183,8 @@ def compute_status(
         if other_host is not None:
             track = _unobservable(track, note)
         elif orphans is not None:
-            track = _unsupervised(track, orphans.get(name))
+            cause = REBOOTED if is_rebooted else SUPERVISOR_KILLED
+            track = _unsupervised(track, orphans.get(name), cause)
         elif track.state is State.RUNNING:
             track = _with_kill_time(track, run.stopping_since, graces[name])
         processes.append(_process_status(name, groups[name], track))
@@ -200,8 +239,8 @@ def _unobservable(track: Track, reason: str) -> Track:
     return _unknown(track, reason, ReasonCode.LOST)
 
 
-def _unsupervised(track: Track, orphan: ProcessId | None) -> Track:
-    """Return the track of a process whose supervisor was killed.
+def _unsupervised(track: Track, orphan: ProcessId | None, cause: str) -> Track:
+    """Return the track of a process whose supervisor is not running because of ``cause``.
 
     ``orphan`` is the process's identity if the process is still running, and None otherwise.
     """
@@ -219,8 +258,8 @@ def _unsupervised(track: Track, orphan: ProcessId | None) -> Track:
             not_ready_in_time=not track.ready,
         )
     if track.state is State.PENDING:
-        return _unknown(track, f"will not start: {SUPERVISOR_KILLED}", ReasonCode.NEVER_STARTED)
-    return _unknown(track, f"exit status unknown: {SUPERVISOR_KILLED}", ReasonCode.LOST)
+        return _unknown(track, f"will not start: {cause}", ReasonCode.NEVER_STARTED)
+    return _unknown(track, f"exit status unknown: {cause}", ReasonCode.LOST)
 
 
 def _unknown(track: Track, reason: str, code: ReasonCode) -> Track:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
+from symphony.host.run.events import Track
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.terminal import Terminal
 
@@ -67,6 +68,17 @@ class Children(Protocol):
         A process's own variables override the variables in ``env``. Yield each process's
         specification together with its child as soon as the child is running, or together with the
         error that prevented the start.
+        """
+
+    def adopt(
+        self, processes: Iterable[ProcessSpec], tracks: Mapping[str, Track]
+    ) -> Iterable[Child]:
+        """Take over the processes of a killed supervisor, and return them.
+
+        ``tracks`` contains the recorded states. The result contains each process that is recorded
+        as running. If such a process has exited in the meantime, the exit is reported as usual. The
+        result also contains each running process whose start the supervisor did not record any
+        more.
         """
 
     def get(self, name: str) -> Child | None:

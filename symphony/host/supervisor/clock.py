@@ -10,12 +10,20 @@ class LaunchClock:
 
     The clock advances while the machine is suspended. It does not follow later changes of the
     system's date, because a corrected date must not end an experiment.
+
+    ``launched`` is the time of the launch, and ``boot_seconds`` is this time in seconds since the
+    machine was booted. The defaults are the current times.
     """
 
-    def __init__(self, launched: float | None = None) -> None:
-        now = time.time() if launched is None else launched
-        self._offset = now - time.clock_gettime(time.CLOCK_BOOTTIME)
+    def __init__(self, launched: float | None = None, boot_seconds: float | None = None) -> None:
+        launched = time.time() if launched is None else launched
+        self._offset = launched - (boot_time() if boot_seconds is None else boot_seconds)
 
     def now(self) -> float:
         """Return the current time."""
-        return self._offset + time.clock_gettime(time.CLOCK_BOOTTIME)
+        return self._offset + boot_time()
+
+
+def boot_time() -> float:
+    """Return the time in seconds since the machine was booted."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

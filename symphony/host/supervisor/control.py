@@ -23,6 +23,9 @@ attach     names                  the connection has joined the terminal of the 
 A request goes on if its client disconnects. Only one request at a time can start a process, and
 others are refused. A request to stop a process is always accepted: it replaces a restart, and can
 shorten the grace period of an earlier stop.
+
+A request to stop, start or restart processes is recorded before it begins and when it is done. If
+the supervisor is killed in between, a new supervisor completes the request.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import shown
 from symphony.host.run.control_socket import MAX_GRACE_SECONDS, MAX_LINE_BYTES
+from symphony.host.run.events import Request
 from symphony.names import did_you_mean, join_names
 from symphony.status import State
 
@@ -50,6 +54,8 @@ if TYPE_CHECKING:
     from symphony.host.supervisor.supervisor import Supervisor
 
 MAX_CONNECTIONS = 64
+# The key of a recorded request's number. Clients cannot send it.
+_NUMBER = "number"
 # The interval at which descendants are polled that have left their process groups.
 _CHECK_SECONDS = 0.05
 _RECEIVE_BYTES = 65536
@@ -82,10 +88,12 @@ class _Operation:
     ``awaited`` contains the processes that must exit completely, and ``to_start`` those that the
     request will start. When the processes of ``stopped`` have exited, their descendants that have
     left their process groups are stopped, and killed from ``kill_time`` on the monotonic clock on.
-    ``error`` is the reason why a part of the request was not done.
+    ``error`` is the reason why a part of the request was not done. ``number`` is that of the
+    recorded request, or None if the request is not recorded.
     """
 
     reply: Reply
+    number: int | None = None
     awaited: set[str] = field(default_factory=set)
     to_start: dict[str, None] = field(default_factory=dict)
     stopped: frozenset[str] = frozenset()
@@ -202,30 +210,50 @@ class Control:
         """Do the request in ``line``. ``reply`` is called once, now or later."""
         try:
             request = _decode(line)
-            handle = _find_handler(request)
-            state = self._supervisor.state
-            if state.stopping or state.finished:
-                raise RequestRefused("the experiment is being stopped")
-            if state.restarting:
-                raise RequestRefused(
-                    "the experiment is being restarted after a failure; try again when it runs"
-                )
-            operation = handle(self, request, reply)
+            self._begin(_find_handler(request), request, reply)
         except RequestRefused as exc:
             reply(_error(str(exc)))
         except Exception as exc:
             reply(_error(f"an internal error occurred in the supervisor: {exc}"))
             raise
-        else:
-            self._operations.append(operation)
-            self._advance(operation)
+
+    def resume(self, number: int, request: Request) -> None:
+        """Complete a request that a supervisor had accepted before it was killed."""
+        names = [name for name in request.names if name in self._supervisor.specs]
+        values = {"names": names, "grace": request.grace, _NUMBER: number}
+        try:
+            handle, _ = _HANDLERS[request.kind]
+            self._begin(handle, values, lambda _: None)
+        except (RequestRefused, KeyError):
+            # Another request has replaced this one, or another version recorded it.
+            self._supervisor.record_request_done(number)
+
+    def _begin(self, handle: _Handler, request: Mapping[str, Any], reply: Reply) -> None:
+        state = self._supervisor.state
+        if state.stopping or state.finished:
+            raise RequestRefused("the experiment is being stopped")
+        if state.restarting:
+            raise RequestRefused(
+                "the experiment is being restarted after a failure; try again when it runs"
+            )
+        operation = handle(self, request, reply)
+        self._operations.append(operation)
+        self._advance(operation)
+
+    def _number(self, kind: str, request: Mapping[str, Any], names: list[str]) -> int:
+        """Record a request before it begins, and return its number."""
+        number: int | None = request.get(_NUMBER)
+        if number is not None:
+            return number
+        return self._supervisor.record_request(kind, names, _grace(request))
 
     def _stop(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
         names, grace = self._names(request), _grace(request)
+        number = self._number("stop", request, names)
         specs = self._supervisor.specs
         longest = max((specs[name].grace for name in names), default=0.0)
         kill_time = time.monotonic() + (longest if grace is None else grace)
-        operation = _Operation(reply, stopped=frozenset(names), kill_time=kill_time)
+        operation = _Operation(reply, number, stopped=frozenset(names), kill_time=kill_time)
         for name in names:
             self._cancel_start(name)
             if self._track_state(name) is State.PENDING:
@@ -244,7 +272,7 @@ class Control:
     def _start(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
         names = self._names(request)
         self._refuse_busy(names)
-        operation = _Operation(reply)
+        operation = _Operation(reply, self._number("start", request, names))
         for name in names:
             track = self._supervisor.state.tracks[name]
             is_backing_off = track.next_start is not None
@@ -260,7 +288,7 @@ class Control:
     def _restart(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
         names, grace = self._names(request), _grace(request)
         self._refuse_busy(names)
-        operation = _Operation(reply)
+        operation = _Operation(reply, self._number("restart", request, names))
         for name in names:
             operation.to_start[name] = None
             if not self._supervisor.is_gone(name):
@@ -359,7 +387,7 @@ class Control:
         except Exception as exc:
             # Otherwise, the client would wait forever, and its processes would count as busy.
             if operation in self._operations:
-                self._operations.remove(operation)
+                self._remove(operation)
                 operation.reply(_error(f"an internal error occurred in the supervisor: {exc}"))
             raise
 
@@ -384,8 +412,13 @@ class Control:
         ):
             self._loop.after(_CHECK_SECONDS, lambda: self._advance(operation))
             return
-        self._operations.remove(operation)
+        self._remove(operation)
         operation.reply(_error(operation.error) if operation.error else {"answer": "done"})
+
+    def _remove(self, operation: _Operation) -> None:
+        self._operations.remove(operation)
+        if operation.number is not None:
+            self._supervisor.record_request_done(operation.number)
 
     def _startable(self, operation: _Operation) -> list[str]:
         """Return the processes that can be started, in declaration order.

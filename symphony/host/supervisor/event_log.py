@@ -28,21 +28,26 @@ class EventLog:
     """The event log of a run that is being supervised.
 
     Raises OSError if the log cannot be created, or if the disk has no space for its reserve.
-    ``processes`` is the number of processes of the experiment.
+    ``processes`` is the number of processes of the experiment. If a killed supervisor has written
+    to the log, the new events follow its events.
     """
 
     def __init__(self, run: RunDirectory, notes: NoteWriter, processes: int) -> None:
         self._path = str(run.events)
         self._notes = notes
         self._descriptor = os.open(
-            run.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            run.events, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
-        self._written_bytes = 0
+        self._written_bytes = os.fstat(self._descriptor).st_size
         # The end of the last allocated block, or None if the file system has no reserves.
-        self._reserve_end: int | None = 0
+        self._reserve_end: int | None = self._written_bytes
         self._reserve_bytes = RESERVE_BYTES + RESERVE_BYTES_PER_PROCESS * processes
         self._unwritten = bytearray()
-        self._is_limit_possible = can_punch_holes(self._descriptor)
+        if self._written_bytes and os.pread(self._descriptor, 1, self._written_bytes - 1) != b"\n":
+            # The previous supervisor was killed while it wrote this line, which readers ignore.
+            self._unwritten += b"\n"
+        # The test would remove the beginning of a log that is not empty.
+        self._is_limit_possible = self._written_bytes > 0 or can_punch_holes(self._descriptor)
         with with_filename(self._path):
             self._extend_reserve()
 

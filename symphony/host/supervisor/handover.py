@@ -27,9 +27,11 @@ from symphony.errors import BackendError
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
 from symphony.host.processes.mark import remove_own_mark
 from symphony.host.run.directory import RunDirectory, full_disk_errors
+from symphony.host.run.launch_settings import LaunchSettings
 from symphony.plan.restart_policy import Backoff
 
 if TYPE_CHECKING:
+    from symphony.host.run.events import Event
     from symphony.host.supervisor.children import Children
     from symphony.host.supervisor.supervisor import Supervisor
 
@@ -63,8 +65,18 @@ class LaunchReport(NamedTuple):
 
 
 @contextlib.contextmanager
-def prepared_supervisor(run: RunDirectory, name: str, *, children: str) -> Iterator[socket.socket]:
+def prepared_supervisor(
+    run: RunDirectory,
+    name: str,
+    *,
+    children: str,
+    settings: LaunchSettings,
+    replaces: bool = False,
+) -> Iterator[socket.socket]:
     """Start a detached supervisor for a staging directory, and yield the channel for its orders.
+
+    ``settings`` are the settings of the launch. The supervisor records them. If ``replaces`` is
+    true, the supervisor of ``run`` was killed, and the new one receives the recorded settings.
 
     ``children`` names the class that starts processes, in the form ``"module:Class"``. The
     supervisor immediately imports all modules that it needs, including the module of this class.
@@ -74,9 +86,16 @@ def prepared_supervisor(run: RunDirectory, name: str, *, children: str) -> Itera
     channel, supervisor_end = socket.socketpair()
     with channel:
         with supervisor_end:
-            parent = _spawn_supervisor(run, name, supervisor_end)
+            environment = settings.environment if replaces else os.environ
+            parent = _spawn_supervisor(run, name, supervisor_end, environment)
         try:
-            preparation = {"path": sys.path, "children": children}
+            preparation = {
+                "path": sys.path,
+                "children": children,
+                "directory": str(run.path),
+                "settings": asdict(settings),
+                "replaces": replaces,
+            }
             # If the supervisor has already died, `hand_over` reports the error.
             with contextlib.suppress(ConnectionError):
                 channel.sendall(json.dumps(preparation).encode() + b"\n")
@@ -97,13 +116,11 @@ def hand_over(
     final: Path,
     *,
     lock: int,
-    keep: Sequence[int],
-    holds: Mapping[int, int],
-    gpus: Mapping[str, list[int]],
-    children_options: Mapping[str, Any],
-    backoff: Backoff,
-    on_inherited: Callable[[], None],
-    while_launching: Callable[[], None],
+    keep: Sequence[int] = (),
+    holds: Mapping[int, int] | None = None,
+    gpus: Mapping[str, list[int]] | None = None,
+    on_inherited: Callable[[], None] = lambda: None,
+    while_launching: Callable[[], None] = lambda: None,
 ) -> LaunchReport:
     """Send a prepared supervisor its orders, and return its launch report.
 
@@ -112,10 +129,10 @@ def hand_over(
     or the launch has failed. ``holds`` maps ports to descriptors, each of which is kept until the
     supervisor starts the process that serves the port. ``gpus`` maps process names to descriptors,
     which are kept until the process has exited for the last time.
-    ``final`` is the final path of the run directory. ``children_options`` contains keyword
-    arguments for the class that starts processes. ``on_inherited`` is called after the descriptors
-    have been sent and before the supervisor starts its work. ``while_launching`` is called while
-    the supervisor works.
+
+    ``final`` is the final path of the run directory. ``on_inherited`` is called after the
+    descriptors have been sent and before the supervisor starts its work. ``while_launching`` is
+    called while the supervisor works.
 
     After sending the report, the supervisor no longer depends on the launcher. If this call is
     interrupted by an exception, such as KeyboardInterrupt, the exception is raised again only after
@@ -123,6 +140,7 @@ def hand_over(
     supervisor dies without sending a report.
     """
     report_read, report_write = os.pipe()
+    holds, gpus = holds or {}, gpus or {}
     gpu_descriptors = [descriptor for leases in gpus.values() for descriptor in leases]
     orders = {
         "directory": str(run.path),
@@ -135,8 +153,6 @@ def hand_over(
         "keep": list(keep),
         "holds": dict(holds),
         "gpus": dict(gpus),
-        "children_options": dict(children_options),
-        "backoff": asdict(backoff),
     }
     with os.fdopen(report_read, "rb") as report_pipe:
         content = _exchange(
@@ -180,15 +196,15 @@ def _exchange(
 
 
 def _spawn_supervisor(
-    run: RunDirectory, name: str, stdin: socket.socket
+    run: RunDirectory, name: str, stdin: socket.socket, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     """Start the supervisor program, which forks once. Its original process then exits."""
     program = Path(__file__).with_name("__main__.py")
     # A run identifier in a process's environment marks the process as part of that run. If a
     # process of a run launches another experiment, the new supervisor must not have this
     # identifier.
-    env = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
-    with run.supervisor_log.open("wb") as log:
+    env = {key: value for key, value in environment.items() if key != RUN_ID_VARIABLE}
+    with run.supervisor_log.open("ab") as log:
         try:
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", str(program), name],
@@ -264,15 +280,26 @@ def run_supervisor(preparation: Mapping[str, Any]) -> None:
         devnull = os.open(os.devnull, os.O_RDONLY)
         os.dup2(devnull, 0)
         os.close(devnull)
+        settings = LaunchSettings(**preparation["settings"])
         try:
+            if preparation["replaces"]:
+                settings.apply()
+            else:
+                # On a full disk, the launcher cannot write the manifest either, and reports this.
+                with contextlib.suppress(OSError):
+                    settings.record(RunDirectory(Path(preparation["directory"])))
             _import_modules(preparation["children"])
             orders = _receive_orders(channel)
         except BaseException:
             # A third-party module can raise any exception while it is imported.
             _log_exception()
             return
-    if orders is not None:
-        _launch(orders, preparation["children"])
+    if orders is None:
+        return
+    if preparation["replaces"]:
+        _resume(orders, settings, preparation["children"])
+    else:
+        _launch(orders, settings, preparation["children"])
 
 
 def _import_modules(children: str) -> None:
@@ -333,7 +360,7 @@ def _log_exception() -> None:
         sys.__excepthook__(*sys.exc_info())
 
 
-def _launch(orders: Mapping[str, Any], children: str) -> None:
+def _launch(orders: Mapping[str, Any], settings: LaunchSettings, children: str) -> None:
     """Launch and supervise the experiment.
 
     A failure before the launch report is rolled back and reported to the launcher. The report does
@@ -351,7 +378,9 @@ def _launch(orders: Mapping[str, Any], children: str) -> None:
         with full_disk_errors(final):
             run.record_supervisor(identify(os.getpid()) or ProcessId(os.getpid(), 0.0))
             run = run.claim(final)
-            supervisor = _create_supervisor(run, orders, children)
+            supervisor = _create_supervisor(
+                run, settings, children, holds=orders["holds"], gpus=orders["gpus"]
+            )
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (STOP_SIGNAL, KILL_SIGNAL))
             supervisor.launch()
     except Exception as exc:
@@ -368,6 +397,47 @@ def _launch(orders: Mapping[str, Any], children: str) -> None:
     _send_report(orders["report"], report)
     supervisor.prepare_stop()
     supervisor.run()
+
+
+def _resume(orders: Mapping[str, Any], settings: LaunchSettings, children: str) -> None:
+    """Continue the run of a supervisor that was killed.
+
+    If this fails, the processes of the run are not changed. Another program can try again.
+    """
+    from symphony.host.run.events import EventReader
+    from symphony.host.supervisor.regained import regain_ports
+    from symphony.host.supervisor.supervisor import KILL_SIGNAL, STOP_SIGNAL
+
+    run = RunDirectory(Path(orders["directory"]))
+    signal.pthread_sigmask(signal.SIG_BLOCK, (STOP_SIGNAL, KILL_SIGNAL))
+    reports = [orders["report"]]
+
+    def report(outcome: LaunchReport) -> None:
+        if reports:
+            _send_report(reports.pop(), outcome)
+
+    try:
+        with full_disk_errors(run.path):
+            manifest = run.load_manifest()
+            events = EventReader(run.events).read_new()
+            ports = regain_ports(manifest, events, hold_until_bound=settings.hold_until_bound)
+            # Until the leases are regained, launches examine the processes of the run.
+            run.record_supervisor(
+                identify(os.getpid()) or ProcessId(os.getpid(), 0.0), replaces=True
+            )
+            supervisor = _create_supervisor(
+                run, settings, children, holds=ports.holds, events=events, lost_ports=ports.lost
+            )
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (STOP_SIGNAL, KILL_SIGNAL))
+            supervisor.resume(lambda: report(LaunchReport(outcome=STARTED)))
+    except Exception as exc:
+        _log_exception()
+        report(LaunchReport(outcome=FAILED, reason=f"{type(exc).__name__}: {exc}"))
+        return
+    supervisor.prepare_stop()
+    supervisor.run()
+    # The experiment may have finished before the event loop has called the function.
+    report(LaunchReport(outcome=STARTED))
 
 
 def _release_resources(orders: Mapping[str, Any]) -> None:
@@ -397,23 +467,35 @@ def _failure_report(exc: Exception, final: Path) -> LaunchReport:
     )
 
 
-def _create_supervisor(run: RunDirectory, orders: Mapping[str, Any], children: str) -> Supervisor:
+def _create_supervisor(
+    run: RunDirectory,
+    settings: LaunchSettings,
+    children: str,
+    *,
+    events: Sequence[Event] | None = None,
+    **options: Any,
+) -> Supervisor:
+    """Return the supervisor of a run.
+
+    ``events`` are the recorded events if the supervisor of the run was killed, and None for a new
+    run. ``options`` are further keyword arguments of `Supervisor`.
+    """
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.supervisor.supervisor import Supervisor
     from symphony.plan.policies import Policies
 
-    manifest = run.load_manifest(is_new=True)
+    manifest = run.load_manifest(is_new=events is None)
     specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
     return Supervisor(
         run,
         manifest["run_id"],
         {spec.name: spec.with_secrets(run.secrets) for spec in specs},
         {**os.environ, **manifest["env"]},
-        functools.partial(_load_children_class(children), **orders["children_options"]),
-        holds=orders["holds"],
-        gpus=orders["gpus"],
-        backoff=Backoff(**orders["backoff"]),
+        functools.partial(_load_children_class(children), **settings.children_options),
+        backoff=Backoff(**settings.backoff),
         policies=Policies.from_dict(manifest.get("policies", {})),
+        events=events or (),
+        **options,
     )
 
 

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.host.processes.control import signal_group
-from symphony.host.processes.identity import ProcessId
+from symphony.host.processes.identity import ProcessId, is_alive
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory, all_roots
-from symphony.host.run.events import RunState, Track, after, apply, fold
+from symphony.host.run.events import Event, RunState, Track, after, apply, fold
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, Children, ExitCallback, StartRefused
-from symphony.host.supervisor.clock import LaunchClock
+from symphony.host.supervisor.clock import LaunchClock, boot_time
 from symphony.host.supervisor.event_log import EventLog
 from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
 from symphony.host.supervisor.log_times import LogTimes
@@ -89,6 +89,10 @@ class Supervisor:
     starts processes.
 
     ``missing_support`` is a message about what the file system does not support, or ``""``.
+
+    If the supervisor replaces another one that was killed, ``events`` contains the recorded events,
+    and ``lost_ports`` the ports that other programs have leased in the meantime. Call `resume`
+    instead of `launch`.
     """
 
     def __init__(
@@ -103,6 +107,8 @@ class Supervisor:
         gpus: dict[str, list[int]] | None = None,
         backoff: restart_policy.Backoff | None = None,
         policies: Policies | None = None,
+        events: Iterable[Event] = (),
+        lost_ports: Collection[int] = (),
     ) -> None:
         self._directory = run
         self._run_id = run_id
@@ -117,7 +123,12 @@ class Supervisor:
         self._overdue: set[str] = set()
         self._deadlines: dict[str, float] = {}
         self._restart_due = 0.0
-        self._state = fold(specs, [])
+        self._state = fold(specs, events)
+        # The ports and the users of GPUs that other experiments have leased; see `resume`.
+        self._lost_ports = set(lost_ports)
+        self._lost_gpus: set[str] = set()
+        # The processes that were started by the supervisor that this one replaces.
+        self._adopted: dict[str, Child] = {}
         self._notes = NoteWriter(run)
         self._event_log = EventLog(run, self._notes, len(specs))
         self.missing_support = self._event_log.missing_support()
@@ -156,9 +167,88 @@ class Supervisor:
         `roll_back`.
         """
         self._listen()
-        self._record("launched")
-        self._clock = LaunchClock(self._state.created)
+        self._record_launch()
         self._start_or_decide(self._specs, launching=True)
+
+    def _record_launch(self) -> None:
+        launched = boot_time()
+        self._record("launched", boot_seconds=launched)
+        self._clock = LaunchClock(self._state.created, launched)
+
+    def resume(self, on_resumed: Callable[[], None]) -> None:
+        """Continue the work of a supervisor that was killed.
+
+        ``on_resumed`` is called in `run`, when the processes have been started that can start now.
+        """
+        state = self._state
+        self._listen()
+        if state.created is None:
+            # The supervisor was killed before it had started a process.
+            self._record_launch()
+        else:
+            self._clock = LaunchClock(state.created, state.launched_boot_seconds)
+            self._record("supervisor-replaced", reason="the supervisor was killed")
+        self._adopt_processes()
+        self._stop_leftovers_again()
+        if state.stopping:
+            self._stop_processes()
+        elif state.restarting:
+            self._stop_for_restart(max(0.0, state.restart_at - time.time()))
+        else:
+            for number, request in list(state.requests.items()):
+                self._get_control().resume(number, request)
+            self._resume_restarts()
+        # The exits that have already been noticed are handled first.
+        self._loop.post(self._resume_deadlines)
+        self._loop.post(lambda: self._start_or_decide(self._specs))
+        self._loop.post(on_resumed)
+
+    def _adopt_processes(self) -> None:
+        tracks = self._state.tracks
+        for child in self._children.adopt(self._specs.values(), tracks):
+            spec, track = self._specs[child.name], tracks[child.name]
+            self._adopted[child.name] = child
+            if track.state is not State.RUNNING:
+                self._handle_start(spec, child, track.log_start, launching=False)
+            elif spec.ready is not None and not track.ready and not track.not_ready_in_time:
+                elapsed = time.time() - (track.started or 0.0)
+                self._monitor_readiness(child, track.log_start, elapsed=elapsed)
+        names = list(self._adopted)
+        self._loop.post(lambda: self._log_times.watch(names))
+        for name, track in tracks.items():
+            if track.state not in ENDED and not self.lease_gpus(name):
+                self._lost_gpus.add(name)
+        problems = [reason for name in tracks if (reason := self._lost_resource(name))]
+        if problems:
+            self._notes.set("leases", f"{problems[0]}, while the experiment had no supervisor")
+
+    def _stop_leftovers_again(self) -> None:
+        """Stop the processes that remain in the process groups of exited processes."""
+        groups = {
+            name: track.group
+            for name, track in self._state.tracks.items()
+            if track.group is not None and self._children.get(name) is None
+        }
+        for name, group in groups.items():
+            if self._is_group_of_run(group) and signal_group(group, signal.SIGTERM):
+                self._stop_leftover_group(name, group)
+
+    def _resume_restarts(self) -> None:
+        """Schedule the restarts that the restart policies have caused."""
+        requested: set[str] = set()
+        for request in self._state.requests.values():
+            requested.update(request.names)
+        for name, track in self._state.tracks.items():
+            is_backing_off = track.state is State.PENDING and track.next_start is not None
+            if is_backing_off and name not in requested:
+                self._schedule_restart(name, max(0.0, (track.next_start or 0.0) - time.time()))
+
+    def _resume_deadlines(self) -> None:
+        for name, track in self._state.tracks.items():
+            deadline = self._specs[name].deadline
+            if deadline is not None and track.first_started is not None:
+                self._deadlines[name] = track.first_started + deadline
+                self._check_process_deadline(name)
 
     def prepare_stop(self) -> None:
         """Import the modules that a stop needs.
@@ -215,20 +305,38 @@ class Supervisor:
         self._record("never", name, **self._stop_details(f"stopped before it {word}"))
 
     def _terminate(self, child: Child) -> None:
-        signal_group(child.pid, signal.SIGTERM)
+        self._signal_group(child, signal.SIGTERM)
         grace = self._specs[child.name].grace
+        if self._state.stopping_since is not None:
+            # The grace period continues if a killed supervisor has begun the stop.
+            grace = min(grace, max(0.0, self._state.stopping_since + grace - time.time()))
         self._loop.after(grace, lambda: self._kill_child(child))
 
     def _kill_child(self, child: Child) -> None:
         if self._children.get(child.name) is child:
-            signal_group(child.pid, signal.SIGKILL)
+            self._signal_group(child, signal.SIGKILL)
+
+    def _signal_group(self, child: Child, number: int) -> bool:
+        """Send a signal to the process group of a child. Return False if it has no members."""
+        is_adopted = self._adopted.get(child.name) is child
+        if is_adopted and not is_alive(ProcessId(child.pid, child.birth)):
+            # Another program has collected the exit status, so the pid could have been reused.
+            return self._is_group_of_run(child.pid) and signal_group(child.pid, number)
+        return signal_group(child.pid, number)
+
+    def _is_group_of_run(self, group: int) -> bool:
+        """Return whether a process group exists and contains a process of the run."""
+        if not signal_group(group, 0):
+            return False
+        found = self._processes.find(self._leaders().values())
+        return any(_process_group(process.pid) == group for process in found)
 
     def _kill(self) -> None:
         """Kill every process immediately, without a grace period."""
         self._skip_grace = True
         self.stop()
         for child in self._running_children():
-            signal_group(child.pid, signal.SIGKILL)
+            self._signal_group(child, signal.SIGKILL)
         for group in self._leftover_groups.values():
             signal_group(group, signal.SIGKILL)
 
@@ -247,12 +355,25 @@ class Supervisor:
     def _accept_request(self) -> None:
         if self._control_socket is None:
             return
+        self._get_control().accept(self._control_socket)
+
+    def _get_control(self) -> Control:
         if self._control is None:
             # Most experiments receive no requests, so the launch does not import the module.
             from symphony.host.supervisor.control import Control
 
             self._control = Control(self, self._loop)
-        self._control.accept(self._control_socket)
+        return self._control
+
+    def record_request(self, kind: str, names: Sequence[str], grace: float | None) -> int:
+        """Record a request that begins, and return its number."""
+        number = self._state.request_count + 1
+        self._record("requested", number=number, request=kind, names=names, grace=grace)
+        return number
+
+    def record_request_done(self, number: int) -> None:
+        """Record that a request is done, or that it will not be done."""
+        self._record("request-done", number=number)
 
     @property
     def state(self) -> RunState:
@@ -278,8 +399,12 @@ class Supervisor:
         seconds = self._specs[name].grace if grace is None else grace
         kill_time = time.monotonic() + seconds
         previous = self._requested_stops.get(name)
+        recorded = self._state.tracks[name].kill_at
         if previous is not None:
             kill_time = min(kill_time, previous.kill_time)
+        elif recorded is not None:
+            # A supervisor that was killed had begun to stop the process.
+            kill_time = min(kill_time, time.monotonic() + recorded - time.time())
         stop = RequestedStop(kill_time, restarts)
         self._requested_stops[name] = stop
         child = self._children.get(name)
@@ -287,7 +412,7 @@ class Supervisor:
             kill_at = time.time() + max(0.0, kill_time - time.monotonic())
             self._record("terminating", name, kill_at=kill_at, restarts=restarts)
             if previous is None:
-                signal_group(child.pid, signal.SIGTERM)
+                self._signal_group(child, signal.SIGTERM)
             self._loop.after(kill_time - time.monotonic(), lambda: self._kill_stopped(stop, child))
 
     def _kill_stopped(self, stop: RequestedStop, child: Child) -> None:
@@ -414,7 +539,7 @@ class Supervisor:
         return start_order.verdict(self._specs[name].starts_after, self._state.tracks)
 
     def _start(self, names: Sequence[str], *, launching: bool = False) -> None:
-        specs = [self._specs[name] for name in names]
+        specs = [self._specs[name] for name in names if self._is_available(name)]
         for spec in specs:
             self._release_ports(spec)
         log_starts = {
@@ -435,6 +560,36 @@ class Supervisor:
                 self._handle_start(spec, child, log_starts.get(name, 0), launching=False)
         self._loop.post(lambda: self._log_times.watch(names))
 
+    def _is_available(self, name: str) -> bool:
+        """Return whether a process can be started with its ports and GPUs.
+
+        If it cannot, record this.
+        """
+        reason = self._lost_resource(name)
+        if not reason:
+            return True
+        error = StartRefused(errno.EBUSY, f"cannot start: {reason}")
+        self._handle_failed_start(self._specs[name], error, str(error.strerror))
+        return False
+
+    def _lost_resource(self, name: str) -> str:
+        """Return which resource of a process another experiment has leased, or ``""`` if none.
+
+        If the resource is free again, lease it.
+        """
+        lost = self._lost_ports.intersection(self._specs[name].releases)
+        for port in sorted(lost):
+            from symphony.host.resources.leases import take_lease
+
+            if take_lease("port", str(port)) is None:
+                return f"another experiment has reserved port {port} of {name!r}"
+            self._lost_ports.discard(port)
+        if name in self._lost_gpus:
+            if not self.lease_gpus(name):
+                return f"another experiment has leased the GPUs of {name!r}"
+            self._lost_gpus.discard(name)
+        return ""
+
     def _handle_start(
         self, spec: ProcessSpec, child: Child | OSError, log_start: int, *, launching: bool
     ) -> None:
@@ -449,7 +604,10 @@ class Supervisor:
             self._handle_failed_start(spec, child, reason)
             return
         is_ready = spec.ready is None
-        self._record("started", child.name, pid=child.pid, birth=child.birth, ready=is_ready)
+        details = {} if is_ready else {"log_start": log_start}
+        self._record(
+            "started", child.name, pid=child.pid, birth=child.birth, ready=is_ready, **details
+        )
         self._watch_deadline(spec)
         if not is_ready:
             self._monitor_readiness(child, log_start)
@@ -479,7 +637,8 @@ class Supervisor:
             if hold is not None:
                 os.close(hold)
 
-    def _monitor_readiness(self, child: Child, log_start: int) -> None:
+    def _monitor_readiness(self, child: Child, log_start: int, *, elapsed: float = 0.0) -> None:
+        """Test whether a process that started ``elapsed`` seconds ago is ready."""
         name = child.name
         spec = self._specs[name]
 
@@ -507,7 +666,7 @@ class Supervisor:
         monitor = ReadinessMonitor(
             self._loop,
             probe,
-            spec.ready_timeout,
+            max(0.0, spec.ready_timeout - elapsed),
             is_active=is_active,
             on_ready=handle_ready,
             on_timeout=handle_timeout,
@@ -545,7 +704,8 @@ class Supervisor:
             self._schedule_restart(name, restart.delay)
         # In a stop, the whole group has already received SIGTERM.
         is_stop = self._state.stopping or stop is not None
-        has_leftovers = signal_group(child.pid, 0 if is_stop else signal.SIGTERM)
+        has_leftovers = self._signal_group(child, 0 if is_stop else signal.SIGTERM)
+        self._adopted.pop(name, None)
         if has_leftovers:
             self._stop_leftover_group(name, child.pid)
         else:
@@ -671,6 +831,10 @@ class Supervisor:
             self._exit()
 
     def _exit(self) -> None:
+        if self._state.finished:
+            # No other supervisor will need the environment of the launcher.
+            with contextlib.suppress(OSError):
+                self._directory.launch_settings.unlink()
         self._event_log.release_reserve()
         self._loop.stop()
 
@@ -759,10 +923,14 @@ class Supervisor:
             self._stop_processes()
             return
         self._record("restarting", restarts_in=restart.delay, in_row=restart.in_row, **details)
+        self._stop_for_restart(restart.delay)
+
+    def _stop_for_restart(self, delay: float) -> None:
+        """Stop the running processes. After ``delay`` seconds, the experiment starts again."""
         for child in self._running_children():
             self._terminate(child)
-        self._restart_due = time.monotonic() + restart.delay
-        self._loop.after(restart.delay, self._finish_if_all_ended)
+        self._restart_due = time.monotonic() + delay
+        self._loop.after(delay, self._finish_if_all_ended)
 
     def _restart_if_due(self) -> None:
         """Start the experiment again if its delay has passed and nothing of it is running."""

@@ -1,0 +1,46 @@
+"""The exit codes of processes that are not children of this process.
+
+A process that was started by a killed supervisor belongs to the init process, which collects its
+exit status. Since Linux 6.15, the kernel reports the exit status to every program that had opened a
+pidfd in time; see PIDFD_GET_INFO in ioctl_pidfd(2). On older systems, the exit status can only be
+read from ``/proc``, until the init process has collected it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+from symphony.host.processes.identity import ProcessId, read_exit_status
+
+# struct pidfd_info: the mask of the requested values, other values, and the exit status.
+_PIDFD_INFO = struct.Struct("=Q52xi")
+_PIDFD_INFO_EXIT = 1 << 3
+# _IOWR(0xFF, 11, struct pidfd_info); see ioctl(2).
+_PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
+
+
+def exit_code(process: ProcessId, pidfd: int | None) -> int | None:
+    """Return the exit code of a process that has exited, or None if it is not known.
+
+    The exit code is 128 + n if signal n killed the process. ``pidfd`` was opened while the process
+    was running. The result can be None until the init process has collected the exit status.
+    """
+    status = read_exit_status(process)
+    if status is None and pidfd is not None:
+        status = _status_of_pidfd(pidfd)
+    if status is None:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return 128 - code if code < 0 else code
+
+
+def _status_of_pidfd(pidfd: int) -> int | None:
+    info = bytearray(_PIDFD_INFO.pack(_PIDFD_INFO_EXIT, 0))
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
+    except OSError:
+        return None
+    mask, status = _PIDFD_INFO.unpack(info)
+    return status if mask & _PIDFD_INFO_EXIT else None

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -112,6 +114,14 @@ class BackendContract:
         """
         del cluster
         yield lambda: True
+
+    def kill_supervisor(self, cluster: Cluster, experiment: str) -> None:
+        """Kill the supervisor of an experiment, and return when it has exited.
+
+        The test is skipped if the backend's tests do not override this method.
+        """
+        del cluster, experiment
+        pytest.skip(f"no supervisor of the {self.backend} backend can be killed")
 
     # --- fixtures ---
 
@@ -636,6 +646,35 @@ class BackendContract:
         for ignored in manifest.ignored:
             assert ignored.setting in shown
         assert self.finish(cluster, experiment).exit_code == 0
+
+    def test_the_next_command_replaces_a_killed_supervisor(
+        self, cluster: Cluster, experiment: Experiment, tmp_path: Path
+    ) -> None:
+        gate = tmp_path / "gate"
+        os.mkfifo(gate)
+        self.add(experiment, "first", programs.READY_LATER, str(gate)).ready(
+            log="^ready", timeout=self.timeout
+        )
+        self.add(experiment, "second", programs.FOREVER).starts_after("first", "ready")
+        failing = f"open({str(gate)!r}).read(); raise SystemExit(4)"
+        self.add(experiment, "failing", failing).restart_policy("Always")
+        cluster.launch(experiment)
+        before = cluster.describe_experiment("contract")
+        assert [process.state.value for process in before] == ["running", "pending", "running"]
+        self.kill_supervisor(cluster, "contract")
+        # Processes can exit while there is no supervisor.
+        os.kill(before.processes[2].pid or 0, signal.SIGKILL)
+        after = cluster.describe_experiment("contract")
+        assert "a new one has been started" in after.note
+        assert after.processes[0] == before.processes[0]
+        gate.write_text("go")
+        status = until(cluster, "contract", all_running, timeout=self.timeout)
+        assert status.note == ""
+        assert status.processes[0].pid == before.processes[0].pid
+        assert status.processes[2].restarts == 1
+        (stopped,) = cluster.stop_processes("contract", ["first"])
+        assert stopped.exit_code == 0
+        assert cluster.get_log("contract", "first") == "up\nready\n"
 
     # --- controlling processes ---
 

@@ -41,6 +41,16 @@ while True:
     time.sleep(3600)
 """
 
+READY_LATER = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: exit(0))
+print("up", flush=True)
+open(sys.argv[1]).read()
+print("ready", flush=True)
+while True:
+    time.sleep(3600)
+"""
+
 SIGNALED = """
 import signal, time
 signal.signal(signal.SIGUSR1, lambda *_: exit(7))

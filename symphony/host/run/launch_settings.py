@@ -13,7 +13,7 @@ import json
 import os
 import resource
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from symphony.host.run.directory import RunDirectory
@@ -39,24 +39,22 @@ class LaunchSettings:
     niceness: int = 0
     processors: tuple[int, ...] = ()
 
-    def record(self, run: RunDirectory) -> None:
-        """Write these settings and those that this process has inherited to the run directory.
-
-        Raises OSError if the file cannot be written.
-        """
+    def with_inherited(self) -> LaunchSettings:
+        """Return a copy with the settings that this process has inherited."""
         umask = os.umask(0o077)
         os.umask(umask)
-        settings = {
-            **asdict(self),
-            "environment": dict(os.environ),
-            "umask": umask,
-            "limits": {number: resource.getrlimit(number)[0] for number in _LIMITS},
-            "niceness": os.getpriority(os.PRIO_PROCESS, 0),
-            "processors": sorted(os.sched_getaffinity(0)),
-        }
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with os.fdopen(os.open(run.launch_settings, flags, 0o600), "wb") as file:
-            file.write(json.dumps(settings).encode())
+        return replace(
+            self,
+            environment=dict(os.environ),
+            umask=umask,
+            limits={str(number): resource.getrlimit(number)[0] for number in _LIMITS},
+            niceness=os.getpriority(os.PRIO_PROCESS, 0),
+            processors=tuple(sorted(os.sched_getaffinity(0))),
+        )
+
+    def encode(self) -> bytes:
+        """Return the contents of the file."""
+        return json.dumps(asdict(self)).encode()
 
     def apply(self) -> None:
         """Give this process the inherited settings, except for the environment.
@@ -72,6 +70,13 @@ class LaunchSettings:
             os.setpriority(os.PRIO_PROCESS, 0, self.niceness)
         with contextlib.suppress(OSError, ValueError):
             os.sched_setaffinity(0, self.processors)
+
+
+def record(run: RunDirectory, settings: bytes) -> None:
+    """Write encoded settings to a new run directory. Raises OSError if that is not possible."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with os.fdopen(os.open(run.launch_settings, flags, 0o600), "wb") as file:
+        file.write(settings)
 
 
 def load(run: RunDirectory) -> LaunchSettings | None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from symphony.errors import BackendError
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
 from symphony.host.processes.mark import remove_own_mark
+from symphony.host.run import launch_settings
 from symphony.host.run.directory import RunDirectory, full_disk_errors
 from symphony.host.run.launch_settings import LaunchSettings
 from symphony.plan.restart_policy import Backoff
@@ -75,7 +76,8 @@ def prepared_supervisor(
 ) -> Iterator[socket.socket]:
     """Start a detached supervisor for a staging directory, and yield the channel for its orders.
 
-    ``settings`` are the settings of the launch. The supervisor records them. If ``replaces`` is
+    ``settings`` are the settings of the launch. The supervisor records them with those that it has
+    inherited. If ``replaces`` is
     true, the supervisor of ``run`` was killed, and the new one receives the recorded settings.
 
     ``children`` names the class that starts processes, in the form ``"module:Class"``. The
@@ -92,7 +94,6 @@ def prepared_supervisor(
             preparation = {
                 "path": sys.path,
                 "children": children,
-                "directory": str(run.path),
                 "settings": asdict(settings),
                 "replaces": replaces,
             }
@@ -281,13 +282,12 @@ def run_supervisor(preparation: Mapping[str, Any]) -> None:
         os.dup2(devnull, 0)
         os.close(devnull)
         settings = LaunchSettings(**preparation["settings"])
+        recorded = b""
         try:
             if preparation["replaces"]:
                 settings.apply()
             else:
-                # On a full disk, the launcher cannot write the manifest either, and reports this.
-                with contextlib.suppress(OSError):
-                    settings.record(RunDirectory(Path(preparation["directory"])))
+                recorded = settings.with_inherited().encode()
             _import_modules(preparation["children"])
             orders = _receive_orders(channel)
         except BaseException:
@@ -299,7 +299,7 @@ def run_supervisor(preparation: Mapping[str, Any]) -> None:
     if preparation["replaces"]:
         _resume(orders, settings, preparation["children"])
     else:
-        _launch(orders, settings, preparation["children"])
+        _launch(orders, settings, recorded, preparation["children"])
 
 
 def _import_modules(children: str) -> None:
@@ -360,8 +360,10 @@ def _log_exception() -> None:
         sys.__excepthook__(*sys.exc_info())
 
 
-def _launch(orders: Mapping[str, Any], settings: LaunchSettings, children: str) -> None:
-    """Launch and supervise the experiment.
+def _launch(
+    orders: Mapping[str, Any], settings: LaunchSettings, recorded: bytes, children: str
+) -> None:
+    """Launch and supervise the experiment. ``recorded`` are the encoded settings.
 
     A failure before the launch report is rolled back and reported to the launcher. The report does
     not need the supervisor's log, which cannot be written if the disk is full.
@@ -377,6 +379,7 @@ def _launch(orders: Mapping[str, Any], settings: LaunchSettings, children: str) 
     try:
         with full_disk_errors(final):
             run.record_supervisor(identify(os.getpid()) or ProcessId(os.getpid(), 0.0))
+            launch_settings.record(run, recorded)
             run = run.claim(final)
             supervisor = _create_supervisor(
                 run, settings, children, holds=orders["holds"], gpus=orders["gpus"]

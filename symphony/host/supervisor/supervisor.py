@@ -60,6 +60,8 @@ ROLL_BACK_GRACE_SECONDS = 1.0
 DEADLINE_CHECK_SECONDS = 30.0
 # The interval at which the supervisor tries again to write events that it could not write.
 REWRITE_INTERVAL_SECONDS = 1.0
+# How long a program that replaces a killed supervisor waits for the exits in the meantime.
+RESUME_SECONDS = 1.0
 
 STOP_SIGNAL, KILL_SIGNAL = signal.SIGTERM, signal.SIGQUIT
 
@@ -178,7 +180,8 @@ class Supervisor:
     def resume(self, on_resumed: Callable[[], None]) -> None:
         """Continue the work of a supervisor that was killed.
 
-        ``on_resumed`` is called in `run`, when the processes have been started that can start now.
+        ``on_resumed`` is called in `run`, when the exits in the meantime have been recorded and the
+        processes have been started that can start now.
         """
         state = self._state
         self._listen()
@@ -201,7 +204,26 @@ class Supervisor:
         # The exits that have already been noticed are handled first.
         self._loop.post(self._resume_deadlines)
         self._loop.post(lambda: self._start_or_decide(self._specs))
-        self._loop.post(on_resumed)
+        exited = [
+            child
+            for child in self._adopted.values()
+            if not is_alive(ProcessId(child.pid, child.birth))
+        ]
+        deadline = time.monotonic() + RESUME_SECONDS
+        self._loop.post(lambda: self._call_when_recorded(exited, deadline, on_resumed))
+
+    def _call_when_recorded(
+        self, exited: Sequence[Child], deadline: float, callback: Callable[[], None]
+    ) -> None:
+        """Call a function when the exits of children are recorded, at the latest at a deadline."""
+        remaining = [child for child in exited if self._children.get(child.name) is child]
+        if remaining and time.monotonic() < deadline:
+            self._loop.after(
+                CHECK_INTERVAL_SECONDS,
+                lambda: self._call_when_recorded(remaining, deadline, callback),
+            )
+            return
+        callback()
 
     def _adopt_processes(self) -> None:
         tracks = self._state.tracks

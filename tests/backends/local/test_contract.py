@@ -9,6 +9,8 @@ import pytest
 
 from symphony.testing import BackendContract
 
+from .conftest import kill, supervisor_of
+
 
 class TestContract(BackendContract):
     backend = "local"
@@ -16,6 +18,9 @@ class TestContract(BackendContract):
     @pytest.fixture
     def options(self, tmp_path):
         return {"state_dir": str(tmp_path / "state")}
+
+    def kill_supervisor(self, cluster, experiment):
+        kill(supervisor_of(cluster, experiment))
 
     @contextlib.contextmanager
     def foreign(self, cluster):

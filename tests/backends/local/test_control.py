@@ -187,7 +187,8 @@ def test_experiment_that_cannot_be_controlled_is_reported_in_one_line(cluster, e
     with pytest.raises(SpecError, match="grace must be"):
         cluster.stop_processes("exp", grace=-1)
     kill(supervisor)
-    with pytest.raises(BackendError, match="supervisor of 'exp' was killed.*delete"):
+    (cluster._root / "exp" / "launcher.json").unlink()
+    with pytest.raises(BackendError, match="supervisor of 'exp' was killed, so .* symphony ps exp"):
         cluster.restart_processes("exp")
     cluster.delete("exp")
     experiment = cluster.new_experiment("exp")
@@ -200,13 +201,12 @@ def test_experiment_that_cannot_be_controlled_is_reported_in_one_line(cluster, e
 
 
 @pytest.mark.parametrize("delay_events", [1, 2, 3])
-def test_supervisor_killed_during_a_restart_leaves_nothing_behind(
-    cluster, experiment, delay_events
-):
-    """The supervisor is killed after a number of events of the restart."""
+def test_supervisor_killed_during_a_restart_is_replaced(cluster, experiment, delay_events):
+    """The supervisor is killed after a number of events of the restart, which is completed."""
     python(experiment, "worker", FOREVER).ready(log="up")
+    python(experiment, "other", FOREVER).ready(log="up")
     cluster.launch(experiment)
-    cluster.wait("exp", until="ready")
+    before = cluster.wait("exp", until="ready")
     run_id = run_id_of(cluster)
     supervisor = supervisor_of(cluster)
     events = RunDirectory(cluster._root / "exp").events
@@ -217,15 +217,30 @@ def test_supervisor_killed_during_a_restart_leaves_nothing_behind(
     # The restart may have been done before the supervisor was killed.
     with contextlib.suppress(BackendError):
         restart()
-    # A process that has received SIGTERM still exits, and a new one may just be starting.
-    eventually(
-        lambda: (
-            [process.pid for process in cluster.describe_experiment("exp") if process.pid]
-            == marked(run_id)
-        )
+    old = {process.pid for process in before}
+    after = until(
+        cluster, "exp", lambda now: all_ready(now) and not old & {process.pid for process in now}
     )
-    cluster.delete("exp")
-    assert marked(run_id) == []
+    assert sorted(process.pid for process in after) == sorted(marked(run_id))
+    assert [process.restarts for process in after] == [1, 1]
+    assert cluster.get_log("exp", "worker") == "up\nup\n"
+
+
+def test_new_supervisor_completes_a_stop(cluster, experiment):
+    python(experiment, "stubborn", STUBBORN).ready(log="up").restart_policy("Always")
+    cluster.launch(experiment)
+    cluster.wait("exp", until="ready")
+    stop = in_background(cluster.stop_processes, "exp", grace=1.5)
+    before = until(cluster, "exp", is_stopping)
+    kill(supervisor_of(cluster))
+    with pytest.raises(BackendError, match="before the stop was done; it is completed if it had"):
+        stop()
+    after = cluster.describe_process("exp", "stubborn")
+    assert after.pid == before.processes[0].pid
+    assert abs(after.kill_at - before.processes[0].kill_at) < 0.1
+    status = until(cluster, "exp", lambda now: not is_stopping(now))
+    assert status.displayed_state == "stopped"
+    assert status.processes[0].ended >= after.kill_at - 0.1
 
 
 def test_request_goes_on_if_its_client_disconnects(cluster, experiment):

@@ -8,12 +8,14 @@ import resource
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, NotFound, State
 from symphony.host.run.directory import RunDirectory
+from symphony.plan.restart_policy import Backoff
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER
@@ -131,7 +133,7 @@ def test_processes_outlive_a_killed_launcher(launcher, cluster):
     assert sorted(item.pid for item in status) == sorted(marked_processes(mark))
 
 
-def test_status_after_the_supervisor_was_killed(cluster, experiment):
+def test_status_if_a_killed_supervisor_cannot_be_replaced(cluster, experiment):
     python(experiment, "runs", FOREVER)
     python(experiment, "killed", FOREVER)
     python(experiment, "failed", "raise SystemExit(3)")
@@ -145,10 +147,13 @@ def test_status_after_the_supervisor_was_killed(cluster, experiment):
         ),
     )
     pid = cluster.describe_process("exp", "killed").pid
+    settings = cluster._root / "exp" / "launcher.json"
+    settings.write_text("damaged")
     kill(supervisor_of(cluster))
     kill(pid)
     status = cluster.describe_experiment("exp")
     assert "supervisor was killed" in status.note
+    assert f"no new supervisor could be started: {settings} cannot be read" in status.note
     states = {item.name: (item.state, item.exit_code) for item in status}
     assert states == {
         "runs": (State.RUNNING, None),
@@ -177,10 +182,8 @@ def test_supervisor_killed_at_a_random_moment(launcher, cluster, seed):
         kill(found.pid)
     process.wait(20)
     if "exp" in cluster.list_experiments():
-        status = cluster.describe_experiment("exp")
-        shown = sorted(item.pid for item in status if item.state is State.RUNNING)
-        assert shown == sorted(marked_processes(mark))
-        assert not any(item.state is State.SUCCEEDED for item in status)
+        status = until(cluster, "exp", all_running)
+        assert sorted(item.pid for item in status) == sorted(marked_processes(mark))
     cluster.delete("exp")
     assert marked_processes(mark) == []
 
@@ -296,9 +299,9 @@ def test_launch_stops_what_a_killed_supervisor_and_its_process_have_left(cluster
     cluster.launch(experiment)
     run_id = run_id_of(cluster)
     eventually(lambda: len(marked(run_id)) == 3)
+    pid = cluster.describe_process("exp", "p").pid
     kill(supervisor_of(cluster))
-    kill(cluster.describe_process("exp", "p").pid)
-    assert cluster.describe_experiment("exp").ended
+    kill(pid)
     assert len(marked(run_id)) == 2
     cluster.launch(experiment)
     assert marked(run_id) == []
@@ -311,6 +314,52 @@ def test_incomplete_event_is_ignored(cluster, experiment):
     with (cluster._root / "exp" / "events.jsonl").open("a") as events:
         events.write(json.dumps({"event": "exited", "process": "p", "code": 0, "at": 1.0})[:-5])
     assert cluster.describe_experiment("exp").processes[0].state is State.RUNNING
+    # The next events are not a part of the incomplete line.
+    assert cluster.stop_processes("exp")[0].displayed_state == "stopped"
+
+
+def test_simultaneous_commands_start_one_new_supervisor(cluster, experiment):
+    experiment.new_process("p", command=["sleep", "1000"])
+    cluster.launch(experiment)
+    before = cluster.describe_process("exp", "p")
+    kill(supervisor_of(cluster))
+    with ThreadPoolExecutor(4) as pool:
+        statuses = list(pool.map(cluster.describe_experiment, ["exp"] * 4))
+    assert [status.processes for status in statuses] == [(before,)] * 4
+    events = (cluster._root / "exp" / "events.jsonl").read_text()
+    assert events.count('"supervisor-replaced"') == 1
+    # The adopted process is a child of another process.
+    kill(before.pid)
+    status = cluster.wait("exp", timeout=20)
+    assert status.processes[0].exit_code in (137, None)
+    eventually(lambda: not (cluster._root / "exp" / "launcher.json").exists())
+
+
+def test_new_supervisor_continues_delays_deadlines_and_tests(state):
+    backoff = Backoff(first=1.5)
+    cluster = Cluster.new("local", state_dir=str(state), backoff=backoff)
+    experiment = cluster.new_experiment("exp", deadline="3s")
+    experiment.new_process("fails", cmd="exit 3").restart_policy("OnFailure")
+    tested = python(experiment, "tested", FOREVER).ready(log="never", timeout=2)
+    experiment.new_process("later", command="true").starts_after(tested)
+    cluster.launch(experiment)
+    try:
+        before = until(cluster, "exp", lambda now: now.processes[0].next_start is not None)
+        before = until(
+            cluster, "exp", lambda now: (now.processes[0].next_start or 0) > now.created + 1.4
+        )
+        kill(supervisor_of(cluster))
+        after = cluster.describe_experiment("exp")
+        assert after.processes == before.processes
+        assert after.deadline == before.deadline
+        until(cluster, "exp", lambda now: now.processes[0].restarts == 2)
+        status = cluster.wait("exp", timeout=20)
+        tested, later = status.processes[1:]
+        assert tested.reason == "deadline exceeded"
+        assert later.reason == "never started: tested was not ready within 2 s"
+        assert status.deadline <= tested.ended < status.deadline + 2
+    finally:
+        cluster.delete("exp")
 
 
 def test_experiment_outlives_the_terminal_and_the_group_of_the_launcher(state):
@@ -368,9 +417,9 @@ def foreign(cluster, experiment):
     experiment.new_process("exited", cmd="exit 3")
     experiment.new_process("later", command="true").starts_after("p", "succeeded")
     cluster.launch(experiment)
-    until(cluster, "exp", lambda now: now.processes[1].state is State.FAILED)
+    status = until(cluster, "exp", lambda now: now.processes[1].state is State.FAILED)
     kill(supervisor_of(cluster))
-    kill(cluster.describe_process("exp", "p").pid)
+    kill(status.processes[0].pid)
     record = cluster._root / "exp" / "supervisor.json"
     original = json.loads(record.read_text())
     record.write_text(json.dumps({**original, "host": "oldname", "boot": "another"}))

@@ -101,11 +101,15 @@ def test_exit_codes_are_explained(cluster, experiment):
     ]
 
 
-def test_idle_supervisor_makes_no_system_call(cluster, experiment):
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_idle_supervisor_makes_no_system_call(cluster, experiment, is_replaced):
     """The number of its context switches does not change."""
     for number in range(5):
         experiment.new_process(f"p-{number}", command=["sleep", "1000"])
     cluster.launch(experiment)
+    if is_replaced:
+        kill(supervisor_of(cluster))
+        cluster.describe_experiment("exp")
     path = f"/proc/{supervisor_of(cluster)}/status"
     samples = []
 
@@ -221,6 +225,8 @@ def test_files_of_a_run_are_private(cluster, state, tmp_path):
                 assert stat.S_IMODE(os.stat(os.path.join(parent, file)).st_mode) == 0o600, file
     cluster.delete("exp")
     assert not list(state.rglob("token"))
+    # It contains the environment of the launcher.
+    assert not list(state.rglob("launcher.json"))
 
 
 def test_environment_of_the_launcher_has_the_lowest_precedence(cluster, experiment, monkeypatch):

@@ -1,9 +1,13 @@
 """Run the behaviour contract on a real tmux server."""
 
 import contextlib
+import os
+import signal
 
 import pytest
 
+from symphony.host.processes.control import wait_for_exit
+from symphony.host.run.directory import RunDirectory
 from symphony.testing import BackendContract
 from tests.backends.tmux.conftest import new_session, tmux
 
@@ -14,6 +18,11 @@ class TestContract(BackendContract):
     @pytest.fixture
     def options(self, tmp_path, sockets):
         return {"state_dir": str(tmp_path / "state"), "server_name": "test"}
+
+    def kill_supervisor(self, cluster, experiment):
+        supervisor = RunDirectory(cluster._root / experiment).supervisor()
+        os.kill(supervisor.pid, signal.SIGKILL)
+        assert wait_for_exit(supervisor, 20)
 
     @contextlib.contextmanager
     def foreign(self, cluster):

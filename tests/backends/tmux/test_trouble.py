@@ -3,6 +3,7 @@
 Errors have one line, a failed launch leaves nothing behind, and delete removes everything.
 """
 
+import contextlib
 import json
 import os
 import resource
@@ -17,6 +18,8 @@ import pytest
 from symphony import Cluster
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, PluginError, SpecError
 from symphony.host import preflight
+from symphony.host.processes.control import wait_for_exit
+from symphony.host.run.directory import RunDirectory
 from symphony.installation import install_command
 from symphony.status import State
 from symphony.testing import until
@@ -185,10 +188,59 @@ def test_restart_without_a_session_fails(cluster, experiment):
 
 
 def test_killed_supervisor(cluster, running):
+    """`delete` does not need a new one."""
     os.kill(supervisor_pid(cluster), signal.SIGKILL)
-    eventually(lambda: "supervisor was killed" in cluster.describe_experiment("exp").note)
     tmux("send-keys", "-t", "=exp:0", "typed", "Enter")
     delete_and_check(cluster, running)
+
+
+# The supervisor is killed once, at a moment of a restart at which the gate is closed.
+KILLED_CHILDREN = """
+import os, signal
+from symphony_tmux.children import TmuxChildren
+
+def kill(moment):
+    path = {path!r}
+    if os.path.exists(path) and moment == {moment!r}:
+        os.unlink(path)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+class Children(TmuxChildren):
+    def start(self, commands, env):
+        for started in super().start(commands, env):
+            kill("before the start is recorded")
+            yield started
+
+    def _log_all(self):
+        if self._unlogged:
+            kill("after the start is recorded")
+        super()._log_all()
+"""
+
+
+@pytest.mark.parametrize("moment", ["before the start is recorded", "after the start is recorded"])
+def test_supervisor_killed_before_the_gate_is_open(
+    cluster, experiment, monkeypatch, tmp_path, moment
+):
+    switch = tmp_path / "switch"
+    module = tmp_path / "modules" / "killed_children.py"
+    module.parent.mkdir()
+    module.write_text(KILLED_CHILDREN.format(path=str(switch), moment=moment))
+    monkeypatch.syspath_prepend(str(module.parent))
+    monkeypatch.setattr(type(cluster), "children", "killed_children:Children")
+    python(experiment, "worker", FOREVER).ready(log="up")
+    cluster.launch(experiment)
+    cluster.wait("exp", until="ready")
+    supervisor = RunDirectory(run_directory(cluster)).supervisor()
+    switch.touch()
+    # After the start has been recorded, the restart is done.
+    with contextlib.suppress(BackendError):
+        cluster.restart_processes("exp")
+    assert wait_for_exit(supervisor, 20)
+    status = cluster.wait("exp", until="ready", timeout=20)
+    assert status.processes[0].restarts == 1
+    assert cluster.get_log("exp", "worker") == "up\nup\n"
+    assert windows() == ["0 worker"]
 
 
 def test_delete_kills_all_descendants(cluster, experiment):

@@ -7,6 +7,8 @@ import os
 import signal
 import time
 
+from symphony.status import State
+from torture import checks
 from torture.checks import FoundProcess
 from torture.children import Child
 from torture.trial import trial
@@ -48,11 +50,19 @@ def kill_launcher(workspace: Workspace) -> None:
 
 @trial("kill-supervisor")
 def kill_supervisor(workspace: Workspace) -> None:
-    """The supervisor is killed at a random moment of a launch, of a run or of a delete."""
-    launcher = workspace.start_launch(workspace.experiment(processes=workspace.count(3, 30)))
-    phase = workspace.random.choice(("launch", "run", "delete"))
+    """The supervisor is killed at random moments of a launch, of restarts, or of a delete.
+
+    The next command replaces it, and what it was doing has been done completely or not at all.
+    """
+    processes = workspace.count(3, 12)
+    launcher = workspace.start_launch(workspace.experiment(processes=processes))
+    phase = workspace.random.choice(("launch", "change", "change", "delete"))
     if phase != "launch":
         workspace.expect(launcher, "launch", is_permitted=is_success)
+    if phase == "change":
+        for _ in range(workspace.count(2, 6)):
+            _kill_during_a_change(workspace, processes)
+        return
     deleting: Child | None = None
     if phase == "delete":
         deleting = workspace.start_command("delete", "--force", NAME)
@@ -66,8 +76,65 @@ def kill_supervisor(workspace: Workspace) -> None:
     workspace.expect(launcher, "launch")
     if deleting is not None:
         workspace.expect(deleting, "delete", is_permitted=is_success)
-    workspace.settle()
+    if workspace.settle():
+        workspace.wait_for(
+            lambda: len(_running(workspace)) == processes,
+            lambda: checks.not_running(workspace.status()) or ["processes are left over"],
+        )
     workspace.check_status()
+
+
+def _kill_during_a_change(workspace: Workspace, processes: int) -> None:
+    """Kill the supervisor, and perhaps the command, while all processes are started or stopped."""
+    choice = workspace.random.choice
+    # A launch on tmux returns before the commands run.
+    workspace.wait_for(
+        lambda: len(_running(workspace)) in (0, processes),
+        lambda: [f"{len(_running(workspace))} of {processes} processes are running"],
+    )
+    before = _running(workspace)
+    words = choice((("restart",), ("restart", "--grace", "0.05"), ("stop",), ("start",)))
+    command = workspace.start_command(*words, NAME)
+    workspace.sleep()
+    is_command_killed = workspace.random.random() < 0.3
+    if is_command_killed:
+        command.kill()
+    for supervisor in workspace.supervisors():
+        send(supervisor, signal.SIGKILL)
+    workspace.expect(command, *words, is_permitted=_any if is_command_killed else checks.is_usual)
+    workspace.run("ps", NAME, is_permitted=is_success)
+    after_restart, after_stop = words[0] != "stop", words[0] == "stop"
+
+    def is_complete() -> bool:
+        """Return whether the change has been made completely or not at all."""
+        now = _running(workspace)
+        is_old = now == before
+        is_new = (after_restart and len(now) == processes and (not now & before or not before)) or (
+            after_stop and not now
+        )
+        status = workspace.status()
+        is_reported = status is not None and all(
+            (process.state is State.RUNNING and process.kill_at is None) or process.stopped
+            for process in status
+        )
+        return is_reported and (is_old or is_new)
+
+    workspace.wait_for(
+        is_complete,
+        lambda: [
+            f"{words[0]} was done for a part of the processes: {sorted(before)} became "
+            f"{sorted(_running(workspace))}"
+        ],
+    )
+    workspace.check_status()
+
+
+def _any(_: int) -> bool:
+    return True
+
+
+def _running(workspace: Workspace) -> set[int]:
+    return {found.pid for found in workspace.sleepers()}
 
 
 @trial("kill-tmux", backends=[TMUX])

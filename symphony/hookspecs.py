@@ -34,6 +34,7 @@ CAPABILITIES = {
     "launch": "starts processes",
     "stop": "stops an experiment and keeps its logs",
     "control": "stops, starts, restarts and signals single processes",
+    "up": "changes an experiment while it is running",
     "logs": "keeps the output of processes",
     "runs": "keeps the records of runs whose experiments were deleted or replaced",
     "exec": "runs a command in the environment of a process",

@@ -24,7 +24,7 @@ from symphony.cluster.matching import (
     fuzzy_match,
     select_processes,
 )
-from symphony.errors import NotFound, SpecError, Unsupported, shown
+from symphony.errors import AlreadyExists, NotFound, SpecError, Unsupported, shown
 from symphony.names import check_is_text, did_you_mean
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.validators import Strings
+    from symphony.plan.changes import Changes
     from symphony.plan.ignored import Ignored
     from symphony.plan.resolve import Defaults
     from symphony.plan.topology import Topology
@@ -396,6 +397,86 @@ class Cluster(CheckedAttributes, abc.ABC):
         """
         raise Unsupported(
             f"the {self.backend} backend cannot stop an experiment and keep it; delete it"
+        )
+
+    # --- changing ---
+
+    def diff(self, experiment: Experiment) -> Changes:
+        """Return how a running experiment differs from ``experiment``, without changing anything.
+
+        The result states for each process whether `up` would add, remove, restart or update it, and
+        why. If no experiment with this name is running, all processes are added, because `up` would
+        launch the experiment. Raises `SpecError` if ``experiment`` cannot be launched.
+        """
+        raise self._no_changes(experiment.name)
+
+    def up(
+        self, experiment: Experiment, *, force: bool = False, on_change: OnChange = None
+    ) -> Changes:
+        """Make what is running equal to ``experiment``, and return what was changed.
+
+        If no experiment with this name is running, it is launched. Otherwise, new processes are
+        started, processes that ``experiment`` does not contain are stopped and removed, and changed
+        processes are restarted in start order. All others keep running, with the same pids or Pods,
+        ports and GPUs. Some settings are changed without a restart.
+
+        If the call is interrupted, the running experiment is the previous or the new one, and
+        another call completes the change. Two calls at once do not mix: one of them waits or is
+        refused. `AlreadyExists` is raised if the experiment would have to be launched again for a
+        change, unless ``force`` is set. ``on_change`` is called with each status that differs from
+        the previous one.
+        """
+        changes = self.diff(experiment)
+        if changes.launch or (changes.relaunch and force):
+            self.launch(experiment, force=force, on_change=on_change)
+            return changes
+        if changes.relaunch:
+            reasons = "; ".join(changes.relaunch)
+            raise AlreadyExists(
+                f"experiment {experiment.name!r} cannot be changed while it is running: {reasons}; "
+                "delete it, or use force to launch it again"
+            )
+        return self._change(experiment, on_change=on_change)
+
+    def scale(
+        self, experiment: str, replicas: Mapping[str, int | str], *, on_change: OnChange = None
+    ) -> Changes:
+        """Change the numbers of replicas of a running experiment, and return what was changed.
+
+        ``replicas`` maps the names of replicated processes or groups to numbers, such as
+        ``{"agent": 16}``, or to differences, such as ``{"agent": "+2"}``. Otherwise, the method is
+        the same as `up`. Raises `SpecError` if the experiment was not loaded from a file.
+        """
+        return self.up(self.scaled_experiment(experiment, replicas), on_change=on_change)
+
+    def scaled_experiment(self, experiment: str, replicas: Mapping[str, int | str]) -> Experiment:
+        """Return the description of a running experiment with other numbers of replicas.
+
+        The arguments are those of `scale`. `diff` shows what `scale` would change.
+        """
+        from symphony.cluster.scale import scaled_experiment
+
+        return scaled_experiment(self._launch_record(experiment), replicas)
+
+    def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
+        """Change a running experiment, and return what was changed; see `up`.
+
+        The experiment can have been changed since `diff` was called, so the backend compares it
+        again while no other change is possible.
+        """
+        raise self._no_changes(experiment.name)
+
+    def _launch_record(self, experiment: str) -> Mapping[str, Any]:
+        """Return the description of the launch of a running experiment, or of its latest change.
+
+        See `symphony.runs.record.launch_record`.
+        """
+        raise self._no_changes(experiment)
+
+    def _no_changes(self, experiment: str) -> Unsupported:
+        return Unsupported(
+            f"the {self.backend} backend cannot change {experiment!r} while it is running; launch "
+            "it again with force"
         )
 
     # --- controlling processes ---
@@ -963,6 +1044,15 @@ def _is_experiment(value: object) -> bool:
     return isinstance(value, Experiment)
 
 
+def _are_counts(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return all(
+        isinstance(name, str) and isinstance(count, (int, str)) and not isinstance(count, bool)
+        for name, count in value.items()
+    )
+
+
 def _is_run(value: object) -> bool:
     from symphony.runs.archive import Run
 
@@ -976,6 +1066,9 @@ _CHECKS = {
     "Experiment": Check(
         _is_experiment,
         "an Experiment, such as cluster.new_experiment(name) or Experiment.load_file(path)",
+    ),
+    "Mapping[str, int | str]": Check(
+        _are_counts, "a mapping of names to numbers of replicas, such as {'agent': 16}"
     ),
     "Manifest": Check(lambda value: isinstance(value, Manifest), "a Manifest"),
     "Iterable[Experiment]": CHECKS["Iterable[str]"]._replace(expected="a list of experiments"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from symphony.model.process import ProcessOptions
+    from symphony.model.scaling import Source
 
 Member = Process | ProcessGroup
 
@@ -111,6 +112,7 @@ class Experiment(CheckedAttributes):
         self.deadline = deadline  # type: ignore[assignment]
         self._base_dir: Path | None = None
         self._replicas: dict[str, list[str]] = {}
+        self._source: Source | None = None
         self._images: dict[str, ImageBuild] = {}
         self._members: dict[str, Member] = {}
         self._groups: dict[str, ProcessGroup] = {}
@@ -145,6 +147,15 @@ class Experiment(CheckedAttributes):
             name: validators.strings(copies, f"the replicas of {shown(name)}")
             for name, copies in replicas.items()
         }
+
+    @property
+    def source(self) -> Source | None:
+        """The document from which the experiment was loaded, or None if there is none."""
+        return self._source
+
+    @source.setter
+    def source(self, value: Source | None) -> None:
+        self._source = value
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.list_all_processes())} processes)"

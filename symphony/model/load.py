@@ -23,6 +23,7 @@ from symphony.model.foreign_keys import experiment_hint, process_hint, volume_hi
 from symphony.model.group import GROUP_OPTIONS, ProcessGroup
 from symphony.model.images import IMAGE_FIELDS
 from symphony.model.process import PROCESS_OPTIONS, Process
+from symphony.model.scaling import Source
 from symphony.model.settings import SETTINGS, VOLUME_KINDS, FileForm, Setting
 from symphony.model.value_types import Field
 
@@ -94,6 +95,7 @@ class _Loader:
         document = self._known_keys(
             document, EXPERIMENT_KEYS, "an experiment", lambda key, _: experiment_hint(key)
         )
+        given_document = document
         document = parameters.substitute(document, given_parameters, os.environ, self._errors)
         name = self._experiment_name(document)
         options = {key: value for key, value in document.items() if key in EXPERIMENT_OPTIONS}
@@ -106,6 +108,9 @@ class _Loader:
             self._load_images(experiment, document.get("images"))
         with self._errors.at("processes"):
             self._load_processes(experiment, document.get("processes"))
+        experiment.source = Source(
+            given_document, parameters.values(given_document, given_parameters, os.environ)
+        )
         return None if name is None else experiment
 
     def _experiment_name(self, document: Mapping[str, Any]) -> str | None:

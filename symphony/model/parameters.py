@@ -8,6 +8,7 @@ literal ``${``.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -78,6 +79,23 @@ def substitute(
         key: substitution.replace_in(value, (key,), as_text=is_text((), key, False))
         for key, value in rest.items()
     }
+
+
+def values(
+    document: Mapping[str, Any], given: Mapping[str, object], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the values that `substitute` uses for the declared parameters that have a value."""
+    declared = document.get(KEY)
+    if not isinstance(declared, Mapping):
+        return {}
+    found: dict[str, str] = {}
+    for name, default in declared.items():
+        value = given.get(name, environ.get(name, default))
+        # `substitute` reports values that are not valid.
+        with contextlib.suppress(SpecError):
+            if value is not None:
+                found[name] = text_of_value(value, f"parameter {name!r}")
+    return found
 
 
 def _declared_defaults(declared: Any, errors: ErrorCollector) -> dict[str, str | None]:

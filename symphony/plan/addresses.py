@@ -117,13 +117,15 @@ class AddressScheme:
     ``host`` returns the host to which a service's clients connect. ``bind_host`` is the address on
     which servers listen. ``refuse`` returns the reason why a port is unavailable, such as
     ``"is in use"``, or None if the port is available. ``refuse`` is called at most once for each
-    port, and can reserve an available port. By default, every port is available.
+    port, and can reserve an available port. By default, every port is available. ``present`` maps
+    the services of a running experiment to their ports, which they keep if it is possible.
     """
 
     backend: str
     host: Callable[[str], str]
     bind_host: str
     refuse: PortCheck = lambda _: None
+    present: Mapping[str, int] = field(default_factory=dict)
 
 
 def assign_addresses(
@@ -136,7 +138,7 @@ def assign_addresses(
     Raises `SpecError` in the same cases as `choose_ports`.
     """
     requests = list(requests)
-    ports = choose_ports(requests, pool, scheme.refuse)
+    ports = choose_ports(requests, pool, scheme.refuse, scheme.present)
     endpoints = [
         Endpoint(
             service=request.name,
@@ -152,14 +154,18 @@ def assign_addresses(
 
 
 def choose_ports(
-    requests: Iterable[ServiceRequest], pool: tuple[int, int], refuse: PortCheck
+    requests: Iterable[ServiceRequest],
+    pool: tuple[int, int],
+    refuse: PortCheck,
+    present: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """Return a mapping from each service's name to its port.
 
-    Fixed ports are assigned first. The other services then get ports from the pool in declaration
-    order, so that the same requests get the same ports if the same ports are available. Two
-    services must not request the same port. Raises `SpecError` if a fixed port is unavailable, or
-    if the pool does not contain enough available ports.
+    Fixed ports are assigned first. Services in ``present`` then keep their ports if these are in
+    the pool. The other services get ports from the pool in declaration order, so that the same
+    requests get the same ports if the same ports are available. Two services must not request the
+    same port. Raises `SpecError` if a fixed port is unavailable, or if the pool does not contain
+    enough available ports.
     """
     requests = list(requests)
     services: dict[int, str] = {}
@@ -172,11 +178,17 @@ def choose_ports(
                     f"{reason}; free the port, or remove it so that symphony chooses one"
                 )
             services[request.port] = request.name
+    for request in requests:
+        port = (present or {}).get(request.name)
+        if request.port is not None or port is None or port in services:
+            continue
+        if pool[0] <= port <= pool[1] and refuse(port) is None:
+            services[port] = request.name
     chosen = {name: port for port, name in services.items()}
     candidates = iter(range(pool[0], pool[1] + 1))
     refused: list[str] = []
     for request in requests:
-        if request.port is None:
+        if request.name not in chosen:
             port = _next_available(candidates, services, refuse, refused)
             if port is None:
                 reasons = f" ({join_names(refused, limit=3)})" if refused else ""

@@ -67,6 +67,8 @@ def launch_record(
       the epoch.
     * ``definition`` has the keys of an experiment file, and contains the values of all parameters.
       Relative paths in it are relative to ``base_directory``.
+    * ``source`` contains the document of the file and the values of its parameters, with which the
+      experiment can be scaled, or is None; see `symphony.model.scaling`.
     * ``command`` contains the arguments of the program that launched the experiment, in the
       directory ``working_directory``.
     * ``options`` are the options for `Cluster.new` with which the experiment is found again.
@@ -84,6 +86,7 @@ def launch_record(
         "launched": launched,
         "options": dict(options),
         "definition": experiment.dump_dict(),
+        "source": None if experiment.source is None else experiment.source.to_dict(),
         "base_directory": str(experiment.base_dir or Path.cwd()),
         "command": sys.argv,
         "working_directory": str(Path.cwd()),

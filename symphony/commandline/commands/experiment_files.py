@@ -104,6 +104,8 @@ def _renamed(experiment: Experiment, name: str) -> Experiment:
     result = type(experiment).load_dict({**experiment.dump_dict(), "name": name})
     result.base_dir = experiment.base_dir
     result.replicas = experiment.replicas
+    if experiment.source is not None:
+        result.source = experiment.source.renamed(name)
     return result
 
 

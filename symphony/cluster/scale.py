@@ -1,0 +1,74 @@
+"""The description of a running experiment with other numbers of replicas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import BackendError, SpecError, SymphonyError
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment
+    from symphony.model.scaling import Source
+
+_POLICIES = ("ends_with", "on_failure", "deadline")
+
+
+def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]) -> Experiment:
+    """Return an experiment with other numbers of replicas.
+
+    ``record`` describes the launch of the experiment; see `symphony.runs.record.launch_record`. For
+    ``counts``, see `symphony.model.scaling.Source.scaled`. Rules for the end of the experiment that
+    the launch has replaced are kept. Raises SpecError if the experiment has no replicas or if it
+    was changed after it was loaded from its file.
+    """
+    from symphony.model.scaling import Source
+
+    name, definition = record["experiment"], record["definition"]
+    if record.get("source") is None:
+        raise SpecError(
+            f"experiment {name!r} was described by a program, so symphony does not know how to "
+            "create more of its processes; change the number in the program, and run 'up' with it"
+        )
+    source = Source.from_dict(record["source"])
+    try:
+        present = _load(source)
+    except SymphonyError as exc:
+        raise BackendError(f"the record of experiment {name!r} cannot be read: {exc}") from exc
+    if _without_policies(present.dump_dict()) != _without_policies(definition):
+        raise SpecError(
+            f"experiment {name!r} was changed by a program after it was loaded from a file; change "
+            "the number of replicas in the file, and run 'up' with it"
+        )
+    experiment = _load(source.scaled(counts))
+    experiment.base_dir = Path(record["base_directory"])
+    experiment.ends_with = _with_origins(definition.get("ends_with") or [], present)
+    experiment.on_failure = definition.get("on_failure")
+    experiment.deadline = definition.get("deadline")
+    return experiment
+
+
+def _load(source: Source) -> Experiment:
+    from symphony.model import Experiment
+
+    return Experiment.load_dict(source.document, parameters=source.parameters)
+
+
+def _without_policies(definition: Mapping[str, Any]) -> Any:
+    rest = {key: value for key, value in definition.items() if key not in _POLICIES}
+    # A definition that was stored as JSON contains lists instead of tuples.
+    return json.loads(json.dumps(rest))
+
+
+def _with_origins(names: Sequence[str], experiment: Experiment) -> list[str]:
+    """Return names with all copies of a process or group replaced by its name in the file."""
+    origins: dict[str, str] = {}
+    for origin, copies in experiment.replicas.items():
+        if set(copies) <= set(names):
+            origins.update(dict.fromkeys(copies, origin))
+    return list(dict.fromkeys(origins.get(name, name) for name in names))
+
+
+__all__ = ["scaled_experiment"]

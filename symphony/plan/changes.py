@@ -1,0 +1,460 @@
+"""The difference between a running experiment and a new description of it.
+
+A backend describes both as a `Snapshot`, and `compare` determines for each process whether it is
+added, removed, restarted, updated without a restart, or not affected. All functions are pure.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import shown
+from symphony.names import join_names
+
+if TYPE_CHECKING:
+    from symphony.model.settings import Settings
+    from symphony.plan.resolve import Plan, PlannedProcess
+
+ADDED, REMOVED, RESTARTED, UPDATED, UNCHANGED = (
+    "added",
+    "removed",
+    "restarted",
+    "updated",
+    "unchanged",
+)
+ACTIONS = (ADDED, REMOVED, RESTARTED, UPDATED, UNCHANGED)
+
+# The maximum number of process names in one line of text.
+_MAX_NAMES = 6
+# The maximum length of the common start of two texts in a message.
+_MAX_COMMON_START = 40
+_VERBS = {ADDED: "add", REMOVED: "remove", RESTARTED: "restart", UPDATED: "update"}
+_WIDTH = max(map(len, _VERBS.values())) + 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSnapshot:
+    """The values of one process that determine whether it has changed.
+
+    ``settings`` maps the names of settings to values that JSON can represent. ``binds`` contains
+    the services that the process or its group binds or exposes, ``connects`` those that it connects
+    to, and ``secrets`` the secrets whose values its variables contain.
+    """
+
+    group: str | None = None
+    settings: Mapping[str, Any]
+    binds: Collection[str] = ()
+    connects: Collection[str] = ()
+    secrets: Collection[str] = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ProcessSnapshot:
+        """Create a snapshot from the output of `Snapshot.to_dict`."""
+        return cls(**data)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the snapshot as a dictionary of JSON-serializable values."""
+        return {
+            "group": self.group,
+            "settings": dict(self.settings),
+            "binds": list(self.binds),
+            "connects": list(self.connects),
+            "secrets": list(self.secrets),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The values of an experiment that determine what has changed.
+
+    ``services`` maps each service to what its clients have to know, such as its address.
+    ``secrets`` contains the names of the secrets, each with a value that differs if the contents
+    differ. ``policies`` contains the rules for the end of the experiment; see
+    `symphony.plan.policies.Policies.to_dict`.
+    """
+
+    experiment: str
+    backend: str
+    processes: Mapping[str, ProcessSnapshot]
+    services: Mapping[str, Any] = field(default_factory=dict)
+    secrets: Mapping[str, Any] = field(default_factory=dict)
+    policies: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Snapshot:
+        """Create a snapshot from the output of `to_dict`."""
+        processes = {
+            name: ProcessSnapshot.from_dict(process) for name, process in data["processes"].items()
+        }
+        return cls(**{**data, "processes": processes})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the snapshot as a dictionary of JSON-serializable values."""
+        return {
+            "experiment": self.experiment,
+            "backend": self.backend,
+            "processes": {name: item.to_dict() for name, item in self.processes.items()},
+            "services": dict(self.services),
+            "secrets": dict(self.secrets),
+            "policies": dict(self.policies),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting with two different values. None means that the setting is not set.
+
+    ``setting`` can contain a key, as in ``env.SEED``.
+    """
+
+    setting: str
+    old: Any
+    new: Any
+
+    @property
+    def text(self) -> str:
+        """The change as words, such as ``env.SEED changed from 1 to 2``."""
+        if self.old is None:
+            return f"{self.setting} set to {shown(_simple(self.new))}"
+        if self.new is None:
+            return f"{self.setting} removed, was {shown(_simple(self.old))}"
+        old, new = _without_common_start(_simple(self.old), _simple(self.new))
+        return f"{self.setting} changed from {shown(old)} to {shown(new)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change as a dictionary of JSON-serializable values."""
+        return {"setting": self.setting, "old": self.old, "new": self.new}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessChange:
+    """What happens to one process.
+
+    ``action`` is one of `ACTIONS`. ``settings`` contains the process's own settings that have
+    changed, and ``reasons`` the other reasons for a restart, such as the address of a service.
+    """
+
+    name: str
+    group: str | None = None
+    action: str
+    settings: tuple[SettingChange, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The path ``group/process``, or ``process`` if the process is in no group."""
+        return f"{self.group}/{self.name}" if self.group else self.name
+
+    @property
+    def text(self) -> str:
+        """Why the process changes, or ``""``."""
+        return "; ".join([*(change.text for change in self.settings), *self.reasons])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change as a dictionary of JSON-serializable values."""
+        return {
+            "name": self.name,
+            "group": self.group,
+            "action": self.action,
+            "settings": [change.to_dict() for change in self.settings],
+            "reasons": list(self.reasons),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """The difference between a running experiment and a new description of it.
+
+    ``processes`` contains all processes of both, in the order of the new description, followed by
+    those that are removed. ``policies`` contains the changed rules for the end of the experiment,
+    which apply without a restart. ``launch`` is the reason why the experiment is launched instead
+    of changed, such as ``it does not exist``, or ``""``. ``relaunch`` contains the reasons why the
+    experiment cannot be changed while it is running.
+    """
+
+    experiment: str
+    backend: str
+    processes: tuple[ProcessChange, ...] = ()
+    policies: tuple[SettingChange, ...] = ()
+    launch: str = ""
+    relaunch: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the running experiment already has the new description."""
+        if self.launch or self.relaunch or self.policies:
+            return False
+        return all(process.action == UNCHANGED for process in self.processes)
+
+    def names(self, action: str) -> list[str]:
+        """Return the names of the processes with an action; see `ACTIONS`."""
+        return [process.name for process in self.processes if process.action == action]
+
+    @property
+    def summary(self) -> str:
+        """The numbers of processes, such as ``1 added, 2 restarted, 7 unchanged``."""
+        counts = {action: len(self.names(action)) for action in ACTIONS}
+        given = [f"{count} {action}" for action, count in counts.items() if count]
+        return ", ".join(given) or "no processes"
+
+    def lines(self) -> list[str]:
+        """Return the differences as lines of text, without the unchanged processes.
+
+        Processes with the same change share a line.
+        """
+        lines = [f"{'relaunch':<{_WIDTH}}{reason}" for reason in self.relaunch]
+        lines += [f"{'update':<{_WIDTH}}the experiment: {change.text}" for change in self.policies]
+        for (action, text), paths in _grouped(self.processes).items():
+            names = join_names(paths, limit=_MAX_NAMES)
+            lines.append(f"{_VERBS[action]:<{_WIDTH}}{names}{': ' if text else ''}{text}")
+        return lines
+
+    def __str__(self) -> str:
+        """Return the differences as text that ends with a newline."""
+        title = f"{self.experiment} on {self.backend}"
+        if self.launch:
+            return f"{title}: {self.launch}, so it is launched; {self.summary}\n"
+        if self.is_empty:
+            return f"{title}: no difference; {self.summary}\n"
+        return "\n".join([f"{title}: {self.summary}", *self.lines(), ""])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the differences as a dictionary of JSON-serializable values."""
+        return {
+            "experiment": self.experiment,
+            "backend": self.backend,
+            "different": not self.is_empty,
+            "launch": self.launch,
+            "relaunch": list(self.relaunch),
+            "policies": [change.to_dict() for change in self.policies],
+            "processes": [process.to_dict() for process in self.processes],
+        }
+
+
+def _grouped(processes: Iterable[ProcessChange]) -> dict[tuple[str, str], list[str]]:
+    """Return a mapping from actions and texts to the paths of the processes that have them."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for process in processes:
+        if process.action != UNCHANGED:
+            groups.setdefault((process.action, process.text), []).append(process.path)
+    ordered = sorted(groups, key=lambda group: ACTIONS.index(group[0]))
+    return {group: groups[group] for group in ordered}
+
+
+def _simple(value: Any) -> Any:
+    """Return a value for a message. A command is shown as it is written in a shell."""
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return shlex.join(value)
+    return value
+
+
+def _without_common_start(old: Any, new: Any) -> tuple[Any, Any]:
+    """Shorten two texts to what differs if the difference would not be visible in a message."""
+    if not isinstance(old, str) or not isinstance(new, str):
+        return old, new
+    pairs = enumerate(zip(old, new, strict=False))
+    common = next((index for index, (one, other) in pairs if one != other), min(len(old), len(new)))
+    if common <= _MAX_COMMON_START:
+        return old, new
+    begin = common - _MAX_COMMON_START // 2
+    return f"...{old[begin:]}", f"...{new[begin:]}"
+
+
+# --- comparing ---
+
+
+def launching(snapshot: Snapshot, reason: str) -> Changes:
+    """Return the changes for an experiment that is launched for ``reason``."""
+    return Changes(
+        experiment=snapshot.experiment,
+        backend=snapshot.backend,
+        processes=tuple(
+            ProcessChange(name=name, group=process.group, action=ADDED)
+            for name, process in snapshot.processes.items()
+        ),
+        launch=reason,
+    )
+
+
+def compare(
+    running: Snapshot,
+    new: Snapshot,
+    *,
+    live_settings: Collection[str] = (),
+    unfinished: Collection[str] = (),
+) -> Changes:
+    """Return the changes that make the experiment ``running`` equal to ``new``.
+
+    ``live_settings`` contains the settings that the backend changes without a restart.
+    ``unfinished`` contains the processes that an earlier change has not restarted yet.
+
+    A process is restarted if another setting of it has changed, or if it has to know that the
+    address of a service or the contents of a secret have changed. A process uses a service if it
+    binds, exposes or connects to it. If no process connects to a service, any process can use the
+    service without having declared it, so all processes count as its users. The same applies to a
+    secret that no variable contains.
+    """
+    relaunch = []
+    if running.backend != new.backend:
+        relaunch.append(f"it runs on the backend {running.backend}, not on {new.backend}")
+    notices = _Notices(running, new)
+    changes = []
+    for name, process in new.processes.items():
+        old = running.processes.get(name)
+        if old is None:
+            changes.append(ProcessChange(name=name, group=process.group, action=ADDED))
+            continue
+        reasons = notices.of(name)
+        if name in unfinished:
+            reasons = (*reasons, "an earlier change of it was not completed")
+        changes.append(_compare_process(name, old, process, reasons, live_settings))
+    changes += [
+        ProcessChange(name=name, group=process.group, action=REMOVED)
+        for name, process in running.processes.items()
+        if name not in new.processes
+    ]
+    return Changes(
+        experiment=new.experiment,
+        backend=new.backend,
+        processes=tuple(changes),
+        policies=tuple(_setting_changes(running.policies, new.policies)),
+        relaunch=tuple(relaunch),
+    )
+
+
+def _compare_process(
+    name: str,
+    old: ProcessSnapshot,
+    new: ProcessSnapshot,
+    reasons: tuple[str, ...],
+    live_settings: Collection[str],
+) -> ProcessChange:
+    settings: tuple[SettingChange, ...] = ()
+    if old.settings != new.settings or old.group != new.group:
+        before = {"group": old.group, **old.settings}
+        after = {"group": new.group, **new.settings}
+        settings = tuple(_setting_changes(before, after))
+    action = UNCHANGED
+    if settings or reasons:
+        changed = {change.setting.partition(".")[0] for change in settings}
+        is_live = not reasons and changed <= set(live_settings)
+        action = UPDATED if is_live else RESTARTED
+    return ProcessChange(
+        name=name, group=new.group, action=action, settings=settings, reasons=reasons
+    )
+
+
+def _setting_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[SettingChange]:
+    """Yield the changes between two mappings. A value that is a mapping is compared by key."""
+    for key in dict.fromkeys([*old, *new]):
+        before, after = old.get(key), new.get(key)
+        if before == after:
+            continue
+        is_mapping = isinstance(before or {}, Mapping) and isinstance(after or {}, Mapping)
+        if is_mapping:
+            for change in _setting_changes(before or {}, after or {}):
+                yield replace(change, setting=f"{key}.{change.setting}")
+        else:
+            yield SettingChange(key, before, after)
+
+
+class _Notices:
+    """The changes of services and secrets, and the processes that have to know them."""
+
+    def __init__(self, running: Snapshot, new: Snapshot) -> None:
+        self._everybody: list[str] = []
+        self._own: dict[str, list[str]] = {}
+        for service, old in running.services.items():
+            address = new.services.get(service)
+            if address is not None and address != old:
+                moved = SettingChange(f"service {service!r}", old, address).text
+                clients = _users(new, service, "connects")
+                servers = _users(new, service, "binds")
+                self._add(moved, clients, servers)
+        for secret, old in running.secrets.items():
+            if secret in new.secrets and new.secrets[secret] != old:
+                self._add(
+                    f"the contents of secret {secret!r} have changed",
+                    _users(new, secret, "secrets"),
+                )
+
+    def _add(self, reason: str, users: Sequence[str], others: Sequence[str] = ()) -> None:
+        """Add a reason for the restart of ``users`` and ``others``, or of all if there are no
+        ``users``.
+        """
+        if not users:
+            self._everybody.append(reason)
+            return
+        for name in dict.fromkeys([*users, *others]):
+            self._own.setdefault(name, []).append(reason)
+
+    def of(self, name: str) -> tuple[str, ...]:
+        """Return the reasons for the restart of a process."""
+        if not self._everybody and not self._own:
+            return ()
+        return (*self._own.get(name, ()), *self._everybody)
+
+
+def _users(snapshot: Snapshot, item: str, kind: str) -> list[str]:
+    return [name for name, process in snapshot.processes.items() if item in getattr(process, kind)]
+
+
+# --- snapshots of plans ---
+
+
+def snapshot_of_plan(plan: Plan, secrets: Mapping[str, Any] | None = None) -> Snapshot:
+    """Return the snapshot of a plan, with the settings that its file or program has set.
+
+    ``secrets`` contains the secrets; see `Snapshot`.
+    """
+    from symphony.plan.encryption_keys import variable
+
+    services = {
+        name: [endpoint.addr, endpoint.bind_host, variable(name) in plan.shared_env]
+        for name, endpoint in plan.addresses.items()
+    }
+    return Snapshot(
+        experiment=plan.experiment,
+        backend=plan.backend,
+        processes={process.name: _process_snapshot(plan, process) for process in plan},
+        services=services,
+        secrets=dict(secrets or {}),
+        policies=plan.policies.to_dict(),
+    )
+
+
+# The settings that appear in another form, or whose effect is part of another value.
+_OMITTED_SETTINGS = frozenset({"env", "env_file", "binds", "exposes", "encrypted", "starts_after"})
+
+
+def _process_snapshot(plan: Plan, process: PlannedProcess) -> ProcessSnapshot:
+    owners = (process.name, process.group)
+    bound = [name for name, endpoint in plan.addresses.items() if endpoint.owner in owners]
+    values = {
+        "image": process.container_image,
+        "command": None if process.command is None else list(process.command),
+        "args": list(process.args),
+        "cmds": None if process.cmds is None else list(process.cmds),
+        "preamble_cmds": list(process.preamble_cmds),
+        "start_dir": process.start_dir,
+        "env": process.env,
+        "starts_after": process.starts_after,
+        "binds": bound,
+        "encrypted": list(process.keys),
+        **_given_settings(process.pod),
+        **_given_settings(process.settings),
+    }
+    return ProcessSnapshot(
+        group=process.group,
+        settings={name: value for name, value in values.items() if value not in (None, [], {})},
+        binds=bound,
+        connects=list(process.settings.connects),
+        secrets=list(process.settings.env_secrets.values()),
+    )
+
+
+def _given_settings(settings: Settings) -> dict[str, Any]:
+    return {name: value for name, value in vars(settings).items() if name not in _OMITTED_SETTINGS}

@@ -1,0 +1,199 @@
+"""The difference between a running experiment and a new description of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from symphony.cluster.scale import scaled_experiment
+from symphony.errors import SpecError
+from symphony.model import Experiment
+from symphony.plan.addresses import AddressScheme, choose_ports
+from symphony.plan.changes import Changes, Snapshot, compare, launching, snapshot_of_plan
+from symphony.plan.resolve import resolve
+from symphony.runs.record import launch_record
+
+SCHEME = AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")
+LIVE = frozenset({"restart_policy"})
+
+
+def rl() -> Experiment:
+    experiment = Experiment("rl", secrets={"token": "token.txt"})
+    experiment.new_process("replay", command=["replay"]).binds("replay")
+    experiment.new_process("learner", command=["learn"], env={"SEED": "1"}).connects("replay")
+    experiment.new_process("viewer", command=["view"])
+    return experiment
+
+
+def snapshot(experiment: Experiment, token: str = "1") -> Snapshot:
+    found = snapshot_of_plan(resolve(experiment, SCHEME), secrets={"token": token})
+    # A backend stores the snapshot of a running experiment as JSON.
+    return Snapshot.from_dict(json.loads(json.dumps(found.to_dict())))
+
+
+def changes(change: Callable[[Experiment], object], **options: str) -> Changes:
+    experiment = rl()
+    change(experiment)
+    return compare(snapshot(rl()), snapshot(experiment, **options), live_settings=LIVE)
+
+
+def set_seed(experiment: Experiment) -> None:
+    experiment.get_process("learner").set_env("SEED", "2").set_env("RATE", "3")
+
+
+def move_replay(experiment: Experiment) -> None:
+    experiment.get_process("replay").binds({"replay": 7777})
+
+
+def move_without_clients(experiment: Experiment) -> None:
+    experiment.get_process("learner").settings.connects = []
+    move_replay(experiment)
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (lambda _: None, []),
+        (
+            lambda experiment: experiment.new_process("agent", command=["act"]),
+            ["add      agent"],
+        ),
+        (
+            set_seed,
+            ["restart  learner: env.SEED changed from '1' to '2'; env.RATE set to '3'"],
+        ),
+        (
+            lambda experiment: experiment.get_process("viewer").restart_policy("Always"),
+            ["update   viewer: restart_policy set to 'Always'"],
+        ),
+        (
+            lambda experiment: setattr(experiment, "deadline", 60),
+            ["update   the experiment: deadline set to 60"],
+        ),
+    ],
+)
+def test_changes_name_each_process_that_differs_and_why(
+    change: Callable[[Experiment], object], lines: list[str]
+) -> None:
+    found = changes(change)
+    assert found.lines() == lines
+    assert found.is_empty == (not lines)
+
+
+def test_the_new_address_of_a_service_restarts_exactly_the_processes_that_use_it() -> None:
+    assert changes(move_replay).names("restarted") == ["replay", "learner"]
+    assert "service 'replay' changed from" in str(changes(move_replay))
+    # Any process can use a service without a declared client.
+    found = compare(snapshot(_without_clients()), snapshot(_moved(_without_clients())))
+    assert found.names("restarted") == ["replay", "learner", "viewer"]
+
+
+def _without_clients() -> Experiment:
+    experiment = rl()
+    experiment.get_process("learner").settings.connects = []
+    return experiment
+
+
+def _moved(experiment: Experiment) -> Experiment:
+    move_replay(experiment)
+    return experiment
+
+
+def test_new_contents_of_a_secret_restart_the_processes_that_can_read_it() -> None:
+    everybody = changes(lambda _: None, token="2")
+    assert everybody.names("restarted") == ["replay", "learner", "viewer"]
+    old, new = rl(), rl()
+    for experiment in (old, new):
+        experiment.get_process("learner").set_env_secret("TOKEN", "token")
+    found = compare(snapshot(old), snapshot(new, token="2"))
+    assert found.names("restarted") == ["learner"]
+
+
+def test_removed_processes_follow_the_others_and_an_unfinished_change_is_done_again() -> None:
+    experiment = Experiment("rl", secrets={"token": "token.txt"})
+    experiment.new_process("viewer", command=["view"])
+    found = compare(snapshot(rl()), snapshot(experiment), unfinished=["viewer"])
+    assert [(item.name, item.action) for item in found.processes] == [
+        ("viewer", "restarted"),
+        ("replay", "removed"),
+        ("learner", "removed"),
+    ]
+    assert found.to_dict()["different"]
+    assert str(launching(snapshot(experiment), "it does not exist")) == (
+        "rl on local: it does not exist, so it is launched; 1 added\n"
+    )
+
+
+def test_a_running_service_keeps_its_port_unless_the_port_is_fixed_or_outside_the_range() -> None:
+    from symphony.plan.addresses import ServiceRequest
+
+    requests = [
+        ServiceRequest(name="new", owner="p"),
+        ServiceRequest(name="kept", owner="p"),
+        ServiceRequest(name="taken", owner="p"),
+        ServiceRequest(name="fixed", owner="p", port=7003),
+        ServiceRequest(name="outside", owner="p"),
+    ]
+    present = {"kept": 7001, "taken": 7003, "outside": 9999}
+    assert choose_ports(requests, (7000, 7010), lambda _: None, present) == {
+        "fixed": 7003,
+        "kept": 7001,
+        "new": 7000,
+        "taken": 7002,
+        "outside": 7004,
+    }
+
+
+# --- scaling ---
+
+DOCUMENT = {
+    "name": "rl",
+    "parameters": {"agents": 2},
+    "ends_with": "agent",
+    "processes": {
+        "agent": {"cmd": "act ${index} of ${agents}", "replicas": "${agents}"},
+        "team": {"replicas": 1, "processes": {"member": {"cmd": "x", "replicas": 1}}},
+        "learner": {"cmd": "learn"},
+    },
+}
+
+
+def scaled(**counts: int | str) -> Experiment:
+    experiment = Experiment.load_dict(DOCUMENT)
+    experiment.deadline = 60
+    return scaled_experiment(launch_record(experiment, "local", "rl-1", 0.0), counts)
+
+
+def test_scale_changes_numbers_in_the_document_and_keeps_the_policies_of_the_launch() -> None:
+    experiment = scaled(agent="+1", member=2)
+    assert [process.name for process in experiment.list_all_processes()] == [
+        "agent-0", "agent-1", "agent-2", "member-0-0", "member-0-1", "learner",
+    ]  # fmt: skip
+    assert experiment.get_process("agent-2").cmds == ["act 2 of 3"]
+    assert experiment.deadline == 60
+    assert experiment.ends_with_components() == ["agent-0", "agent-1", "agent-2"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({"agnet": 3}, "no replicated process or group 'agnet'; did you mean 'agent'"),
+        ({"agent-1": 3}, "'agent-1' is one of the copies of 'agent'; scale 'agent'"),
+        ({"learner": 3}, "'learner' has no replicas; add 'replicas: 1'"),
+        ({"agent": "many"}, "must be a whole number, such as 16, or a difference"),
+        ({"agent": "-3"}, "'agent' has 2 replicas, so -3 is not possible"),
+    ],
+)
+def test_scale_reports_what_cannot_be_scaled(counts: dict[str, int | str], message: str) -> None:
+    with pytest.raises(SpecError, match=message.replace("+", r"\+")):
+        scaled(**counts)
+
+
+def test_scale_refuses_an_experiment_that_a_program_has_described_or_changed() -> None:
+    experiment = Experiment.load_dict(DOCUMENT)
+    experiment.get_process("learner").set_env("SEED", "1")
+    for changed, message in ((experiment, "was changed by a program"), (rl(), "by a program")):
+        with pytest.raises(SpecError, match=message):
+            scaled_experiment(launch_record(changed, "local", "rl-1", 0.0), {"agent": 3})

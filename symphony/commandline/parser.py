@@ -18,6 +18,7 @@ from symphony.commandline.commands.launch import LaunchCommands
 from symphony.commandline.commands.logs import LogsCommands
 from symphony.commandline.commands.runs import RunsCommands
 from symphony.commandline.commands.submit import SubmitCommands
+from symphony.commandline.commands.up import UpCommands
 from symphony.commandline.commands.use import UseCommands
 
 # The titles of the groups of commands in the help, in this order.
@@ -43,6 +44,7 @@ class SymphonyParser(
     LogsCommands,
     RunsCommands,
     SubmitCommands,
+    UpCommands,
     UseCommands,
 ):
     """Launch multi-process experiments as local processes, in tmux or on Kubernetes.
@@ -90,6 +92,9 @@ class SymphonyParser(
         offer("compare", self._add_compare, group=INSPECT)
         offer("forward", self._add_forward, "port-forward", group=INSPECT)
         offer("visit", self._add_visit, "vi", "url", group=INSPECT)
+        offer("up", self._add_up, group=CHANGE)
+        offer("diff", self._add_diff, group=CHANGE)
+        offer("scale", self._add_scale, group=CHANGE)
         offer("stop", self._add_stop, group=CHANGE)
         offer("start", self._add_start, group=CHANGE)
         offer("restart", self._add_restart, group=CHANGE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.validators import Strings
+    from symphony.plan.changes import Changes
     from symphony.plan.restart_policy import Backoff
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
@@ -145,12 +146,17 @@ class HostCluster(Cluster):
         return UnsupervisedUsage(directory.all_roots(self._root), except_run)
 
     def _render(
-        self, experiment: Experiment, reserve_port: Callable[[int], str | None]
+        self,
+        experiment: Experiment,
+        reserve_port: Callable[[int], str | None],
+        present: Mapping[str, int] | None = None,
+        run_id: str | None = None,
     ) -> HostManifest:
         """Return the manifest of an experiment.
 
         ``reserve_port`` returns None if a port can be used, and otherwise the reason why it cannot
-        be used.
+        be used. ``present`` maps the services of the running experiment to their ports, and
+        ``run_id`` is its identifier.
         """
         import shutil
 
@@ -159,11 +165,15 @@ class HostCluster(Cluster):
         from symphony.plan.resolve import resolve
 
         scheme = AddressScheme(
-            backend=self.backend, host=lambda _: HOST, bind_host=HOST, refuse=reserve_port
+            backend=self.backend,
+            host=lambda _: HOST,
+            bind_host=HOST,
+            refuse=reserve_port,
+            present=present or {},
         )
         return render(
             resolve(experiment, scheme, self.defaults),
-            run_id=os.urandom(16).hex(),
+            run_id=run_id or os.urandom(16).hex(),
             launched=time.time(),
             directory=self._root / experiment.name,
             working_directory=Path.cwd(),
@@ -408,6 +418,123 @@ class HostCluster(Cluster):
             # A supervisor records that the processes were stopped.
             self._reader(run).read()
             stop(run, at_once=at_once)
+
+    # --- changing ---
+
+    def diff(self, experiment: Experiment) -> Changes:
+        """Return how a running experiment differs; see `Cluster.diff`."""
+        from symphony.host.resources.leases import PortLeases
+        from symphony.host.update import Update, ports_of
+
+        found = directory.find(self._root, experiment.name)
+        reason = self._reason_to_launch(found)
+        if found is None or reason:
+            return self._launching(experiment, reason)
+        with found.pin() as run:
+            reader = self._reader(run)
+            status = reader.read()
+            present = ports_of(reader.manifest)
+            unsupervised = self._unsupervised_usage(except_run=found)
+            with PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports:
+                manifest = self._render_again(experiment, reader.manifest, present, ports)
+            update = Update(run, reader, status, manifest)
+        return update.changes
+
+    def _reason_to_launch(self, run: RunDirectory | None) -> str:
+        """Return why an experiment is launched instead of changed, or ``""`` if it is running."""
+        if run is None:
+            return "it does not exist"
+        with contextlib.suppress(NotFound):
+            is_own = run.path.parent == self._root
+            reader = self._reader(run) if is_own else StatusReader(run)
+            status = reader.read()
+            return "it has finished" if status.ended and not reader.waits_for_start else ""
+        return "it does not exist"
+
+    def _launching(self, experiment: Experiment, reason: str) -> Changes:
+        from symphony.host.changes import snapshot
+        from symphony.plan.changes import launching
+
+        manifest = self.manifest(experiment)
+        changes = launching(snapshot(manifest.to_dict(), {}), reason)
+        other = self._other_backend(experiment.name)
+        if other is None:
+            return changes
+        reason = f"it runs on the backend {other}, not on {self.backend}"
+        return replace(changes, launch="", relaunch=(reason,))
+
+    def _other_backend(self, name: str) -> str | None:
+        """Return another backend of this machine on which an experiment is running, or None."""
+        for root in directory.all_roots(self._root)[1:]:
+            found = directory.find(root, name)
+            if found is not None and not self._reason_to_launch(found):
+                return root.name
+        return None
+
+    def _render_again(
+        self,
+        experiment: Experiment,
+        running: Mapping[str, Any],
+        present: Mapping[str, int],
+        ports: PortLeases,
+    ) -> HostManifest:
+        """Return the new manifest of a running experiment, whose services keep their ports.
+
+        New ports are reserved.
+        """
+        own = set(present.values())
+
+        def reserve(port: int) -> str | None:
+            return None if port in own else ports.reserve(port)
+
+        return self._render(experiment, reserve, present, running["run_id"])
+
+    def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
+        """Change a running experiment; see `Cluster.up`."""
+        from symphony.host import preflight
+        from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
+        from symphony.host.run.change_directory import change_lock
+        from symphony.host.update import Update, ports_of
+
+        preflight.check_open_files(experiment, self.process_descriptors)
+        devices = visible_gpus() if self._gpus is None else self._gpus
+        found = self._find(experiment.name)
+        with (
+            directory.full_disk_errors(self._root),
+            found.pin() as run,
+            change_lock(run),
+        ):
+            unsupervised = self._unsupervised_usage(except_run=found)
+            reader = self._reader(run)
+            status = reader.read()
+            present = ports_of(reader.manifest)
+            with (
+                PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports,
+                GpuLeases(devices, unsupervised) as gpus,
+            ):
+                manifest = self._render_again(experiment, reader.manifest, present, ports)
+                update = Update(run, reader, status, manifest)
+                if not update.changes.is_empty:
+                    self._check_change(update.changes)
+                    update.apply(experiment, ports, gpus, keep_holds=self._hold_until_bound)
+            if on_change is not None:
+                on_change(reader.read())
+        return update.changes
+
+    def _check_change(self, changes: Changes) -> None:
+        """Check that the backend can start the added processes. A backend can override this."""
+
+    def _launch_record(self, experiment: str) -> Mapping[str, Any]:
+        from symphony.runs.record import RECORD_FILE, read_json
+
+        run = self._find(experiment)
+        record = read_json(run.file(RECORD_FILE))
+        if record is None:
+            raise BackendError(
+                f"the record of experiment {experiment!r} cannot be read ({run.path / RECORD_FILE} "
+                "is missing or damaged); launch it again"
+            )
+        return record
 
     # --- controlling processes ---
 

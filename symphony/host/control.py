@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from symphony.errors import BackendError
@@ -14,6 +14,7 @@ from symphony.host.processes.control import wait_for_exit
 from symphony.host.run.control_socket import MAX_LINE_BYTES, connect
 from symphony.host.run.directory import RunDirectory
 from symphony.host.stop import find_supervisor, has_finished
+from symphony.host.supervisor.handover import DESCRIPTORS_PER_MESSAGE, send_descriptors
 
 # The interval at which a waiting client checks that the supervisor is not suspended.
 _CHECK_SECONDS = 1.0
@@ -23,20 +24,33 @@ _RECEIVE_BYTES = 65536
 
 
 def send_request(
-    run: RunDirectory, request: Mapping[str, Any], *, timeout: float | None = None
+    run: RunDirectory,
+    request: Mapping[str, Any],
+    *,
+    timeout: float | None = None,
+    descriptors: Sequence[int] = (),
+    on_sent: Callable[[], None] = lambda: None,
 ) -> None:
     """Send a request to the supervisor of a pinned run, and return when it is done.
+
+    ``descriptors`` are file descriptors for the supervisor. ``on_sent`` is called when the request
+    has been sent. From then on, it is done even if the caller is interrupted.
 
     Raises BackendError if the supervisor cannot be reached or refuses the request, and TimeoutError
     if the request is not done within ``timeout`` seconds. After a timeout, the request goes on.
     """
-    with open_channel(run, request, timeout=timeout):
+    with open_channel(run, request, timeout=timeout, descriptors=descriptors, on_sent=on_sent):
         pass
 
 
 @contextlib.contextmanager
 def open_channel(
-    run: RunDirectory, request: Mapping[str, Any], *, timeout: float | None = None
+    run: RunDirectory,
+    request: Mapping[str, Any],
+    *,
+    timeout: float | None = None,
+    descriptors: Sequence[int] = (),
+    on_sent: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[socket.socket, bytes]]:
     """Send a request as `send_request` does, and yield the connection.
 
@@ -52,8 +66,15 @@ def open_channel(
         raise BackendError(_unsupervised_message(run, "so its processes cannot be controlled"))
     _check_not_suspended(run)
     deadline = None if timeout is None else time.monotonic() + timeout
+
+    def send(channel: socket.socket) -> None:
+        for start in range(0, len(descriptors), DESCRIPTORS_PER_MESSAGE):
+            send_descriptors(channel, descriptors[start : start + DESCRIPTORS_PER_MESSAGE])
+        channel.sendall(json.dumps(request).encode() + b"\n")
+        on_sent()
+
     with contextlib.ExitStack() as stack:
-        channel, answer, rest = _exchange(run, stack, request, deadline, timeout)
+        channel, answer, rest = _exchange(run, stack, request, send, deadline, timeout)
         if answer is None or channel is None:
             wait_for_exit(supervisor, _EXIT_SECONDS)
             consequence = (
@@ -70,6 +91,7 @@ def _exchange(
     run: RunDirectory,
     stack: contextlib.ExitStack,
     request: Mapping[str, Any],
+    send: Callable[[socket.socket], None],
     deadline: float | None,
     timeout: float | None,
 ) -> tuple[socket.socket | None, dict[str, Any] | None, bytes]:
@@ -79,7 +101,7 @@ def _exchange(
     """
     try:
         channel = stack.enter_context(connect(run))
-        channel.sendall(json.dumps(request).encode() + b"\n")
+        send(channel)
         return channel, *_receive(run, channel, deadline)
     except FileNotFoundError as exc:
         raise BackendError(

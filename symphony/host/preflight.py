@@ -6,7 +6,8 @@ import json
 import os
 import resource
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -77,6 +78,12 @@ def check(manifest: HostManifest) -> None:
         if command not in checked:
             checked.add(command)
             _check_command(spec, search_path)
+
+
+def check_processes(manifest: HostManifest, names: Collection[str]) -> None:
+    """Make the checks of `check` for some of the processes, and for the secrets."""
+    chosen = tuple(process for process in manifest.processes if process.name in names)
+    check(replace(manifest, processes=chosen))
 
 
 def _check_env_secrets(manifest: HostManifest) -> None:

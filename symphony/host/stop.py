@@ -12,7 +12,7 @@ from symphony.host.processes.control import wait_for_exit
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import Event, EventReader, fold
+from symphony.host.run.events import Event, EventReader, fold, previous_processes
 
 # The supervisor kills every process that outlives its grace period. The margin is the additional
 # time that the supervisor may need, on a busy machine or with an unresponsive tmux server, to reap
@@ -108,9 +108,10 @@ def _longest_grace(run: RunDirectory) -> float:
     If the manifest is missing or damaged, return the default grace period.
     """
     try:
-        processes = run.load_manifest()["processes"]
+        manifest = run.load_manifest()
     except SymphonyError:
         return DEFAULT_GRACE_SECONDS
+    processes = [*manifest["processes"], *previous_processes(manifest)]
     return max((process["grace"] for process in processes), default=DEFAULT_GRACE_SECONDS)
 
 

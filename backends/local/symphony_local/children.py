@@ -283,6 +283,12 @@ class LocalChildren:
         self._remove(child)
         self._on_exit(child, code, "the supervisor was killed" if code is None else "")
 
+    def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
+        """Do nothing: any process can be started."""
+
+    def remove(self, name: str) -> None:
+        """Do nothing: a local process leaves nothing behind."""
+
     def discard(self) -> None:
         """Do nothing: a local process leaves nothing behind."""
 

@@ -345,6 +345,15 @@ class TmuxChildren:
             self._windows.forget(child.name)
         self._on_exit(child, pending.code, pending.reason)
 
+    def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
+        """Prepare to create windows for new processes, which get the next indexes."""
+        self._windows.change(names, env)
+
+    def remove(self, name: str) -> None:
+        """Close the window of a process that has exited."""
+        self._windows.close(name)
+        self._gates.close(name)
+
     def discard(self) -> None:
         """Remove the session of a launch that was rolled back."""
         self._windows.remove()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from symphony.errors import BackendError, NotFound, SpecError, shown
 from symphony.host.cluster import HostCluster
 from symphony.host.run.directory import RunDirectory, find
+from symphony.plan.changes import ADDED
 from symphony.status import ReasonCode
 from symphony_tmux.client import (
     ANSWER_TIMEOUT_SECONDS,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from symphony.cluster import OnChange
     from symphony.host.render import HostManifest
     from symphony.model import Experiment
+    from symphony.plan.changes import Changes
     from symphony.status import ExperimentStatus
 
 # libtmux is not imported here, because the import would delay every launch.
@@ -82,6 +84,9 @@ class TmuxCluster(HostCluster):
             return 0 if run is None else len(run.load_manifest()["processes"])
         except (BackendError, FileNotFoundError):
             return 0
+
+    def _check_change(self, changes: Changes) -> None:
+        check_open_files(self._server_name, len(changes.names(ADDED)))
 
     def _children_options(self) -> dict[str, Any]:
         return {"server_name": self._server_name, "answer_within": self._answer_within}

@@ -49,6 +49,14 @@ class Gates:
         if process not in self._open:
             self._open[process] = _fifo(f"{self._directory}/{process}")
 
+    def close(self, process: str) -> None:
+        """Remove the gate of a process that will not be started again."""
+        descriptor = self._open.pop(process, None)
+        if descriptor is not None:
+            os.close(descriptor)
+        # A killed supervisor can have created the gate.
+        Path(self._directory, process).unlink(missing_ok=True)
+
     def release(self, process: str) -> None:
         """Release the keeper of a process that has exited."""
         with contextlib.suppress(BlockingIOError):

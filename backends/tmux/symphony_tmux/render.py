@@ -209,6 +209,16 @@ class Session:
             f'list-panes -s -t {self.target} -F "owned {owner},{PANE}"',
         ]
 
+    def set_variables(self, old: Mapping[str, str]) -> list[str]:
+        """Return the commands that replace the session's shared variables ``old``."""
+        removed = [key for key in _shared(old) if key not in self.own_env]
+        commands = [f"set-environment -t {self.target} -u -- {quote(key)}" for key in removed]
+        for key, value in _shared(self.own_env).items():
+            if old.get(key) != value:
+                words = f"{quote(key)} {quote(value)}"
+                commands.append(f"set-environment -t {self.target} -- {words}")
+        return commands
+
     def list_panes(self) -> str:
         """Return the command that lists the session's panes in the format `PANE`."""
         return f'list-panes -s -t {self.target} -F "{PANE}"'

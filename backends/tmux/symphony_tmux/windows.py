@@ -7,11 +7,13 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify, is_alive
 from symphony.host.processes.mark import mark_of
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
+from symphony.host.run.events import process_names
 from symphony_tmux import render
 from symphony_tmux.client import OLDEST_VERSION, Answer, Tmux
 from symphony_tmux.render import Limits, Pane, Session, Window
@@ -41,7 +43,7 @@ class Windows:
         self.session = Session(
             run,
             manifest["run_id"],
-            {process["name"]: index for index, process in enumerate(manifest["processes"])},
+            {name: index for index, name in enumerate(process_names(manifest))},
             manifest["env"],
             Limits(
                 umask=_umask(),
@@ -49,6 +51,8 @@ class Windows:
                 mark=mark_of(manifest["run_id"]),
             ),
         )
+        # The variables that the session of a killed supervisor can have.
+        self._found_env: Mapping[str, str] = manifest.get("previous", manifest)["env"]
         self.made = False
         self._panes: dict[str, str] = {}
 
@@ -77,6 +81,7 @@ class Windows:
                 self._panes.setdefault(owned.process, owned.id)
             elif not owned.process and _has_run(owned.pane.pid, self.session.run_id):
                 self._tmux.run([f"kill-pane -t {owned.id}"], timeout=QUERY_TIMEOUT_SECONDS)
+        self._set_variables(self._found_env)
         return panes
 
     def pane_of(self, process: str) -> str:
@@ -193,6 +198,31 @@ class Windows:
         self._tmux.run(
             [self.session.log(command, self._panes[command.name]) for command in commands]
         )
+
+    # --- changing ---
+
+    def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
+        """Give new processes the next indexes, and replace the session's shared variables."""
+        windows = dict(self.session.windows)
+        following = max(windows.values(), default=-1) + 1
+        for name in names:
+            if name not in windows:
+                windows[name] = following
+                following += 1
+        old = self.session.own_env
+        self.session = replace(self.session, windows=windows, own_env=dict(env))
+        self._set_variables(old)
+
+    def _set_variables(self, old: Mapping[str, str]) -> None:
+        commands = self.session.set_variables(old)
+        if self.made and commands:
+            self._tmux.run(commands)
+
+    def close(self, process: str) -> None:
+        """Close the window of a process that has exited."""
+        pane = self._panes.pop(process, None)
+        if pane is not None:
+            self._tmux.run([f"kill-pane -t {pane}"], timeout=QUERY_TIMEOUT_SECONDS)
 
     # --- querying ---
 

@@ -17,14 +17,13 @@ _SUBMIT = "'{prog} submit -- COMMAND'"
 # Maps a command of another program to the commands to use instead. ``{prog}`` is the name of the
 # program that the user has run.
 COMMANDS: dict[str, str] = {
-    "apply": "'{prog} launch FILE'",
+    "apply": "'{prog} up FILE'",
     "bash": _SHELL,
     "build": "'{prog} launch FILE --build'",
     "cancel": _DELETE,
     "create": "'{prog} launch FILE'",
     "debug": _SHELL,
     "destroy": _DELETE,
-    "diff": "'{prog} launch FILE --dry-run', or '{prog} compare RUN RUN' for two runs",
     "down": _DELETE,
     "get": "'{prog} ls', or '{prog} ps NAME' for the processes of an experiment",
     "help": "'{prog} --help', or '{prog} COMMAND --help'",
@@ -37,7 +36,7 @@ COMMANDS: dict[str, str] = {
     "remove": _DELETE,
     "requeue": "'{prog} rerun RUN'",
     "rm": _DELETE,
-    "rollout": "'{prog} launch FILE --force'",
+    "rollout": "'{prog} up FILE', or '{prog} restart NAME PROCESS'",
     "run": "'{prog} launch FILE', or '{prog} submit -- COMMAND' for a single command",
     "runopts": "'{prog} backends'",
     "runs": _HISTORY,
@@ -45,7 +44,6 @@ COMMANDS: dict[str, str] = {
     "salloc": _SUBMIT,
     "sattach": "'{prog} attach NAME PROCESS'",
     "sbatch": _SUBMIT,
-    "scale": "'{prog} launch FILE --force --set NAME=VALUE', and 'replicas: ${{NAME}}' in it",
     "scancel": _DELETE,
     "scontrol": _DESCRIBE,
     "sh": _SHELL,
@@ -55,7 +53,7 @@ COMMANDS: dict[str, str] = {
     "stats": _REFRESH,
     "tail": "'{prog} logs NAME -f'",
     "top": _REFRESH,
-    "up": "'{prog} launch FILE'",
+    "update": "'{prog} up FILE'",
     "use": "'{prog} switch-experiment NAME'",
     "version": "'{prog} --version'",
     "watch": _REFRESH,
@@ -88,6 +86,7 @@ _OUTPUT_OPTIONS = dict.fromkeys(("-o", "--output", "--format"), _USE_JSON)
 OPTIONS: dict[str, dict[str, str]] = {
     "attach": {**_TERMINAL_OPTIONS, **_CONTAINER_OPTIONS},
     "check": _FILE_OPTIONS,
+    "diff": {**_FILE_OPTIONS, **_OUTPUT_OPTIONS},
     "cp": {
         **dict.fromkeys(
             ("-a", "--archive", "-r", "-R", "--recursive"),
@@ -122,6 +121,10 @@ OPTIONS: dict[str, dict[str, str]] = {
     "ls": {**dict.fromkeys(_ALL_OPTIONS, _USE_HISTORY), **_OUTPUT_OPTIONS},
     "ps": {**dict.fromkeys(_ALL_OPTIONS, _REMOVE_ALL), **_OUTPUT_OPTIONS},
     "render": {**_FILE_OPTIONS, **_OUTPUT_OPTIONS},
+    "scale": {
+        **dict.fromkeys(("--replicas", "--current-replicas"), "; write NAME=NUMBER"),
+        **_FILE_OPTIONS,
+    },
     "submit": {
         **_DETACH_OPTIONS,
         **_TERMINAL_OPTIONS,
@@ -138,6 +141,16 @@ OPTIONS: dict[str, dict[str, str]] = {
         "--replicas": "; write an experiment file with replicas, and launch it",
         "-n": "; write an experiment file with replicas, or add -b kube for a namespace",
         "--ntasks": "; write an experiment file with replicas, and launch it",
+        **_OUTPUT_OPTIONS,
+    },
+    "up": {
+        **_FILE_OPTIONS,
+        **_DETACH_OPTIONS,
+        **dict.fromkeys(("--force-recreate", "--renew-anon-volumes"), "; use --force"),
+        **dict.fromkeys(("-p", "--project-name"), _USE_NAME),
+        **dict.fromkeys(("--scale", "--replicas", "--num-replicas"), "; use scale afterwards"),
+        "--remove-orphans": "; processes that are not in the file are always removed: remove it",
+        "--wait-timeout": "; use --wait ready --timeout TIME",
         **_OUTPUT_OPTIONS,
     },
 }

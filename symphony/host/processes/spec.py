@@ -76,15 +76,22 @@ class ProcessSpec:
         fields["restart"] = RestartPolicy.of(fields.get("restart"))
         return cls(**fields)
 
-    def with_secrets(self, directory: Path) -> ProcessSpec:
+    def with_secrets(self, directory: Path, newer: Path | None = None) -> ProcessSpec:
         """Return a copy whose ``env`` contains the values of the secrets.
 
+        ``newer`` is a directory with secrets that replace those in ``directory``.
         Use the copy only to start the process, and never write it to a file.
         """
         if not self.env_secrets:
             return self
         values = {
-            variable: os.fsdecode((directory / name).read_bytes())
+            variable: os.fsdecode(_secret_file(name, directory, newer).read_bytes())
             for variable, name in self.env_secrets.items()
         }
         return replace(self, env={**self.env, **values}, env_secrets={})
+
+
+def _secret_file(name: str, directory: Path, newer: Path | None) -> Path:
+    if newer is not None and (newer / name).exists():
+        return newer / name
+    return directory / name

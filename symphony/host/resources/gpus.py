@@ -26,14 +26,15 @@ def assign_gpus(
         if process.gpus:
             devices = leases.lease(process.gpus)
             if devices is None:
-                raise LaunchFailed(_too_few_gpus_message(process, leases))
+                raise LaunchFailed(too_few_gpus_message(process, leases))
             lease_descriptors[process.name] = [leases.leases[device] for device in devices]
             process = replace(process, env={**process.env, GPU_VARIABLE: ",".join(devices)})
         assigned.append(process)
     return tuple(assigned), lease_descriptors
 
 
-def _too_few_gpus_message(process: ProcessSpec, leases: GpuLeases) -> str:
+def too_few_gpus_message(process: ProcessSpec, leases: GpuLeases) -> str:
+    """Return the error message for a process that requests more GPUs than are free."""
     unit = "GPU" if process.gpus == 1 else "GPUs"
     request = f"process {process.path!r} requests {process.gpus} {unit}"
     if not leases.devices:

@@ -59,6 +59,31 @@ def hold_port(port: int) -> int:
     return hold.detach()
 
 
+def held_resource(descriptor: int) -> tuple[str, str] | None:
+    """Return the kind and the name of the resource that a file descriptor holds.
+
+    The kind is that of the lease, such as ``port``, or ``hold`` for the hold on a port. Return None
+    if the descriptor holds no resource.
+    """
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as own:
+            address = own.getsockname()
+            is_hold = own.family == socket.AF_INET and own.type == socket.SOCK_STREAM
+    except OSError:
+        return None
+    if is_hold:
+        return ("hold", str(address[1])) if address[0] == ANY_ADDRESS else None
+    parts = address.decode(errors="replace").split("/") if isinstance(address, bytes) else []
+    return (parts[1], parts[2]) if len(parts) == 3 and parts[0] == "\0symphony" else None
+
+
+def close_port_sockets(port: int) -> None:
+    """Release the lease and the hold of a port that this process holds."""
+    for name in os.listdir("/proc/self/fd"):
+        if held_resource(int(name)) in (("port", str(port)), ("hold", str(port))):
+            os.close(int(name))
+
+
 class PortLeases:
     """A context manager that holds the ports of one launch and releases them on exit.
 

@@ -16,7 +16,13 @@ from typing import Any
 from symphony.errors import BackendError, SpecError
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import EventReader, fold, is_finished, recorded_leaders
+from symphony.host.run.events import (
+    EventReader,
+    fold_run,
+    is_finished,
+    recorded_leaders,
+    unfinished_previous,
+)
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -89,16 +95,17 @@ def _usage(run: RunDirectory) -> _Usage | None:
         manifest = run.load_manifest()
     except (BackendError, OSError):
         return None
-    names = [process["name"] for process in manifest["processes"]]
-    state = fold(names, EventReader(run.events).read_new())
+    state = fold_run(manifest, EventReader(run.events).read_new())
     running = processes_of_run(run, manifest["run_id"], state).find()
     if not running:
         return None
     owners = owner_names(running, recorded_leaders(state))
+    previous = unfinished_previous(state, manifest)
+    previous_ports = [port for process in previous for port in process["releases"]]
     return _Usage(
         experiment=run.name,
-        ports=frozenset(service_ports(manifest)),
-        gpus=frozenset(_gpus(manifest["processes"], owners)),
+        ports=frozenset([*service_ports(manifest), *previous_ports]),
+        gpus=frozenset(_gpus([*manifest["processes"], *previous], owners)),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,10 @@ class Track:
     the time of the next start of a process that will be restarted. ``stopped`` means that symphony
     stopped the process. ``kill_at`` is the time at which a process that is being stopped by a
     request is killed. ``first_started`` is the time of the first start since the experiment was
-    launched or restarted. ``log_start`` is the length of the log at the latest start of a process
-    that has a readiness test. ``group`` is the number of the latest execution's process group.
+    launched or restarted, or a change has restarted the process. ``log_start`` is the length of the
+    log at the latest start of a process that has a readiness test. ``group`` is the number of the
+    latest execution's process group. ``outdated`` means that a change of the experiment has not
+    started the process again yet.
     """
 
     state: State = State.PENDING
@@ -63,6 +65,7 @@ class Track:
     first_started: float | None = None
     log_start: int = 0
     group: int | None = None
+    outdated: bool = False
 
 
 @dataclass(slots=True)
@@ -90,8 +93,9 @@ class RunState:
     of the experiment, ``restarts_in_row`` is the number of those that determine the next delay, and
     ``restarted`` is the time of the latest restart. ``launched_boot_seconds`` is the time of the
     launch in seconds since the machine was booted. ``requests`` maps numbers to the requests that
-    are not done yet, and ``request_count`` is the number of all requests. ``unknown_events``
-    contains the events whose kinds this version does not support.
+    are not done yet, and ``request_count`` is the number of all requests. ``revision`` is the
+    number of changes of the experiment. ``leaving`` contains the running processes that a change
+    has removed. ``unknown_events`` contains the events whose kinds this version does not support.
     """
 
     tracks: dict[str, Track]
@@ -108,6 +112,8 @@ class RunState:
     launched_boot_seconds: float | None = None
     requests: dict[int, Request] = field(default_factory=dict)
     request_count: int = 0
+    revision: int = 0
+    leaving: dict[str, Track] = field(default_factory=dict)
     unknown_events: list[Event] = field(default_factory=list)
 
     @property
@@ -139,6 +145,44 @@ def fold(processes: Iterable[str], events: Iterable[Event]) -> RunState:
     return run
 
 
+def fold_run(manifest: Mapping[str, Any], events: Iterable[Event]) -> RunState:
+    """Return the state of the run with ``manifest`` after all ``events`` have been applied."""
+    run = fold(process_names(manifest), events)
+    apply_unrecorded_change(run, manifest)
+    return run
+
+
+def process_names(manifest: Mapping[str, Any]) -> list[str]:
+    """Return the names of the processes in a manifest, and of those that its change has removed."""
+    items = (*manifest["processes"], *previous_processes(manifest))
+    return list(dict.fromkeys(item["name"] for item in items))
+
+
+def previous_processes(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the processes that the latest change has removed or restarted, as they were before."""
+    previous: dict[str, Any] = manifest.get("previous", {})
+    processes: list[dict[str, Any]] = previous.get("processes", [])
+    return processes
+
+
+def unfinished_previous(run: RunState, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the previous descriptions of the processes that a change in progress has removed or
+    restarted.
+    """
+    is_changing = any(request.kind == "change" for request in run.requests.values())
+    return previous_processes(manifest) if is_changing else []
+
+
+def apply_unrecorded_change(run: RunState, manifest: Mapping[str, Any]) -> None:
+    """Update ``run`` with the change of the manifest, if its event is not recorded.
+
+    The supervisor records a change after it has replaced the manifest, and can be killed before.
+    """
+    change = manifest.get("change")
+    if change is not None:
+        apply(run, change)
+
+
 def apply(run: RunState, event: Event) -> None:
     """Update ``run`` with one event. An event of an unknown kind is only added to
     ``unknown_events``.
@@ -152,6 +196,11 @@ def apply(run: RunState, event: Event) -> None:
         change(run.tracks[event["process"]], event)
         if run.requests and event["event"] == "start-requested":
             _note_start(run, event["process"])
+    elif event["process"] in run.leaving:
+        track = run.leaving[event["process"]]
+        change(track, event)
+        if track.pid is None:
+            del run.leaving[event["process"]]
 
 
 def after(track: Track, event: Event) -> Track:
@@ -171,10 +220,18 @@ def _supervisor_replaced(_run: RunState, _event: Event) -> None:
 
 
 def _requested(run: RunState, event: Event) -> None:
-    run.request_count = max(run.request_count, event["number"])
-    run.requests[event["number"]] = Request(
-        event["request"], list(event["names"]), event.get("grace")
-    )
+    _add_request(run, event["number"], event["request"], event["names"], event.get("grace"))
+
+
+def _add_request(
+    run: RunState, number: int, kind: str, names: Sequence[str], grace: float | None = None
+) -> None:
+    if kind == "stop":
+        # The other requests do not start these processes any more.
+        for other in run.requests.values():
+            other.names = [name for name in other.names if name not in names]
+    run.request_count = max(run.request_count, number)
+    run.requests[number] = Request(kind, list(names), grace)
 
 
 def _request_done(run: RunState, event: Event) -> None:
@@ -229,6 +286,26 @@ def _restarted(run: RunState, event: Event) -> None:
         run.tracks[name] = Track(restarts=restarts)
 
 
+def _changed(run: RunState, event: Event) -> None:
+    if event["revision"] <= run.revision:
+        # The change was applied before it was recorded.
+        return
+    run.revision = event["revision"]
+    _add_request(run, run.request_count + 1, "change", [*event["added"], *event["restarted"]])
+    for name in event["removed"]:
+        track = run.tracks.pop(name, None)
+        if track is not None and track.pid is not None:
+            run.leaving[name] = track
+    for name in event["added"]:
+        run.leaving.pop(name, None)
+        run.tracks[name] = Track()
+    for name in event["restarted"]:
+        track = run.tracks.get(name)
+        if track is not None:
+            track.outdated = True
+            track.first_started = None
+
+
 def _finished(run: RunState, _: Event) -> None:
     run.finished = True
 
@@ -248,6 +325,7 @@ def _started(track: Track, event: Event) -> None:
     track.log_start, track.group = event.get("log_start", 0), event["pid"]
     track.stopped, track.kill_at = False, None
     track.pid, track.birth = event["pid"], event["birth"]
+    track.outdated = False
     track.ready, track.not_ready_in_time = event["ready"], False
     track.next_start = None
     track.was_ready = track.was_ready or track.ready
@@ -299,7 +377,7 @@ _STATE_AFTER_EXIT = {0: State.SUCCEEDED, None: State.UNKNOWN}
 
 
 def _never(track: Track, event: Event) -> None:
-    track.next_start = None
+    track.next_start, track.outdated = None, False
     track.state, track.ended = State.FAILED, event["at"]
     track.reason, track.reason_code = event["reason"], reason_code(event)
     track.stopped = event.get("stopped", False)
@@ -354,6 +432,7 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "ending": _ending,
     "restarting": _restarting,
     "restarted": _restarted,
+    "changed": _changed,
     "finished": _finished,
 }
 
@@ -365,7 +444,7 @@ def recorded_leaders(run: RunState) -> dict[str, ProcessId]:
     """
     return {
         name: ProcessId(track.pid, track.birth)
-        for name, track in run.tracks.items()
+        for name, track in (*run.tracks.items(), *run.leaving.items())
         if track.pid is not None and track.birth is not None
     }
 

@@ -104,6 +104,8 @@ _POLICIES: Mapping[str, Check] = {
     "deadline": _is_number_or_none,
 }
 
+_PREVIOUS: Mapping[str, Check] = {"processes": _is_list, "env": _is_text_mapping}
+
 _MANIFEST: Mapping[str, Check] = {
     "experiment": _is_text,
     "backend": _is_text,
@@ -156,6 +158,12 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
     "restarting": {"reason": _is_text, "restarts_in": _is_number},
     "terminating": {"process": _is_text, "kill_at": _is_number},
     "start-requested": {"process": _is_text},
+    "changed": {
+        "revision": _is_integer,
+        "added": _is_text_list,
+        "removed": _is_text_list,
+        "restarted": _is_text_list,
+    },
     "signaled": {"process": _is_text, "signal": _is_text},
     "requested": {
         "number": _is_integer,
@@ -170,9 +178,12 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
 def manifest_error(data: Any) -> str:
     """Return what is wrong with the data of a manifest, or ``""`` if nothing is wrong."""
     error = _first_error(data, _MANIFEST)
+    if not error and not _has_optional(data.get("previous", {}), _PREVIOUS):
+        error = "'previous' is not valid"
     if error:
         return error
-    for index, process in enumerate(data["processes"]):
+    previous = data.get("previous", {}).get("processes", [])
+    for index, process in enumerate([*data["processes"], *previous]):
         error = _first_error(process, _PROCESS)
         if error:
             return f"processes[{index}]: {error}"
@@ -181,7 +192,19 @@ def manifest_error(data: Any) -> str:
             return f"processes[{index}]: 'restart' is not valid"
     if not _has_optional(data.get("policies", {}), _POLICIES):
         return "'policies' is not valid"
+    error = _change_error(data)
+    if error:
+        return error
     return _service_error(data)
+
+
+def _change_error(manifest: Mapping[str, Any]) -> str:
+    """Return what is wrong with the latest change of a manifest, or ``""``."""
+    change = manifest.get("change")
+    if change is None:
+        return ""
+    error = _first_error(change, {**_EVENT, **_EVENTS["changed"], "directory": _is_filled_text})
+    return f"'change' is not valid: {error}" if error else ""
 
 
 def _service_error(manifest: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.membership import RunProcesses
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import EventReader, RunState, fold, recorded_leaders
+from symphony.host.run.events import EventReader, RunState, fold_run, recorded_leaders
 
 
 def processes_of_run(run: RunDirectory, run_id: str, state: RunState) -> RunProcesses:
@@ -21,6 +21,5 @@ def processes_of_run(run: RunDirectory, run_id: str, state: RunState) -> RunProc
 
 def running_processes(run: RunDirectory, manifest: dict[str, Any]) -> list[ProcessId]:
     """Return the processes of a run that are running at this moment."""
-    names = [process["name"] for process in manifest["processes"]]
-    state = fold(names, EventReader(run.events).read_new())
+    state = fold_run(manifest, EventReader(run.events).read_new())
     return processes_of_run(run, manifest["run_id"], state).find()

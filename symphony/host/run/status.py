@@ -14,8 +14,11 @@ from symphony.host.run.events import (
     RunState,
     Track,
     apply,
+    apply_unrecorded_change,
     fold,
     is_finished,
+    previous_processes,
+    process_names,
     recorded_leaders,
 )
 from symphony.host.run.note import read_note
@@ -42,10 +45,15 @@ class StatusReader:
         self._run = run
         self._replace = replace
         self._notes: list[str] = []
-        self._events = EventReader(run.events)
-        self._stamp = run.stamp()
-        self._manifest = run.load_manifest()
-        self._state = fold([process["name"] for process in self._manifest["processes"]], [])
+        self._load()
+
+    def _load(self) -> None:
+        """Read the manifest, and begin to read the events."""
+        self._events = EventReader(self._run.events)
+        # The stamp is older than the contents, so a change in the meantime is noticed.
+        self._stamp = self._run.stamp()
+        self._manifest = self._run.load_manifest()
+        self._state = fold(process_names(self._manifest), [])
 
     def read(self) -> ExperimentStatus:
         """Return the current status.
@@ -59,15 +67,18 @@ class StatusReader:
         if not is_supervised and self._replace is not None and self._is_unfinished():
             self._replace_supervisor(self._replace)
             is_supervised = self._run.is_locked()
-        with self._run.report_damage(self._run.events):
-            events = self._events.read_new()
-        for event in events:
-            apply(self._state, event)
-        if self._run.stamp() not in (self._stamp, None):
-            # The events may belong to the other run.
-            raise NotFound(
-                f"experiment {self._run.name!r} was replaced by another launch in the meantime"
-            )
+        self._read_events()
+        while self._run.stamp() not in (self._stamp, None):
+            run_id = self._manifest["run_id"]
+            self._load()
+            if self._manifest["run_id"] != run_id:
+                # The events may belong to the other run.
+                raise NotFound(
+                    f"experiment {self._run.name!r} was replaced by another launch in the meantime"
+                )
+            # The experiment was changed.
+            is_supervised = self._run.is_locked()
+            self._read_events()
         has_launch = self._state.created is not None
         if not has_launch and not self._events.is_empty:
             raise self._run.damaged(self._run.events, "the event of the launch is missing")
@@ -95,6 +106,13 @@ class StatusReader:
             notes=notes,
         )
 
+    def _read_events(self) -> None:
+        with self._run.report_damage(self._run.events):
+            events = self._events.read_new()
+        for event in events:
+            apply(self._state, event)
+        apply_unrecorded_change(self._state, self._manifest)
+
     def _is_unfinished(self) -> bool:
         """Return whether a new supervisor could continue the run."""
         is_here = self._run.other_host() is None and self._run.is_of_this_boot()
@@ -108,6 +126,16 @@ class StatusReader:
             self._notes = [f"no new supervisor could be started: {exc}"]
             # The next attempt would fail too.
             self._replace = None
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest as of the latest call of `read`."""
+        return self._manifest
+
+    @property
+    def state(self) -> RunState:
+        """The state of the run as of the latest call of `read`."""
+        return self._state
 
     @property
     def waits_for_start(self) -> bool:
@@ -176,18 +204,19 @@ def compute_status(
     elif orphans is not None:
         note = f"{SUPERVISOR_KILLED}; delete the experiment to stop the processes that still run"
 
-    groups = {process["name"]: process["group"] for process in manifest["processes"]}
-    graces = {process["name"]: process["grace"] for process in manifest["processes"]}
+    removed = [item for item in previous_processes(manifest) if item["name"] in run.leaving]
     processes = []
-    for name, track in run.tracks.items():
+    for item in (*manifest["processes"], *removed):
+        name = item["name"]
+        track = run.tracks.get(name) or run.leaving[name]
         if other_host is not None:
             track = _unobservable(track, note)
         elif orphans is not None:
             cause = REBOOTED if is_rebooted else SUPERVISOR_KILLED
             track = _unsupervised(track, orphans.get(name), cause)
         elif track.state is State.RUNNING:
-            track = _with_kill_time(track, run.stopping_since, graces[name])
-        processes.append(_process_status(name, groups[name], track))
+            track = _with_kill_time(track, run.stopping_since, item["grace"])
+        processes.append(_process_status(name, item["group"], track))
     policies = Policies.from_dict(manifest.get("policies", {}))
     has_deadline = policies.deadline is not None and run.created is not None
     return ExperimentStatus(

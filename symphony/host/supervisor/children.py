@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from symphony.host.processes.spec import ProcessSpec
@@ -92,6 +92,15 @@ class Children(Protocol):
 
     def __len__(self) -> int:
         """Return the number of running children."""
+
+    def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
+        """Prepare to start processes of a changed experiment.
+
+        ``names`` contains all processes of the experiment, and ``env`` its shared variables.
+        """
+
+    def remove(self, name: str) -> None:
+        """Remove what an exited process has left behind that a change has removed."""
 
     def discard(self) -> None:
         """Remove everything that the children of a rolled-back launch have left behind."""

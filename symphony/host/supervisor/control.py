@@ -15,6 +15,7 @@ stop       names, grace           no process of the groups is running
 start      names                  each process has started, or waits for its start conditions
 restart    names, grace           as for stop, and then as for start
 signal     names, signal          the signal was sent
+change     directory, keep_holds  removed processes are gone, and the others as for restart
 finish                            the experiment, which must be stopped, begins to finish
 attach     names                  the connection has joined the terminal of the only process;
                                   see `symphony.host.supervisor.terminal`
@@ -24,8 +25,9 @@ A request goes on if its client disconnects. Only one request at a time can star
 others are refused. A request to stop a process is always accepted: it replaces a restart, and can
 shorten the grace period of an earlier stop.
 
-A request to stop, start or restart processes is recorded before it begins and when it is done. If
-the supervisor is killed in between, a new supervisor completes the request.
+A request to stop, start or restart processes is recorded before it begins and when it is done. The
+record of a change begins when the new manifest is in place. If the supervisor is killed in between,
+a new supervisor completes the request.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +52,8 @@ from symphony.names import did_you_mean, join_names
 from symphony.status import State
 
 if TYPE_CHECKING:
+    from symphony.host.processes.spec import ProcessSpec
+    from symphony.host.supervisor.change import Change
     from symphony.host.supervisor.event_loop import EventLoop
     from symphony.host.supervisor.supervisor import Supervisor
 
@@ -59,6 +63,8 @@ _NUMBER = "number"
 # The interval at which descendants are polled that have left their process groups.
 _CHECK_SECONDS = 0.05
 _RECEIVE_BYTES = 65536
+# Linux accepts at most 253 descriptors in one message.
+_MAX_DESCRIPTORS = 253
 _ROOT_UID = 0
 # struct ucred: pid, uid and gid; see unix(7).
 _CREDENTIALS = struct.Struct("iII")
@@ -77,6 +83,7 @@ class _Connection:
 
     socket: socket.socket
     received: bytearray = field(default_factory=bytearray)
+    descriptors: list[int] = field(default_factory=list)
     is_busy: bool = False
     has_ended: bool = False
 
@@ -88,8 +95,9 @@ class _Operation:
     ``awaited`` contains the processes that must exit completely, and ``to_start`` those that the
     request will start. When the processes of ``stopped`` have exited, their descendants that have
     left their process groups are stopped, and killed from ``kill_time`` on the monotonic clock on.
-    ``error`` is the reason why a part of the request was not done. ``number`` is that of the
-    recorded request, or None if the request is not recorded.
+    ``change`` is the requested change of the experiment, if any. ``error`` is the reason why a part
+    of the request was not done. ``number`` is that of the recorded request, or None if the request
+    is not recorded.
     """
 
     reply: Reply
@@ -97,6 +105,7 @@ class _Operation:
     awaited: set[str] = field(default_factory=set)
     to_start: dict[str, None] = field(default_factory=dict)
     stopped: frozenset[str] = frozenset()
+    change: Change | None = None
     kill_time: float = 0.0
     is_scheduled: bool = False
     error: str = ""
@@ -112,6 +121,10 @@ class Control:
         self._operations: list[_Operation] = []
         # The connection whose request is being handled.
         self._requesting: _Connection | None = None
+        # The requests that wait until another change of the experiment is done.
+        self._waiting: list[tuple[bytes, list[int], Reply]] = []
+        # The descriptors that belong to the request that is being handled.
+        self._descriptors: list[int] = []
 
     # --- connections ---
 
@@ -153,10 +166,14 @@ class Control:
         self._loop.unwatch(connection.socket.fileno())
         self._connections.remove(connection)
         connection.socket.close()
+        _close_all(connection.descriptors)
 
     def _receive(self, connection: _Connection) -> None:
         try:
-            data = connection.socket.recv(_RECEIVE_BYTES)
+            data, descriptors, _, _ = socket.recv_fds(
+                connection.socket, _RECEIVE_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
+            connection.descriptors += descriptors
         except BlockingIOError:
             return
         except OSError:
@@ -183,7 +200,8 @@ class Control:
             connection.is_busy = True
             self._loop.unwatch(connection.socket.fileno())
             self._requesting = connection
-            self._handle(bytes(line), functools.partial(self._answer, connection))
+            descriptors, connection.descriptors = connection.descriptors, []
+            self._handle(bytes(line), descriptors, functools.partial(self._answer, connection))
 
     def _answer(self, connection: _Connection, answer: Answer) -> None:
         if connection not in self._connections:
@@ -206,29 +224,58 @@ class Control:
 
     # --- requests ---
 
-    def _handle(self, line: bytes, reply: Reply) -> None:
-        """Do the request in ``line``. ``reply`` is called once, now or later."""
+    def _handle(self, line: bytes, descriptors: list[int], reply: Reply) -> None:
+        """Do the request in ``line``. ``reply`` is called once, now or later.
+
+        ``descriptors`` are those that the client has sent. The request closes them, or uses them.
+        """
         try:
             request = _decode(line)
-            self._begin(_find_handler(request), request, reply)
+            if request.get("request") == "change" and self._is_changing():
+                self._waiting.append((line, list(descriptors), reply))
+                descriptors.clear()
+                return
+            self._descriptors = descriptors
+            operation = self._begin(_find_handler(request), request, reply)
         except RequestRefused as exc:
             reply(_error(str(exc)))
+            return
         except Exception as exc:
             reply(_error(f"an internal error occurred in the supervisor: {exc}"))
             raise
+        finally:
+            _close_all(descriptors)
+        self._advance(operation)
+
+    def _is_changing(self) -> bool:
+        return any(operation.change for operation in self._operations)
 
     def resume(self, number: int, request: Request) -> None:
         """Complete a request that a supervisor had accepted before it was killed."""
         names = [name for name in request.names if name in self._supervisor.specs]
+        if request.kind == "change":
+            self._resume_change(number, names)
+            return
         values = {"names": names, "grace": request.grace, _NUMBER: number}
         try:
             handle, _ = _HANDLERS[request.kind]
-            self._begin(handle, values, lambda _: None)
+            operation = self._begin(handle, values, lambda _: None)
         except (RequestRefused, KeyError):
             # Another request has replaced this one, or another version recorded it.
             self._supervisor.record_request_done(number)
+            return
+        self._advance(operation)
 
-    def _begin(self, handle: _Handler, request: Mapping[str, Any], reply: Reply) -> None:
+    def _resume_change(self, number: int, to_start: Sequence[str]) -> None:
+        """Complete a change. Even if the experiment is being stopped or restarted, the removed
+        processes must be stopped.
+        """
+        change = self._supervisor.resume_change(to_start)
+        operation = self._begin_change(change, number, to_start, lambda _: None)
+        self._operations.append(operation)
+        self._advance(operation)
+
+    def _begin(self, handle: _Handler, request: Mapping[str, Any], reply: Reply) -> _Operation:
         state = self._supervisor.state
         if state.stopping or state.finished:
             raise RequestRefused("the experiment is being stopped")
@@ -238,7 +285,7 @@ class Control:
             )
         operation = handle(self, request, reply)
         self._operations.append(operation)
-        self._advance(operation)
+        return operation
 
     def _number(self, kind: str, request: Mapping[str, Any], names: list[str]) -> int:
         """Record a request before it begins, and return its number."""
@@ -267,6 +314,7 @@ class Control:
         for other in self._operations:
             if name in other.to_start:
                 del other.to_start[name]
+                self._supervisor.cancel_starts([name])
                 other.error = f"another request stopped {name!r}"
 
     def _start(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
@@ -307,6 +355,36 @@ class Control:
         for name in names:
             self._supervisor.send_signal(name, number)
         return _Operation(reply)
+
+    def _change(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
+        """Change the experiment. From the replacement of the manifest on, nothing is refused."""
+        change = self._supervisor.prepare_change(request)
+        self._refuse_busy([*change.added, *change.removed, *change.restarted])
+        number = self._supervisor.begin_change(change, request, self._descriptors)
+        return self._begin_change(change, number, [*change.added, *change.restarted], reply)
+
+    def _begin_change(
+        self, change: Change, number: int, to_start: Sequence[str], reply: Reply
+    ) -> _Operation:
+        """Stop the removed processes, and those that will be started again.
+
+        ``to_start`` contains the added and restarted processes that have not been started yet.
+        """
+        graces = [change.old_specs[name].grace for name in change.removed]
+        operation = _Operation(
+            reply,
+            number,
+            to_start=dict.fromkeys(to_start),
+            stopped=frozenset(change.removed),
+            kill_time=time.monotonic() + max(graces, default=0.0),
+            change=change,
+        )
+        restarted = [name for name in change.restarted if name in operation.to_start]
+        for name in (*change.removed, *restarted):
+            if not self._supervisor.is_gone(name):
+                self._supervisor.request_stop(name, None, restarts=name in operation.to_start)
+                operation.awaited.add(name)
+        return operation
 
     def _finish(self, _request: Mapping[str, Any], reply: Reply) -> _Operation:
         if not self._supervisor.state.waits_for_start:
@@ -394,6 +472,7 @@ class Control:
     def _do_next_steps(self, operation: _Operation) -> None:
         state = self._supervisor.state
         if state.is_stopping_all and operation.to_start:
+            self._supervisor.cancel_starts(operation.to_start)
             operation.to_start.clear()
             verb = "restarted after a failure" if state.restarting else "stopped"
             operation.error = f"the experiment is being {verb}"
@@ -402,6 +481,7 @@ class Control:
         for name in startable:
             del operation.to_start[name]
             if name not in leased:
+                self._supervisor.cancel_starts([name])
                 operation.error = f"another experiment has leased the GPUs of {name!r}"
         if leased:
             self._supervisor.start_again(leased)
@@ -419,6 +499,14 @@ class Control:
         self._operations.remove(operation)
         if operation.number is not None:
             self._supervisor.record_request_done(operation.number)
+        if operation.change is not None:
+            self._loop.post(self._handle_waiting)
+            self._supervisor.end_change(operation.change)
+
+    def _handle_waiting(self) -> None:
+        """Begin the change that has waited for another one."""
+        if self._waiting:
+            self._handle(*self._waiting.pop(0))
 
     def _startable(self, operation: _Operation) -> list[str]:
         """Return the processes that can be started, in declaration order.
@@ -428,7 +516,16 @@ class Control:
         """
         blocked = set(operation.awaited)
         specs = self._supervisor.specs
-        remaining = [name for name in specs if name in operation.to_start]
+        # The ports that are in use until other processes have exited.
+        old_specs = {} if operation.change is None else operation.change.old_specs
+        used = {port: name for name in blocked for port in _ports(old_specs, name)}
+        remaining = [
+            name
+            for name in specs
+            if name in operation.to_start
+            and all(used.get(port, name) == name for port in specs[name].releases)
+        ]
+        blocked.update(set(operation.to_start) - set(remaining))
         while True:
             free = [
                 name
@@ -447,6 +544,7 @@ _HANDLERS: dict[str, tuple[_Handler, frozenset[str]]] = {
     "start": (Control._start, frozenset({"names"})),
     "restart": (Control._restart, frozenset({"names", "grace"})),
     "signal": (Control._signal, frozenset({"names", "signal"})),
+    "change": (Control._change, frozenset({"directory", "keep_holds"})),
     "finish": (Control._finish, frozenset()),
     "attach": (Control._attach, frozenset({"names"})),
 }
@@ -456,6 +554,16 @@ def _peer_uid(client: socket.socket) -> int:
     credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     uid: int = _CREDENTIALS.unpack(credentials)[1]
     return uid
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+    descriptors.clear()
+
+
+def _ports(specs: Mapping[str, ProcessSpec], name: str) -> tuple[int, ...]:
+    return specs[name].releases if name in specs else ()
 
 
 def _error(message: str) -> Answer:

@@ -51,6 +51,10 @@ class EventLog:
         with with_filename(self._path):
             self._extend_reserve()
 
+    def set_processes(self, count: int) -> None:
+        """Adapt the reserve to another number of processes."""
+        self._reserve_bytes = RESERVE_BYTES + RESERVE_BYTES_PER_PROCESS * count
+
     def missing_support(self) -> str:
         """Return a message about what the file system of the log does not support, or ``""``.
 

@@ -229,14 +229,14 @@ def _send_orders(
     # If the supervisor has died, the missing report reveals the failure.
     with contextlib.suppress(ConnectionError):
         for start in range(0, len(descriptors), DESCRIPTORS_PER_MESSAGE):
-            _send_descriptors(channel, descriptors[start : start + DESCRIPTORS_PER_MESSAGE])
+            send_descriptors(channel, descriptors[start : start + DESCRIPTORS_PER_MESSAGE])
         # The supervisor starts its work only when it has read all of the orders.
         on_inherited()
         channel.sendall(json.dumps(orders).encode())
         channel.shutdown(socket.SHUT_WR)
 
 
-def _send_descriptors(channel: socket.socket, descriptors: Sequence[int]) -> None:
+def send_descriptors(channel: socket.socket, descriptors: Sequence[int]) -> None:
     """Send descriptors. Wait if too many descriptors from this user are still in transit.
 
     The kernel limits the number of sent descriptors that have not been received yet. Raises
@@ -407,6 +407,7 @@ def _resume(orders: Mapping[str, Any], settings: LaunchSettings, children: str) 
 
     If this fails, the processes of the run are not changed. Another program can try again.
     """
+    from symphony.host.run import change_directory
     from symphony.host.run.events import EventReader
     from symphony.host.supervisor.regained import regain_ports
     from symphony.host.supervisor.supervisor import KILL_SIGNAL, STOP_SIGNAL
@@ -422,6 +423,7 @@ def _resume(orders: Mapping[str, Any], settings: LaunchSettings, children: str) 
     try:
         with full_disk_errors(run.path):
             manifest = run.load_manifest()
+            change_directory.finish(run, manifest)
             events = EventReader(run.events).read_new()
             ports = regain_ports(manifest, events, hold_until_bound=settings.hold_until_bound)
             # Until the leases are regained, launches examine the processes of the run.
@@ -484,11 +486,13 @@ def _create_supervisor(
     run. ``options`` are further keyword arguments of `Supervisor`.
     """
     from symphony.host.processes.spec import ProcessSpec
+    from symphony.host.run.events import previous_processes
     from symphony.host.supervisor.supervisor import Supervisor
     from symphony.plan.policies import Policies
 
     manifest = run.load_manifest(is_new=events is None)
     specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
+    old_specs = [ProcessSpec.from_dict(data) for data in previous_processes(manifest)]
     return Supervisor(
         run,
         manifest["run_id"],
@@ -498,6 +502,8 @@ def _create_supervisor(
         backoff=Backoff(**settings.backoff),
         policies=Policies.from_dict(manifest.get("policies", {})),
         events=events or (),
+        change=manifest.get("change"),
+        old_specs={spec.name: spec for spec in old_specs},
         **options,
     )
 

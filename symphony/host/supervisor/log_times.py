@@ -60,6 +60,10 @@ class LogTimes:
             return
         loop.watch(self._watcher.fileno(), self._handle_changes)
 
+    def set_limits(self, limits: Mapping[str, int]) -> None:
+        """Replace the maximum sizes of the logs."""
+        self._limits = dict(limits)
+
     def watch(self, processes: Iterable[str]) -> None:
         """Start recording the growth of the processes' logs. Skip each log whose growth is already
         being recorded.

@@ -14,7 +14,7 @@ from typing import Any
 
 from symphony.host.resources.leases import hold_port, take_lease
 from symphony.host.resources.unsupervised import service_ports
-from symphony.host.run.events import Event, fold
+from symphony.host.run.events import Event, fold_run, unfinished_previous
 from symphony.status import ENDED
 
 # A launch leases a port for a moment before it finds out that processes of this run use the port.
@@ -43,7 +43,7 @@ def regain_ports(
     """
     ports = RegainedPorts()
     processes = manifest["processes"]
-    state = fold([process["name"] for process in processes], events)
+    state = fold_run(manifest, events)
     if all(track.state in ENDED for track in state.tracks.values()) and not state.waits_for_start:
         return ports
     served = {
@@ -52,7 +52,12 @@ def regain_ports(
         if state.tracks[process["name"]].first_started is not None
         for port in process["releases"]
     }
-    for port in service_ports(dict(manifest)):
+    services = service_ports(dict(manifest))
+    for process in unfinished_previous(state, manifest):
+        for port in set(process["releases"]).difference(services):
+            # The process can be running and serve the port.
+            _lease(port)
+    for port in services:
         if not _lease(port):
             ports.lost.add(port)
         elif hold_until_bound or port not in served:

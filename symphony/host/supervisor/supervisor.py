@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     import socket
 
     from symphony.host.processes.membership import RunProcesses
+    from symphony.host.supervisor.change import Change
     from symphony.host.supervisor.control import Control
     from symphony.host.supervisor.terminal import Terminal
     from symphony.line_search import SearchProcess
@@ -93,8 +94,10 @@ class Supervisor:
     ``missing_support`` is a message about what the file system does not support, or ``""``.
 
     If the supervisor replaces another one that was killed, ``events`` contains the recorded events,
-    and ``lost_ports`` the ports that other programs have leased in the meantime. Call `resume`
-    instead of `launch`.
+    and ``lost_ports`` the ports that other programs have leased in the meantime. If the experiment
+    was changed, ``change`` is the event of the latest change, which can be missing in ``events``,
+    and ``old_specs`` describes the processes that it has removed or restarted, as they were before.
+    Call `resume` instead of `launch`.
     """
 
     def __init__(
@@ -110,6 +113,8 @@ class Supervisor:
         backoff: restart_policy.Backoff | None = None,
         policies: Policies | None = None,
         events: Iterable[Event] = (),
+        change: Event | None = None,
+        old_specs: Mapping[str, ProcessSpec] | None = None,
         lost_ports: Collection[int] = (),
     ) -> None:
         self._directory = run
@@ -125,7 +130,9 @@ class Supervisor:
         self._overdue: set[str] = set()
         self._deadlines: dict[str, float] = {}
         self._restart_due = 0.0
-        self._state = fold(specs, events)
+        self._latest_change = change
+        self._old_specs = old_specs or {}
+        self._state = fold([*specs, *self._old_specs], events)
         # The ports and the users of GPUs that other experiments have leased; see `resume`.
         self._lost_ports = set(lost_ports)
         self._lost_gpus: set[str] = set()
@@ -148,6 +155,10 @@ class Supervisor:
         self._followers = _group_followers(specs)
         # The processes that a request has stopped and that have not exited completely yet.
         self._requested_stops: dict[str, RequestedStop] = {}
+        # The processes that a change has removed and that have not exited completely yet.
+        self._leaving: dict[str, ProcessSpec] = {}
+        # The processes that a change will start when others have exited.
+        self._delayed: set[str] = set()
         self._control_socket: socket.socket | None = None
         self._control: Control | None = None
         self._sweep_deadline: float | None = None
@@ -191,15 +202,18 @@ class Supervisor:
         else:
             self._clock = LaunchClock(state.created, state.launched_boot_seconds)
             self._record("supervisor-replaced", reason="the supervisor was killed")
+        if self._latest_change is not None and self._latest_change["revision"] > state.revision:
+            self._record_change(self._latest_change)
+        self._leaving.update({name: self._old_specs[name] for name in state.leaving})
         self._adopt_processes()
         self._stop_leftovers_again()
+        for number, request in list(state.requests.items()):
+            self._get_control().resume(number, request)
         if state.stopping:
             self._stop_processes()
         elif state.restarting:
             self._stop_for_restart(max(0.0, state.restart_at - time.time()))
         else:
-            for number, request in list(state.requests.items()):
-                self._get_control().resume(number, request)
             self._resume_restarts()
         # The exits that have already been noticed are handled first.
         self._loop.post(self._resume_deadlines)
@@ -226,13 +240,16 @@ class Supervisor:
         callback()
 
     def _adopt_processes(self) -> None:
-        tracks = self._state.tracks
-        for child in self._children.adopt(self._specs.values(), tracks):
-            spec, track = self._specs[child.name], tracks[child.name]
+        tracks = {**self._state.tracks, **self._state.leaving}
+        specs = [self._spec(name) for name in tracks]
+        for child in self._children.adopt(specs, tracks):
+            spec, track = self._spec(child.name), tracks[child.name]
             self._adopted[child.name] = child
+            was_tested = track.ready or track.not_ready_in_time
+            is_current = not track.outdated and child.name not in self._leaving
             if track.state is not State.RUNNING:
                 self._handle_start(spec, child, track.log_start, launching=False)
-            elif spec.ready is not None and not track.ready and not track.not_ready_in_time:
+            elif spec.ready is not None and is_current and not was_tested:
                 elapsed = time.time() - (track.started or 0.0)
                 self._monitor_readiness(child, track.log_start, elapsed=elapsed)
         names = list(self._adopted)
@@ -240,7 +257,7 @@ class Supervisor:
         for name, track in tracks.items():
             if track.state not in ENDED and not self.lease_gpus(name):
                 self._lost_gpus.add(name)
-        problems = [reason for name in tracks if (reason := self._lost_resource(name))]
+        problems = [reason for name in self._specs if (reason := self._lost_resource(name))]
         if problems:
             self._notes.set("leases", f"{problems[0]}, while the experiment had no supervisor")
 
@@ -328,7 +345,7 @@ class Supervisor:
 
     def _terminate(self, child: Child) -> None:
         self._signal_group(child, signal.SIGTERM)
-        grace = self._specs[child.name].grace
+        grace = self._spec(child.name).grace
         if self._state.stopping_since is not None:
             # The grace period continues if a killed supervisor has begun the stop.
             grace = min(grace, max(0.0, self._state.stopping_since + grace - time.time()))
@@ -418,10 +435,11 @@ class Supervisor:
         already being stopped, its grace period can only become shorter. When no process of its
         group is running any more, `Control.handle_gone` is called.
         """
-        seconds = self._specs[name].grace if grace is None else grace
+        seconds = self._spec(name).grace if grace is None else grace
         kill_time = time.monotonic() + seconds
         previous = self._requested_stops.get(name)
-        recorded = self._state.tracks[name].kill_at
+        track = self._state.tracks.get(name) or self._state.leaving.get(name)
+        recorded = None if track is None else track.kill_at
         if previous is not None:
             kill_time = min(kill_time, previous.kill_time)
         elif recorded is not None:
@@ -464,13 +482,95 @@ class Supervisor:
 
     def start_again(self, names: Sequence[str]) -> None:
         """Start processes that are not running, as soon as their start conditions are met."""
+        self._delayed.difference_update(names)
         for name in names:
             self._record("start-requested", name)
         self._start_or_decide(names)
 
+    def cancel_starts(self, names: Iterable[str]) -> None:
+        """Do not delay the starts of processes any more, because `start_again` is not called."""
+        self._delayed.difference_update(names)
+
+    def prepare_change(self, request: Mapping[str, Any]) -> Change:
+        """Check that a change is possible; see `symphony.host.supervisor.change`."""
+        from symphony.host.supervisor.change import prepare
+
+        return prepare(self._directory, request, self._state, self._specs)
+
+    def begin_change(
+        self, change: Change, request: Mapping[str, Any], descriptors: list[int]
+    ) -> int:
+        """Replace the description of the experiment, and return the number of the request.
+
+        Raises RequestRefused if a resource is missing. In this case, nothing is changed. The caller
+        then stops the removed and restarted processes, and starts processes again with
+        `start_again`.
+        """
+        from symphony.host.run import change_directory
+        from symphony.host.supervisor.change import take_resources
+
+        take_resources(change, request, descriptors, self._gpus)
+        change_directory.commit(self._directory, change.event["directory"])
+        self._leaving.update({name: self._specs[name] for name in change.removed})
+        deadline = self._policies.deadline
+        self._specs, self._policies = change.specs, change.policies
+        self._env = {**os.environ, **change.manifest["env"]}
+        self._followers = _group_followers(self._specs)
+        self._holds.update(change.holds)
+        self._gpus.update(change.gpus)
+        for name in (*change.removed, *change.restarted):
+            self._deadlines.pop(name, None)
+            self._overdue.discard(name)
+        self._delayed.update((*change.added, *change.restarted))
+        self._record_change(change.event)
+        number = self._state.request_count
+        change_directory.finish(self._directory, change.manifest)
+        self._event_log.set_processes(len(self._specs))
+        self._log_times.set_limits({name: spec.log_limit for name, spec in self._specs.items()})
+        if self._search_process is None:
+            self._search_process = _search_process(self._specs.values())
+        self._children.change(list(self._specs), change.manifest["env"])
+        if self._policies.deadline != deadline:
+            self._loop.post(self._check_deadline)
+        # Other start conditions and policies can have an immediate effect.
+        self._loop.post(lambda: self._start_or_decide(self._specs))
+        return number
+
+    def resume_change(self, to_start: Iterable[str]) -> Change:
+        """Return the latest change, which a killed supervisor has begun.
+
+        ``to_start`` contains the processes that it has not started yet.
+        """
+        from symphony.host.supervisor.change import resume
+
+        self._delayed.update(to_start)
+        return resume(self._directory, self._specs, self._old_specs)
+
+    def _record_change(self, event: Event) -> None:
+        details = {key: value for key, value in event.items() if key not in ("event", "at")}
+        self._record("changed", **details)
+
+    def end_change(self, change: Change) -> None:
+        """Release the resources of the removed processes, which have exited."""
+        for name in change.removed:
+            self._leaving.pop(name, None)
+            for descriptor in self._gpus.pop(name, []):
+                os.close(descriptor)
+            self._children.remove(name)
+        for port in change.old_ports:
+            hold = self._holds.pop(port, None)
+            if hold is not None:
+                os.close(hold)
+        change.close()
+        self._loop.post(self._finish_if_all_ended)
+
+    def _spec(self, name: str) -> ProcessSpec:
+        """Return the description of a process, which can be one that a change has removed."""
+        return self._specs.get(name) or self._leaving[name]
+
     def lease_gpus(self, name: str) -> bool:
         """Lease the GPUs of a process again. Return False if another experiment has leased them."""
-        spec = self._specs[name]
+        spec = self._spec(name)
         if not spec.gpus or name in self._gpus:
             return True
         from symphony.host.resources.leases import GpuLeases
@@ -501,7 +601,7 @@ class Supervisor:
         return self._children.terminal(name)
 
     def _running_children(self) -> list[Child]:
-        found = (self._children.get(name) for name in self._specs)
+        found = (self._children.get(name) for name in (*self._specs, *self._leaving))
         return [child for child in found if child is not None]
 
     def _leaders(self) -> dict[str, ProcessId]:
@@ -555,6 +655,8 @@ class Supervisor:
         Return None if the process has already started, is backing off or will never start.
         """
         track = self._state.tracks[name]
+        if name in self._delayed:
+            return None
         # A timer starts a process again whose first start has failed.
         if track.state is not State.PENDING or track.started is not None or track.failures_in_row:
             return None
@@ -706,7 +808,11 @@ class Supervisor:
         if stop is not None and stop.restarts and not self._is_stopping:
             requested = restart_policy.Restart(delay=0.0, in_row=0)
             details = _back_off_details(requested, "restart requested")
-        elif self._state.stopping or (stop is not None and not self._state.restarting):
+        elif (
+            self._state.stopping
+            or name in self._leaving
+            or (stop is not None and not self._state.restarting)
+        ):
             details = self._stop_details("stopped")
         else:
             restart = self._decide_restart(name, code, now)
@@ -769,9 +875,10 @@ class Supervisor:
         """Start a process again, unless a request has stopped or started it, or the experiment was
         restarted, since ``next_start``, the time of its next start, was recorded.
         """
-        track = self._state.tracks[name]
-        is_valid = track.state is State.PENDING and track.next_start == next_start
-        if self._is_stopping or not is_valid:
+        track = self._state.tracks.get(name)
+        if track is None or self._is_stopping:
+            return
+        if track.state is not State.PENDING or track.next_start != next_start:
             return
         if name in self._leftover_groups:
             self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._restart(name, next_start))
@@ -785,7 +892,7 @@ class Supervisor:
 
         These processes have already received SIGTERM.
         """
-        deadline = time.monotonic() + self._specs[name].grace
+        deadline = time.monotonic() + self._spec(name).grace
         self._leftover_groups[name] = group
 
         def check() -> None:
@@ -797,7 +904,8 @@ class Supervisor:
                 self._loop.after(CHECK_INTERVAL_SECONDS, check)
                 return
             del self._leftover_groups[name]
-            if self._state.tracks[name].state in ENDED:
+            track = self._state.tracks.get(name)
+            if track is None or track.state in ENDED:
                 self._release_unused_gpus(name)
             self._handle_gone(name)
             self._finish_if_all_ended()
@@ -878,7 +986,8 @@ class Supervisor:
         if not strays:
             return False
         if self._sweep_deadline is None:
-            longest_grace = max(spec.grace for spec in self._specs.values())
+            specs = (*self._specs.values(), *self._leaving.values())
+            longest_grace = max(spec.grace for spec in specs)
             self._sweep_deadline = time.monotonic() + longest_grace
         self._signal_strays(strays, self._sweep_deadline)
         return True
@@ -978,13 +1087,14 @@ class Supervisor:
         reader could see that all processes have finished.
         """
         at = at or time.time()
-        if self._policies.on_failure == RESTART and not self._is_stopping:
+        is_part = name in self._state.tracks
+        if self._policies.on_failure == RESTART and not self._is_stopping and is_part:
             line = {"event": event, "at": at, **details}
             track = after(self._state.tracks[name], line)
             ending = self._decide_end({**self._state.tracks, name: track})
             if ending is not None and ending.restart is not None:
                 self._end(ending)
-        if self._state.restarting:
+        if self._state.restarting and is_part:
             if event == "never":
                 # The restart is already recorded for a process that is not running.
                 return
@@ -1024,8 +1134,8 @@ class Supervisor:
 
     def _check_process_deadline(self, name: str) -> None:
         due = self._deadlines.get(name)
-        track = self._state.tracks[name]
-        if due is None or track.state in ENDED or self._is_stopping:
+        track = self._state.tracks.get(name)
+        if due is None or track is None or track.state in ENDED or self._is_stopping:
             return
         remaining = due - self._clock.now()
         if remaining > 0:

@@ -1,0 +1,195 @@
+"""The commands that change a running experiment as a whole: ``up``, ``diff`` and ``scale``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from symphony.commandline.commands.experiment_options import ExperimentOptions
+from symphony.commandline.exit_codes import FAILED, OK, UsageError
+from symphony.commandline.output.terminal import print_note, print_text
+
+if TYPE_CHECKING:
+    from symphony.cluster import OnChange
+    from symphony.plan.changes import Changes
+
+
+class UpCommands(ExperimentOptions):
+    """The ``up``, ``diff`` and ``scale`` commands."""
+
+    def _add_up(self) -> None:
+        parser = self.add_subparser("up")
+        self._add_file(parser)
+        self._add_policies(parser)
+        self._add_client_dry_run(parser, "show what would be changed, as diff; change nothing")
+        parser.add_argument(
+            "--build", action="store_true", help="build and push the experiment's images first"
+        )
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="launch the experiment again if it cannot be changed while it is running",
+        )
+        parser.add_argument(
+            "--wait",
+            choices=("started", "ready"),
+            help="wait until all processes have started or are ready; fail if one fails",
+        )
+        self._add_timeout(parser, "--wait")
+        self._add_json(parser, "the changes as JSON")
+
+    def action_up(self, args: argparse.Namespace) -> int | None:
+        """Make a running experiment equal to its file, or launch it.
+
+        New processes are started, processes that are no longer in the file are stopped and removed,
+        and changed processes are restarted in start order. All others keep running, with the same
+        pids or Pods, ports and GPUs. Restart policies, grace periods and the rules for the end of
+        the experiment are changed without a restart. If the experiment does not exist or has
+        finished, it is launched.
+
+        The command shows the changes, and returns when they are done. If it is interrupted, run it
+        again; it completes the changes. A process that has not changed is not started if it has
+        exited or was stopped; use start for this.
+
+        For example:
+          symphony up rl.yml
+          symphony up rl.yml --dry-run
+          symphony up rl.yml --set rate=0.1 --wait ready
+        """
+        self._check_timeout(args)
+        experiment = self._load_with_policies(args)
+        if args.build:
+            from symphony.commandline.commands.build_images import with_built_images
+
+            experiment = with_built_images(
+                self.cluster, experiment, dry_run=args.dry_run, force=args.force
+            )
+        code = self._change(
+            self.cluster.diff(experiment),
+            args,
+            lambda on_change: self.cluster.up(experiment, force=args.force, on_change=on_change),
+        )
+        if args.dry_run or not args.wait:
+            return code
+        from symphony.commandline.commands import foreground
+
+        status = foreground.wait_for_start(
+            self.cluster, experiment.name, args.wait, timeout=args.timeout
+        )
+        return foreground.report_failures(status, args.wait)
+
+    def _add_diff(self) -> None:
+        parser = self.add_subparser("diff")
+        self._add_file(parser)
+        self._add_policies(parser)
+        self._add_hidden_dry_run(parser)
+        self._add_json(parser)
+
+    def action_diff(self, args: argparse.Namespace) -> int | None:
+        """Show how a running experiment differs from its file.
+
+        For each process that up would add, remove, restart or update, the command shows why. The
+        exit code is 0 if there is no difference, and 1 if there is one.
+
+        For example:
+          symphony diff rl.yml
+          symphony diff rl.yml --set rate=0.1 --json
+        """
+        changes = self.cluster.diff(self._load_with_policies(args))
+        _show(changes, args.json)
+        return OK if changes.is_empty else FAILED
+
+    def _add_scale(self) -> None:
+        parser = self.add_subparser("scale")
+        self._add_experiment_name(parser)
+        parser.add_argument(
+            "counts",
+            metavar="NAME=NUMBER",
+            nargs="+",
+            help="replicated process or group and its number of replicas, such as agent=16; +2 and "
+            "-2 add and remove replicas",
+        )
+        self._add_client_dry_run(parser)
+        self._add_json(parser, "the changes as JSON")
+
+    def action_scale(self, args: argparse.Namespace) -> int | None:
+        """Change the number of replicas of a running experiment.
+
+        Only the replicas with the highest numbers are added or removed. If the file takes the
+        number from a parameter, the parameter is changed, so processes that use it elsewhere are
+        restarted. The file itself does not change: up with the file restores its number.
+
+        For example:
+          symphony scale rl agent=16
+          symphony scale rl agent=+2 actor=4 --dry-run
+        """
+        from symphony.commandline.commands.resolve_names import resolve_experiment
+
+        counts = dict(map(_count, args.counts))
+        name = resolve_experiment(self.cluster, args.experiment).name
+        experiment = self.cluster.scaled_experiment(name, counts)
+        return self._change(
+            self.cluster.diff(experiment),
+            args,
+            lambda on_change: self.cluster.up(experiment, on_change=on_change),
+        )
+
+    def _change(
+        self, changes: Changes, args: argparse.Namespace, run: Callable[[OnChange], Changes]
+    ) -> int:
+        """Show ``changes``, make them by calling ``run``, and report the result."""
+        from symphony.commandline.output import views
+        from symphony.commandline.output.pending_reasons import reporting_progress
+        from symphony.commandline.output.terminal import show_progress
+        from symphony.commandline.parsing import completion_cache
+
+        if args.dry_run or changes.is_empty:
+            _show(changes, args.json)
+            return OK
+        if not args.json:
+            print_text(str(changes).rstrip("\n"), flush=True)
+        name = changes.experiment
+        action = "launching" if changes.launch else "changing"
+        try:
+            with (
+                show_progress(f"{action} {name}") as shown,
+                reporting_progress(
+                    shown, lambda status: f"{action} {views.startup_line(status)}"
+                ) as on_change,
+            ):
+                changes = run(on_change)
+        except KeyboardInterrupt:
+            print_note(
+                f"{self.prog}: {name!r} has its previous or its new description; run the command "
+                "again to complete the change"
+            )
+            raise
+        completion_cache.clear_cached_names()
+        if args.json:
+            _show(changes, as_json=True)
+        else:
+            done = "launched" if changes.launch or changes.relaunch else "changed"
+            print_text(f"{done} {name} on {changes.backend}: {changes.summary}")
+        status = self.cluster.describe_experiment(name)
+        affected = {*changes.names("added"), *changes.names("restarted")}
+        failed = [process for process in status if process.failed and process.name in affected]
+        for process in failed:
+            print_note(views.failure_line(process))
+        return FAILED if failed else OK
+
+
+def _show(changes: Changes, as_json: bool) -> None:
+    from symphony.commandline.output.printing import show_json, show_text
+
+    if as_json:
+        show_json(changes.to_dict())
+    else:
+        show_text(str(changes))
+
+
+def _count(text: str) -> tuple[str, str]:
+    name, equals, number = text.partition("=")
+    if not name or not equals or not number:
+        raise UsageError(f"{text!r} is not valid; write NAME=NUMBER, such as agent=16 or agent=+2")
+    return name, number

@@ -1,0 +1,169 @@
+"""Changing a running experiment: comparing it with a new manifest, and asking its supervisor.
+
+The client prepares the change in a directory of its own, and the supervisor puts it in place in one
+step; see `symphony.host.run.change_directory`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import LaunchFailed, SymphonyError
+from symphony.host import preflight
+from symphony.host.changes import (
+    LIVE_SETTINGS,
+    next_manifest,
+    secret_digests,
+    snapshot,
+    with_gpus,
+    with_present_gpus,
+)
+from symphony.host.control import send_request
+from symphony.host.resources.gpus import too_few_gpus_message
+from symphony.host.run import change_directory
+from symphony.plan.changes import ADDED, RESTARTED, Changes, compare
+from symphony.plan.encryption_keys import generate
+from symphony.runs import record
+from symphony.status import ENDED, ExperimentStatus
+
+if TYPE_CHECKING:
+    from symphony.host.render import HostManifest
+    from symphony.host.resources.leases import GpuLeases, PortLeases
+    from symphony.host.run.directory import RunDirectory
+    from symphony.host.run.status import StatusReader
+    from symphony.model import Experiment
+
+
+def ports_of(manifest: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ports of the services of a running experiment."""
+    services = manifest["services"].items()
+    return {name: int(address.rpartition(":")[2]) for name, address in services}
+
+
+class Update:
+    """The difference between a running experiment and ``manifest``.
+
+    ``reader`` has read ``status``. ``manifest`` has the run identifier and the ports of the running
+    experiment.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        reader: StatusReader,
+        status: ExperimentStatus,
+        manifest: HostManifest,
+    ) -> None:
+        self._run = run
+        self._running = reader.manifest
+        ended = {process.name for process in status if process.state in ENDED}
+        processes, self._missing_gpus = with_present_gpus(manifest.processes, self._running, ended)
+        self._manifest = replace(manifest, processes=processes)
+        self._new_keys = self._keys_to_generate()
+        tracks = reader.state.tracks.items()
+        self.changes = self._compare([name for name, track in tracks if track.outdated])
+
+    def _keys_to_generate(self) -> tuple[str, ...]:
+        """Return the names of the keys of encrypted services, or ``()`` if they exist already."""
+        keys = self._manifest.keys
+        return keys if any(not self._secret_file(key).exists() for key in keys) else ()
+
+    def _secret_file(self, name: str) -> Path:
+        return change_directory.secret_file(self._run, self._running, name)
+
+    def _compare(self, unfinished: list[str]) -> Changes:
+        if self._manifest.secrets:
+            preflight.check_processes(self._manifest, ())
+        running, new = self._running, self._manifest
+        old_secrets = secret_digests(running["secrets"], self._secret_file)
+        new_secrets = secret_digests(new.secrets, lambda name: Path(new.secrets[name]))
+        # All keys are generated together, so the processes that have keys must be restarted.
+        old_secrets.update(dict.fromkeys(self._new_keys, "present"))
+        new_secrets.update(dict.fromkeys(self._new_keys, "generated"))
+        changes = compare(
+            snapshot(running, old_secrets),
+            snapshot(new.to_dict(), new_secrets),
+            live_settings=LIVE_SETTINGS,
+            unfinished=unfinished,
+        )
+        preflight.check_processes(new, {*changes.names(ADDED), *changes.names(RESTARTED)})
+        return changes
+
+    def apply(
+        self, experiment: Experiment, ports: PortLeases, gpus: GpuLeases, *, keep_holds: bool
+    ) -> None:
+        """Make the supervisor change the experiment, and return when this is done.
+
+        ``ports`` and ``gpus`` contain the leases for new ports and GPUs, which the supervisor takes
+        over. With ``keep_holds``, the holds on ports are kept until the experiment has finished.
+        Raises BackendError if the supervisor refuses the change, and LaunchFailed if too few GPUs
+        are free. In these cases, nothing is changed.
+        """
+        self._lease_gpus(gpus)
+        path = change_directory.create(self._run, self._running)
+        is_sent = False
+
+        def note_sent() -> None:
+            nonlocal is_sent
+            is_sent = True
+            # From now on, only the supervisor determines when the leases are released.
+            ports.release()
+            gpus.release()
+
+        try:
+            self._write(path, experiment)
+            request = {"request": "change", "directory": path.name, "keep_holds": keep_holds}
+            descriptors = [
+                *ports.leases.values(),
+                *ports.holds.values(),
+                *gpus.leases.values(),
+            ]
+            send_request(self._run, request, descriptors=descriptors, on_sent=note_sent)
+        except BaseException as exc:
+            # Without the manifest, the change has happened, and its other files are needed. A
+            # caller that is interrupted does not know whether the change has begun.
+            is_refused = (
+                isinstance(exc, SymphonyError) and (path / change_directory.MANIFEST).exists()
+            )
+            if is_refused or not is_sent:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+
+    def _lease_gpus(self, gpus: GpuLeases) -> None:
+        """Lease the GPUs that processes need in addition."""
+        processes = []
+        for process in self._manifest.processes:
+            missing = self._missing_gpus.get(process.name)
+            if missing:
+                devices = gpus.lease(missing)
+                if devices is None:
+                    raise LaunchFailed(too_few_gpus_message(replace(process, gpus=missing), gpus))
+                process = with_gpus(process, devices)
+            processes.append(process)
+        self._manifest = replace(self._manifest, processes=tuple(processes))
+
+    def _write(self, path: Path, experiment: Experiment) -> None:
+        """Write the files of the change."""
+        manifest, running = self._manifest, self._running
+        data = next_manifest(running, manifest.to_dict(), self.changes, path.name)
+        change_directory.write_private(path / change_directory.MANIFEST, json.dumps(data).encode())
+        launched = running.get("launched", 0.0)
+        description = record.launch_record(
+            experiment, running["backend"], running.get("run_name", ""), launched
+        )
+        record.write_json(path / change_directory.RECORD, description)
+        secrets = path / change_directory.SECRETS
+        for name, source in manifest.secrets.items():
+            content = Path(source).read_bytes()
+            with contextlib.suppress(FileNotFoundError):
+                if self._secret_file(name).read_bytes() == content:
+                    continue
+            change_directory.write_private(secrets / name, content)
+        for name, key in generate(self._new_keys).items():
+            change_directory.write_private(secrets / name, key.encode())

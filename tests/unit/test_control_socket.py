@@ -57,7 +57,12 @@ def loop(run: RunDirectory) -> Iterator[EventLoop]:
     loop = EventLoop(errors.append)
     state = fold(["a"], [])
     apply(state, {"event": "launched", "at": 1.0})
-    supervisor: Any = SimpleNamespace(state=state, specs={"a": SimpleNamespace(grace=1.0)})
+    supervisor: Any = SimpleNamespace(
+        state=state,
+        specs={"a": SimpleNamespace(grace=1.0)},
+        record_request=lambda *_: 1,
+        record_request_done=lambda _: None,
+    )
     with control_socket.listen(run) as listener:
         requests = Control(supervisor, loop)
         loop.watch(listener.fileno(), lambda: requests.accept(listener))

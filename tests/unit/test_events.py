@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.host.run.events import EventReader, RunState, Track, apply, encode, fold
+from symphony.host.run.events import EventReader, Request, RunState, Track, apply, encode, fold
 from symphony.status import ReasonCode, State
 
 
@@ -26,9 +26,10 @@ def exited(code: int | None, at: float = 2.0, **details: Any) -> dict[str, Any]:
     return event("exited", at=at, code=code, **details)
 
 
-RUNNING: dict[str, Any] = {"state": State.RUNNING, "started": 1.0, "pid": 10, "birth": 5.0}
+STARTED: dict[str, Any] = {"started": 1.0, "first_started": 1.0, "group": 10}
+RUNNING: dict[str, Any] = {**STARTED, "state": State.RUNNING, "pid": 10, "birth": 5.0}
 READY: dict[str, Any] = {**RUNNING, "ready": True, "was_ready": True}
-ENDED: dict[str, Any] = {"started": 1.0, "ended": 2.0, "was_ready": True}
+ENDED: dict[str, Any] = {**STARTED, "ended": 2.0, "was_ready": True}
 NOT_READY = event("not-ready", reason="r")
 RESTARTS = exited(
     1, restarts_in=0.0, in_row=1, reason="r", cause="exit code 1", reason_code="backing-off"
@@ -114,7 +115,7 @@ HISTORIES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     ),
     "restarted": (
         [started(), RESTARTS, started(3.0, pid=11)],
-        {**SECOND_RUN, "pid": 11, "ready": True, "was_ready": True},
+        {**SECOND_RUN, "pid": 11, "group": 11, "ready": True, "was_ready": True},
     ),
     "never started": (
         [event("waiting", reason="w"), event("never", at=4.0, reason="r", reason_code="stopped")],
@@ -137,6 +138,22 @@ def test_history_of_a_process(history: list[dict[str, Any]], track: dict[str, An
         for item in history[cut:]:
             apply(partial, item)
         assert partial == run, "a fold may be interrupted after any event"
+
+
+def test_request_is_open_until_it_is_done() -> None:
+    """A process that the request has started again is done."""
+    names = ["p", "other"]
+    run = fold(
+        names,
+        [
+            event("requested", None, number=1, request="stop", names=names, grace=2.0),
+            event("requested", None, number=2, request="restart", names=names, grace=None),
+            event("start-requested"),
+        ],
+    )
+    assert run.requests == {1: Request("stop", names, 2.0), 2: Request("restart", ["other"])}
+    apply(run, event("request-done", None, number=1))
+    assert (list(run.requests), run.request_count) == ([2], 2)
 
 
 def test_history_of_an_experiment() -> None:

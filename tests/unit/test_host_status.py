@@ -16,7 +16,7 @@ from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import RunState, Track, encode
-from symphony.host.run.status import SUPERVISOR_KILLED, StatusReader, compute_status
+from symphony.host.run.status import REBOOTED, SUPERVISOR_KILLED, StatusReader, compute_status
 from symphony.status import ReasonCode
 
 MANIFEST = {
@@ -110,6 +110,16 @@ def test_status_after_the_supervisor_was_killed(
     assert process.not_ready_in_time == (process.state is State.RUNNING and not track.ready)
     assert found.processes[1].state is State.SUCCEEDED
     assert track == before, "the state of the run is not changed"
+
+
+@pytest.mark.parametrize("track", [RUNNING, WAITING, SUCCEEDED])
+def test_run_is_over_after_a_reboot(track: Track) -> None:
+    found = status(track, orphans={}, is_rebooted=True)
+    assert found.ended
+    assert found.note == REBOOTED
+    is_unknown = track is not SUCCEEDED
+    assert (found.processes[0].state is State.UNKNOWN) is is_unknown
+    assert found.processes[0].reason.endswith(REBOOTED) is is_unknown
 
 
 @pytest.mark.parametrize("track", [RUNNING, WAITING, BACKING_OFF])

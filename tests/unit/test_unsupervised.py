@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -116,8 +115,10 @@ def rebooted(run: RunDirectory, process: ProcessId) -> None:
 
 
 def supervised(run: RunDirectory, process: ProcessId) -> None:
-    """The descriptor of the lock is closed at the end of the process."""
-    fcntl.flock(os.open(run.lock, os.O_RDWR), fcntl.LOCK_EX)
+    """This process is the supervisor."""
+    own = identify(os.getpid())
+    assert own is not None
+    run.record_supervisor(own, replaces=True)
 
 
 def exited(run: RunDirectory, process: ProcessId) -> None:

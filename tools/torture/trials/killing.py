@@ -88,10 +88,7 @@ def _kill_during_a_change(workspace: Workspace, processes: int) -> None:
     """Kill the supervisor, and perhaps the command, while all processes are started or stopped."""
     choice = workspace.random.choice
     # A launch on tmux returns before the commands run.
-    workspace.wait_for(
-        lambda: len(_running(workspace)) in (0, processes),
-        lambda: [f"{len(_running(workspace))} of {processes} processes are running"],
-    )
+    workspace.check_status()
     before = _running(workspace)
     words = choice((("restart",), ("restart", "--grace", "0.05"), ("stop",), ("start",)))
     command = workspace.start_command(*words, NAME)

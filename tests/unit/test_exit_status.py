@@ -1,0 +1,38 @@
+"""The exit codes of processes that other programs have started."""
+
+from __future__ import annotations
+
+import os
+import platform
+import select
+import subprocess
+
+import pytest
+
+from symphony.host.processes.exit_status import exit_code
+from symphony.host.processes.identity import ProcessId, identify
+
+# Since this version of Linux, a pidfd provides the exit code.
+_VERSION = tuple(int(number) for number in platform.release().split(".")[:2])
+
+
+@pytest.mark.parametrize(("command", "code"), [("exit 7", 7), ("kill -KILL $$", 137)])
+def test_exit_code_is_known_before_and_after_the_parent_reads_it(command: str, code: int) -> None:
+    process = subprocess.Popen(["sh", "-c", f"read -r _; {command}"], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    found = identify(process.pid)
+    assert found is not None
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        assert exit_code(found, pidfd) is None
+        process.stdin.close()
+        select.select([pidfd], [], [])
+        assert exit_code(found, None) == code
+        # Another process has the same pid.
+        assert exit_code(ProcessId(found.pid, found.birth + 1), None) is None
+        process.wait()
+        assert exit_code(found, None) is None
+        if _VERSION >= (6, 15):
+            assert exit_code(found, pidfd) == code
+    finally:
+        os.close(pidfd)

@@ -281,7 +281,8 @@ class LocalChildren:
             # The process that has inherited the child may not have collected its status yet.
             code = exit_code(ProcessId(child.pid, child.birth), None)
         self._remove(child)
-        self._on_exit(child, code, "the supervisor was killed" if code is None else "")
+        reason = "the supervisor that started it was killed" if code is None else ""
+        self._on_exit(child, code, reason)
 
     def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
         """Do nothing: any process can be started."""

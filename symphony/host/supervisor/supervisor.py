@@ -208,6 +208,7 @@ class Supervisor:
         self._adopt_processes()
         self._stop_leftovers_again()
         for number, request in list(state.requests.items()):
+            # While the experiment is being stopped or restarted, requests are given up.
             self._get_control().resume(number, request)
         if state.stopping:
             self._stop_processes()

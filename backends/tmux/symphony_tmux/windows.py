@@ -61,14 +61,18 @@ class Windows:
     def find(self) -> dict[str, Pane]:
         """Find the existing session of the run, and return the panes of its processes.
 
-        Windows that tmux has created, but to which no process belongs yet, are removed.
+        Windows that tmux has created, but to which no process belongs yet, are removed. Raises
+        TimeoutError if the server does not respond in time.
         """
         try:
             socket = self.session.run.file("socket").read_text()
         except OSError:
             return {}
         self._tmux = Tmux(socket=socket, timeout=self._timeout)
-        answer = self._tmux.run(self.session.find(), timeout=QUERY_TIMEOUT_SECONDS)
+        # The server can still be busy with the commands of the killed supervisor.
+        answer = self._tmux.run(self.session.find())
+        if answer.timed_out:
+            raise TimeoutError(answer.error)
         owned_panes = render.owned_panes(answer.lines, self.session.run_id)
         if not owned_panes:
             return {}

@@ -427,6 +427,8 @@ class Cluster(CheckedAttributes, abc.ABC):
         the previous one.
         """
         changes = self.diff(experiment)
+        if changes.relaunch and force:
+            self._delete_elsewhere(experiment.name)
         if changes.launch or (changes.relaunch and force):
             self.launch(experiment, force=force, on_change=on_change)
             return changes
@@ -457,6 +459,9 @@ class Cluster(CheckedAttributes, abc.ABC):
         from symphony.cluster.scale import scaled_experiment
 
         return scaled_experiment(self._launch_record(experiment), replicas)
+
+    def _delete_elsewhere(self, experiment: str) -> None:
+        """Delete an experiment that runs on another backend, because `up` launches it here."""
 
     def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
         """Change a running experiment, and return what was changed; see `up`.

@@ -5,7 +5,6 @@ All functions are pure, except that `secret_contents` reads files.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -97,6 +96,8 @@ def secret_digests(names: Iterable[str], find: Callable[[str], Path]) -> dict[st
 
     ``find`` returns the file of a secret. Secrets whose files cannot be read are omitted.
     """
+    import hashlib
+
     digests: dict[str, str] = {}
     for name in names:
         try:

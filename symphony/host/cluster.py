@@ -424,33 +424,28 @@ class HostCluster(Cluster):
 
     def diff(self, experiment: Experiment) -> Changes:
         """Return how a running experiment differs; see `Cluster.diff`."""
-        from symphony.host.resources.leases import PortLeases
-        from symphony.host.update import Update, ports_of
+        from symphony.host.update import Update
 
         found = directory.find(self._root, experiment.name)
-        reason = self._reason_to_launch(found)
-        if found is None or reason:
-            return self._launching(experiment, reason)
-        with found.pin() as run:
+        if found is None:
+            return self._launching(experiment, "it does not exist")
+        with found.pin() as run, contextlib.ExitStack() as stack:
             reader = self._reader(run)
             status = reader.read()
-            present = ports_of(reader.manifest)
-            unsupervised = self._unsupervised_usage(except_run=found)
-            with PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports:
-                manifest = self._render_again(experiment, reader.manifest, present, ports)
-            update = Update(run, reader, status, manifest)
-        return update.changes
+            if _has_finished(reader, status):
+                return self._launching(experiment, "it has finished")
 
-    def _reason_to_launch(self, run: RunDirectory | None) -> str:
-        """Return why an experiment is launched instead of changed, or ``""`` if it is running."""
-        if run is None:
-            return "it does not exist"
-        with contextlib.suppress(NotFound):
-            is_own = run.path.parent == self._root
-            reader = self._reader(run) if is_own else StatusReader(run)
-            status = reader.read()
-            return "it has finished" if status.ended and not reader.waits_for_start else ""
-        return "it does not exist"
+            def reserve(port: int) -> str | None:
+                # Most changes need no new port.
+                from symphony.host.resources.leases import PortLeases
+
+                unsupervised = self._unsupervised_usage(except_run=found)
+                finishing = self._finishing_ports()
+                ports = PortLeases(finishing=finishing, unsupervised=unsupervised)
+                return stack.enter_context(ports).reserve(port)
+
+            manifest = self._render_again(experiment, reader.manifest, reserve)
+            return Update(run, reader, status, manifest).changes
 
     def _launching(self, experiment: Experiment, reason: str) -> Changes:
         from symphony.host.changes import snapshot
@@ -464,11 +459,19 @@ class HostCluster(Cluster):
         reason = f"it runs on the backend {other}, not on {self.backend}"
         return replace(changes, launch="", relaunch=(reason,))
 
+    def _delete_elsewhere(self, experiment: str) -> None:
+        other = self._other_backend(experiment)
+        if other is not None:
+            Cluster.new(other).delete(experiment)
+
     def _other_backend(self, name: str) -> str | None:
         """Return another backend of this machine on which an experiment is running, or None."""
         for root in directory.all_roots(self._root)[1:]:
             found = directory.find(root, name)
-            if found is not None and not self._reason_to_launch(found):
+            if found is None:
+                continue
+            reader = StatusReader(found)
+            if not _has_finished(reader, reader.read()):
                 return root.name
         return None
 
@@ -476,17 +479,18 @@ class HostCluster(Cluster):
         self,
         experiment: Experiment,
         running: Mapping[str, Any],
-        present: Mapping[str, int],
-        ports: PortLeases,
+        reserve_port: Callable[[int], str | None],
     ) -> HostManifest:
         """Return the new manifest of a running experiment, whose services keep their ports.
 
-        New ports are reserved.
+        ``reserve_port`` is called for new ports.
         """
+        services = running["services"].items()
+        present = {name: int(address.rpartition(":")[2]) for name, address in services}
         own = set(present.values())
 
         def reserve(port: int) -> str | None:
-            return None if port in own else ports.reserve(port)
+            return None if port in own else reserve_port(port)
 
         return self._render(experiment, reserve, present, running["run_id"])
 
@@ -495,7 +499,7 @@ class HostCluster(Cluster):
         from symphony.host import preflight
         from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
         from symphony.host.run.change_directory import change_lock
-        from symphony.host.update import Update, ports_of
+        from symphony.host.update import Update
 
         preflight.check_open_files(experiment, self.process_descriptors)
         devices = visible_gpus() if self._gpus is None else self._gpus
@@ -508,12 +512,11 @@ class HostCluster(Cluster):
             unsupervised = self._unsupervised_usage(except_run=found)
             reader = self._reader(run)
             status = reader.read()
-            present = ports_of(reader.manifest)
             with (
                 PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports,
                 GpuLeases(devices, unsupervised) as gpus,
             ):
-                manifest = self._render_again(experiment, reader.manifest, present, ports)
+                manifest = self._render_again(experiment, reader.manifest, ports.reserve)
                 update = Update(run, reader, status, manifest)
                 if not update.changes.is_empty:
                     self._check_change(update.changes)
@@ -1007,6 +1010,11 @@ def _state_root(value: object) -> Path:
     if root.exists() and not root.is_dir():
         raise SpecError(f"state_dir must be a directory, not the file {root}")
     return root
+
+
+def _has_finished(reader: StatusReader, status: ExperimentStatus) -> bool:
+    """Return whether an experiment has finished, so that its processes cannot be started again."""
+    return status.ended and not reader.waits_for_start
 
 
 def _grace_seconds(grace: float | None, at_once: bool) -> float | None:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from symphony.errors import LaunchFailed, SymphonyError
-from symphony.host import preflight
 from symphony.host.changes import (
     LIVE_SETTINGS,
     next_manifest,
@@ -24,26 +22,16 @@ from symphony.host.changes import (
     with_gpus,
     with_present_gpus,
 )
-from symphony.host.control import send_request
-from symphony.host.resources.gpus import too_few_gpus_message
-from symphony.host.run import change_directory
 from symphony.plan.changes import ADDED, RESTARTED, Changes, compare
-from symphony.plan.encryption_keys import generate
-from symphony.runs import record
 from symphony.status import ENDED, ExperimentStatus
 
+# Modules that only a change needs are imported inside functions, so that a comparison is fast.
 if TYPE_CHECKING:
     from symphony.host.render import HostManifest
     from symphony.host.resources.leases import GpuLeases, PortLeases
     from symphony.host.run.directory import RunDirectory
     from symphony.host.run.status import StatusReader
     from symphony.model import Experiment
-
-
-def ports_of(manifest: Mapping[str, Any]) -> dict[str, int]:
-    """Return the ports of the services of a running experiment."""
-    services = manifest["services"].items()
-    return {name: int(address.rpartition(":")[2]) for name, address in services}
 
 
 class Update:
@@ -75,10 +63,14 @@ class Update:
         return keys if any(not self._secret_file(key).exists() for key in keys) else ()
 
     def _secret_file(self, name: str) -> Path:
+        from symphony.host.run import change_directory
+
         return change_directory.secret_file(self._run, self._running, name)
 
     def _compare(self, unfinished: list[str]) -> Changes:
         if self._manifest.secrets:
+            from symphony.host import preflight
+
             preflight.check_processes(self._manifest, ())
         running, new = self._running, self._manifest
         old_secrets = secret_digests(running["secrets"], self._secret_file)
@@ -92,7 +84,11 @@ class Update:
             live_settings=LIVE_SETTINGS,
             unfinished=unfinished,
         )
-        preflight.check_processes(new, {*changes.names(ADDED), *changes.names(RESTARTED)})
+        started = {*changes.names(ADDED), *changes.names(RESTARTED)}
+        if started:
+            from symphony.host import preflight
+
+            preflight.check_processes(new, started)
         return changes
 
     def apply(
@@ -105,6 +101,9 @@ class Update:
         Raises BackendError if the supervisor refuses the change, and LaunchFailed if too few GPUs
         are free. In these cases, nothing is changed.
         """
+        from symphony.host.control import send_request
+        from symphony.host.run import change_directory
+
         self._lease_gpus(gpus)
         path = change_directory.create(self._run, self._running)
         is_sent = False
@@ -137,6 +136,8 @@ class Update:
 
     def _lease_gpus(self, gpus: GpuLeases) -> None:
         """Lease the GPUs that processes need in addition."""
+        from symphony.host.resources.gpus import too_few_gpus_message
+
         processes = []
         for process in self._manifest.processes:
             missing = self._missing_gpus.get(process.name)
@@ -150,6 +151,10 @@ class Update:
 
     def _write(self, path: Path, experiment: Experiment) -> None:
         """Write the files of the change."""
+        from symphony.host.run import change_directory
+        from symphony.plan.encryption_keys import generate
+        from symphony.runs import record
+
         manifest, running = self._manifest, self._running
         data = next_manifest(running, manifest.to_dict(), self.changes, path.name)
         change_directory.write_private(path / change_directory.MANIFEST, json.dumps(data).encode())

@@ -32,7 +32,8 @@ _MAX_NAMES = 6
 # The maximum length of the common start of two texts in a message.
 _MAX_COMMON_START = 40
 _VERBS = {ADDED: "add", REMOVED: "remove", RESTARTED: "restart", UPDATED: "update"}
-_WIDTH = max(map(len, _VERBS.values())) + 2
+_RELAUNCH = "relaunch"
+_WIDTH = len(_RELAUNCH) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +206,7 @@ class Changes:
 
         Processes with the same change share a line.
         """
-        lines = [f"{'relaunch':<{_WIDTH}}{reason}" for reason in self.relaunch]
+        lines = [f"{_RELAUNCH:<{_WIDTH}}{reason}" for reason in self.relaunch]
         lines += [f"{'update':<{_WIDTH}}the experiment: {change.text}" for change in self.policies]
         for (action, text), paths in _grouped(self.processes).items():
             names = join_names(paths, limit=_MAX_NAMES)

@@ -726,6 +726,36 @@ class BackendContract:
         ]
         assert addresses[0] == addresses[1]
 
+    def test_up_changes_what_differs_and_nothing_else(self, cluster: Cluster) -> None:
+        self.can("up")
+        report = f"{programs.REPORT}\n{programs.FOREVER}"
+
+        def describe(rate: str, last: str) -> Experiment:
+            experiment = cluster.new_experiment("contract")
+            server = self.add(experiment, "server", programs.FOREVER).binds("echo")
+            server.ready(log="^up", timeout=self.timeout)
+            changed = self.add(experiment, "changed", report, env={"RATE": rate})
+            changed.connects("echo").ready(log="^up", timeout=self.timeout)
+            self.add(experiment, last, programs.FOREVER).starts_after("changed", "ready")
+            return experiment
+
+        old, new = describe("1", "removed"), describe("2", "added")
+        assert cluster.up(old).launch == "it does not exist"
+        before = until(cluster, "contract", all_running, timeout=self.timeout)
+        assert cluster.diff(old).is_empty
+        assert cluster.diff(new).summary == "1 added, 1 removed, 1 restarted, 1 unchanged"
+        assert cluster.describe_experiment("contract") == before
+        assert cluster.up(new).names("restarted") == ["changed"]
+        after = until(cluster, "contract", all_running, timeout=self.timeout)
+        assert [process.name for process in after] == ["server", "changed", "added"]
+        assert after.processes[0] == before.processes[0]
+        first, _, second, _ = cluster.get_log("contract", "changed").splitlines()
+        environments = [json.loads(text)["env"] for text in (first, second)]
+        assert [env["RATE"] for env in environments] == ["1", "2"]
+        addresses = [env["SYMPH_ECHO_ADDR"] for env in environments]
+        assert addresses[0] == addresses[1]
+        assert cluster.diff(new).is_empty
+
     def test_signal_reaches_the_processes_that_are_named(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:

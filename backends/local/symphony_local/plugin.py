@@ -16,6 +16,7 @@ def symphony_backend() -> BackendInfo:
                 "launch",
                 "stop",
                 "control",
+                "up",
                 "logs",
                 "runs",
                 "exec",

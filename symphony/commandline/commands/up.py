@@ -139,14 +139,14 @@ class UpCommands(ExperimentOptions):
         self, changes: Changes, args: argparse.Namespace, run: Callable[[OnChange], Changes]
     ) -> int:
         """Show ``changes``, make them by calling ``run``, and report the result."""
+        if args.dry_run or changes.is_empty:
+            _show(changes, args.json)
+            return OK
         from symphony.commandline.output import views
         from symphony.commandline.output.pending_reasons import reporting_progress
         from symphony.commandline.output.terminal import show_progress
         from symphony.commandline.parsing import completion_cache
 
-        if args.dry_run or changes.is_empty:
-            _show(changes, args.json)
-            return OK
         if not args.json:
             print_text(str(changes).rstrip("\n"), flush=True)
         name = changes.experiment

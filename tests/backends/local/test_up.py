@@ -1,0 +1,206 @@
+"""Changing a running experiment: what changes, what does not, and interruptions."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from symphony import AlreadyExists, Cluster, LaunchFailed, SpecError, State
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.status import StatusReader
+from symphony.testing import until
+from symphony.testing.contract import all_running
+
+from .conftest import eventually, kill, python
+from .test_control import in_background, is_stopping
+from .test_stopping import STUBBORN
+
+SLEEP = ["sleep", "1000"]
+SHOW = "import os, time; print(os.environ['TOKEN'], os.environ['CUDA_VISIBLE_DEVICES'], flush=True)"
+
+
+def events(cluster, kind, name="exp"):
+    lines = (cluster._root / name / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def leases(cluster, name="exp"):
+    """Return the names of the leases that the supervisor holds."""
+    directory = f"/proc/{RunDirectory(cluster._root / name).supervisor().pid}/fd"
+    sockets = {os.readlink(f"{directory}/{entry}") for entry in os.listdir(directory)}
+    lines = Path("/proc/net/unix").read_text().splitlines()
+    found = (line.split() for line in lines if "@symphony/" in line)
+    return {words[7] for words in found if f"socket:[{words[6]}]" in sockets}
+
+
+def sleeper(experiment, name, **options):
+    return experiment.new_process(name, command=SLEEP, **options)
+
+
+def test_up_keeps_ports_and_gpus_and_releases_those_of_removed_processes(state, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("first")
+    cluster = Cluster.new("local", state_dir=str(state), gpus=["0", "1", "2"])
+
+    def describe(learner_gpus, *names, removed=False):
+        experiment = cluster.new_experiment("exp", secrets={"token": str(token)})
+        if removed:
+            sleeper(experiment, "removed").binds("removed").resource_limit(gpu=1)
+        sleeper(experiment, "server").binds("kept")
+        learner = python(experiment, "learner", f"{SHOW}; time.sleep(1000)")
+        learner.set_env_secret("TOKEN", "token").resource_limit(gpu=learner_gpus)
+        learner.connects("kept").ready(log="0|1|2")
+        for name in names:
+            sleeper(experiment, name).binds(name).resource_limit(gpu=1)
+        return experiment
+
+    try:
+        cluster.launch(describe(1, removed=True))
+        before = cluster.wait("exp", until="ready", timeout=20)
+        port = cluster.describe_topology("exp").services[1].port
+        token.write_text("second")
+        changes = cluster.up(describe(1))
+        assert changes.names("restarted") == ["learner"]
+        assert "the contents of secret 'token' have changed" in str(changes)
+        assert cluster.up(describe(2, "added")).summary == "1 added, 1 restarted, 1 unchanged"
+        after = cluster.wait("exp", until="ready", timeout=20)
+        assert after.processes[0] == before.processes[1]
+        assert cluster.get_log("exp", "learner").splitlines() == [
+            "first 1", "second 1", "second 1,0",
+        ]  # fmt: skip
+        services = {item.name: item.port for item in cluster.describe_topology("exp").services}
+        assert services["kept"] == port
+        ports = {f"@symphony/port/{number}" for number in services.values()}
+        gpus = {f"@symphony/gpu/{number}" for number in range(3)}
+        assert leases(cluster) == ports | gpus
+        with pytest.raises(LaunchFailed, match="only 0 of 3 are free"):
+            cluster.up(describe(2, "added", "too-many"))
+        assert cluster.describe_experiment("exp") == after
+        cluster.up(describe(1))
+        assert leases(cluster) == {f"@symphony/port/{port}", "@symphony/gpu/1"}
+    finally:
+        cluster.delete("exp")
+
+
+def test_policies_and_start_conditions_change_without_a_restart(cluster, experiment):
+    sleeper(experiment, "db").ready(command=["false"], timeout=1000)
+    web = sleeper(experiment, "web").starts_after("db", "ready")
+    cluster.launch(experiment)
+    db = cluster.describe_process("exp", "db")
+    web.starts_after("db", "started").restart_policy("Always")
+    experiment.get_process("db").termination_grace_period(0)
+    changes = cluster.up(experiment)
+    assert changes.summary == "2 updated"
+    status = until(cluster, "exp", all_running, timeout=10)
+    assert status.processes[0] == db
+    kill(status.processes[1].pid)
+    until(cluster, "exp", lambda status: status.processes[1].restarts == 1, timeout=10)
+    experiment.deadline = 0.1
+    assert [change.setting for change in cluster.up(experiment).policies] == ["deadline"]
+    ended = cluster.wait("exp", timeout=10)
+    assert {process.reason for process in ended} == {"deadline exceeded"}
+    # An experiment that has finished is launched.
+    experiment.deadline = None
+    assert cluster.up(experiment).launch == "it has finished"
+
+
+def test_two_ups_wait_for_each_other_and_a_removed_process_is_shown_until_it_exits(
+    cluster, experiment
+):
+    sleeper(experiment, "kept")
+    python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(100)
+    cluster.launch(experiment)
+    kept, stubborn = cluster.wait("exp", until="ready", timeout=20)
+    second = cluster.new_experiment("exp")
+    sleeper(second, "kept")
+    # The first command is killed, but its change goes on, and the second one waits for it.
+    program = (
+        "import sys; from symphony import Cluster, Experiment\n"
+        "experiment = Experiment('exp')\n"
+        "experiment.new_process('kept', command=['sleep', '1000'])\n"
+        "Cluster.new('local', state_dir=sys.argv[1]).up(experiment)\n"
+    )
+    client = subprocess.Popen([sys.executable, "-c", program, str(cluster._root)])
+    status = until(cluster, "exp", is_stopping, timeout=20)
+    assert [process.name for process in status] == ["kept", "stubborn"]
+    client.send_signal(signal.SIGKILL)
+    client.wait()
+    sleeper(second, "added")
+    result = in_background(cluster.up, second)
+    os.kill(stubborn.pid, signal.SIGKILL)
+    assert result().names("added") == ["added"]
+    status = cluster.describe_experiment("exp")
+    assert [process.name for process in status] == ["kept", "added"]
+    assert status.processes[0] == kept
+    assert [event["revision"] for event in events(cluster, "changed")] == [1, 2]
+    assert not any(name.startswith("change-") for name in os.listdir(cluster._root / "exp"))
+
+
+def test_up_that_is_refused_changes_nothing(cluster, experiment):
+    sleeper(experiment, "p")
+    cluster.launch(experiment)
+    before = (cluster._root / "exp" / "events.jsonl").read_bytes()
+    experiment.new_process("q", command=["no-such-program"])
+    for call in (cluster.diff, cluster.up):
+        with pytest.raises(SpecError, match="no-such-program"):
+            call(experiment)
+    os.kill(RunDirectory(cluster._root / "exp").supervisor().pid, signal.SIGSTOP)
+    experiment.get_process("q").command = SLEEP
+    with pytest.raises(Exception, match="suspended"):
+        cluster.up(experiment)
+    os.kill(RunDirectory(cluster._root / "exp").recorded_supervisor().pid, signal.SIGCONT)
+    assert (cluster._root / "exp" / "events.jsonl").read_bytes() == before
+    cluster.up(experiment)
+    eventually(lambda: all_running(cluster.describe_experiment("exp")))
+
+
+def test_experiment_of_another_backend_is_not_launched_a_second_time(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path))
+    here = Cluster.new("local")
+    elsewhere = Cluster.new("local", state_dir=str(tmp_path / "tmux"))
+    experiment = here.new_experiment("exp")
+    sleeper(experiment, "p")
+    elsewhere.launch(experiment)
+    try:
+        assert here.diff(experiment).relaunch == ("it runs on the backend tmux, not on local",)
+        with pytest.raises(AlreadyExists, match="it runs on the backend tmux"):
+            here.up(experiment)
+        assert here.list_experiments() == []
+    finally:
+        elsewhere.delete("exp")
+
+
+def test_change_whose_event_a_killed_supervisor_has_not_written_counts(cluster, experiment):
+    sleeper(experiment, "kept")
+    sleeper(experiment, "changed")
+    sleeper(experiment, "removed")
+    cluster.launch(experiment)
+    path = cluster._root / "exp" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    removed = manifest["processes"].pop()
+    added = {**removed, "name": "added"}
+    change = {"event": "changed", "at": 1.0, "revision": 1, "directory": "change-1"}
+    names = {"added": ["added"], "removed": ["removed"], "restarted": ["changed"]}
+    manifest = {
+        **manifest,
+        "processes": [*manifest["processes"], added],
+        "previous": {"processes": [removed], "env": manifest["env"]},
+        "change": {**change, **names},
+    }
+    reader = StatusReader(RunDirectory(cluster._root / "exp"))
+    reader.read()
+    new = path.with_name("new")
+    new.write_text(json.dumps(manifest))
+    new.rename(path)
+    status = reader.read()
+    assert [(process.name, process.state) for process in status] == [
+        ("kept", State.RUNNING),
+        ("changed", State.RUNNING),
+        ("added", State.PENDING),
+        ("removed", State.RUNNING),
+    ]
+    assert [name for name, track in reader.state.tracks.items() if track.outdated] == ["changed"]

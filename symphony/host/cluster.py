@@ -511,7 +511,7 @@ class HostCluster(Cluster):
         ):
             unsupervised = self._unsupervised_usage(except_run=found)
             reader = self._reader(run)
-            status = reader.read()
+            status = _read_unchanging(run, reader)
             with (
                 PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports,
                 GpuLeases(devices, unsupervised) as gpus,
@@ -1015,6 +1015,22 @@ def _state_root(value: object) -> Path:
 def _has_finished(reader: StatusReader, status: ExperimentStatus) -> bool:
     """Return whether an experiment has finished, so that its processes cannot be started again."""
     return status.ended and not reader.waits_for_start
+
+
+def _read_unchanging(run: RunDirectory, reader: StatusReader) -> ExperimentStatus:
+    """Return the status of an experiment when no change of it is in progress.
+
+    The supervisor completes a change even if the program that has requested it was killed.
+    """
+    from symphony.host.logs import growing
+
+    with growing({"events": run.events}) as wait_for_events:
+        while True:
+            status = reader.read()
+            can_continue = run.is_locked() and not run.suspension()
+            if not reader.state.is_changing or not can_continue:
+                return status
+            wait_for_events(_STATUS_CHECK_SECONDS)
 
 
 def _grace_seconds(grace: float | None, at_once: bool) -> float | None:

@@ -122,6 +122,11 @@ class RunState:
         return self.stopping_since is not None
 
     @property
+    def is_changing(self) -> bool:
+        """True if a change of the experiment is in progress."""
+        return any(request.kind == "change" for request in self.requests.values())
+
+    @property
     def is_stopping_all(self) -> bool:
         """True if all processes are being stopped, either for good or for a restart."""
         return self.stopping or self.restarting
@@ -169,8 +174,7 @@ def unfinished_previous(run: RunState, manifest: Mapping[str, Any]) -> list[dict
     """Return the previous descriptions of the processes that a change in progress has removed or
     restarted.
     """
-    is_changing = any(request.kind == "change" for request in run.requests.values())
-    return previous_processes(manifest) if is_changing else []
+    return previous_processes(manifest) if run.is_changing else []
 
 
 def apply_unrecorded_change(run: RunState, manifest: Mapping[str, Any]) -> None:

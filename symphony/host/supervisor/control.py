@@ -121,8 +121,6 @@ class Control:
         self._operations: list[_Operation] = []
         # The connection whose request is being handled.
         self._requesting: _Connection | None = None
-        # The requests that wait until another change of the experiment is done.
-        self._waiting: list[tuple[bytes, list[int], Reply]] = []
         # The descriptors that belong to the request that is being handled.
         self._descriptors: list[int] = []
 
@@ -231,10 +229,6 @@ class Control:
         """
         try:
             request = _decode(line)
-            if request.get("request") == "change" and self._is_changing():
-                self._waiting.append((line, list(descriptors), reply))
-                descriptors.clear()
-                return
             self._descriptors = descriptors
             operation = self._begin(_find_handler(request), request, reply)
         except RequestRefused as exc:
@@ -246,9 +240,6 @@ class Control:
         finally:
             _close_all(descriptors)
         self._advance(operation)
-
-    def _is_changing(self) -> bool:
-        return any(operation.change for operation in self._operations)
 
     def resume(self, number: int, request: Request) -> None:
         """Complete a request that a supervisor had accepted before it was killed."""
@@ -358,6 +349,8 @@ class Control:
 
     def _change(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
         """Change the experiment. From the replacement of the manifest on, nothing is refused."""
+        if self._supervisor.state.is_changing:
+            raise RequestRefused("another program is changing the experiment; try again")
         change = self._supervisor.prepare_change(request)
         self._refuse_busy([*change.added, *change.removed, *change.restarted])
         number = self._supervisor.begin_change(change, request, self._descriptors)
@@ -500,13 +493,7 @@ class Control:
         if operation.number is not None:
             self._supervisor.record_request_done(operation.number)
         if operation.change is not None:
-            self._loop.post(self._handle_waiting)
             self._supervisor.end_change(operation.change)
-
-    def _handle_waiting(self) -> None:
-        """Begin the change that has waited for another one."""
-        if self._waiting:
-            self._handle(*self._waiting.pop(0))
 
     def _startable(self, operation: _Operation) -> list[str]:
         """Return the processes that can be started, in declaration order.

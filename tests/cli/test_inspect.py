@@ -92,15 +92,16 @@ class TestPs:
             os.kill(supervisor.pid, signal.SIGCONT)
         assert program.ok("delete", "--force", rl) == f"deleted {rl}\n"
 
-    def test_dead_supervisor_is_reported(self, program: Program, rl: str) -> None:
+    def test_dead_supervisor_is_replaced_and_reported(self, program: Program, rl: str) -> None:
         supervisor = RunDirectory(program.state / "local" / rl).supervisor()
         assert supervisor is not None
         os.kill(supervisor.pid, signal.SIGKILL)
         assert wait_for_exit(supervisor, TIMEOUT)
-        assert program("wait", rl, "--timeout", "0.2").returncode == 1
         done = program("ps", rl)
         assert done.returncode == 0
-        assert "the supervisor was killed" in done.stderr
+        note = "the supervisor was killed, and a new one has been started"
+        assert done.stderr == f"{rl}: {note}\n"
+        assert program("ps", rl).stderr == ""
 
     @pytest.mark.parametrize("alias", ["p", "lsp", "process"])
     def test_aliases(self, program: Program, alias: str) -> None:

@@ -17,6 +17,10 @@ class KubeContract(BackendContract):
         self.image = kube_cluster.image
         self.kube = kube_cluster
 
+    @pytest.mark.skip(reason="a supervisor in the cluster is replaced by its Job")
+    def test_the_next_command_replaces_a_killed_supervisor(self):
+        """Replace the test of the contract."""
+
     @contextlib.contextmanager
     def foreign(self, cluster):
         """An object of another user with a similar name in the same namespace."""

@@ -6,10 +6,9 @@ import signal
 
 import pytest
 
-from symphony.host.processes.control import wait_for_exit
 from symphony.host.run.directory import RunDirectory
 from symphony.testing import BackendContract
-from tests.backends.tmux.conftest import new_session, tmux
+from tests.backends.tmux.conftest import eventually, new_session, tmux
 
 
 class TestContract(BackendContract):
@@ -20,9 +19,10 @@ class TestContract(BackendContract):
         return {"state_dir": str(tmp_path / "state"), "server_name": "test"}
 
     def kill_supervisor(self, cluster, experiment):
-        supervisor = RunDirectory(cluster._root / experiment).supervisor()
-        os.kill(supervisor.pid, signal.SIGKILL)
-        assert wait_for_exit(supervisor, 20)
+        run = RunDirectory(cluster._root / experiment)
+        os.kill(run.supervisor().pid, signal.SIGKILL)
+        # A tmux client that the supervisor is just starting holds the lock until it is executed.
+        eventually(lambda: not run.is_locked())
 
     @contextlib.contextmanager
     def foreign(self, cluster):

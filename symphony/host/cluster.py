@@ -32,7 +32,7 @@ from symphony.errors import (
 from symphony.host.run import directory
 from symphony.host.run.control_socket import MAX_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import EventReader
+from symphony.host.run.events import EventReader, unfinished_previous
 from symphony.host.run.status import StatusReader
 from symphony.names import did_you_mean, join_names
 from symphony.state_directory import state_root
@@ -435,7 +435,13 @@ class HostCluster(Cluster):
             if _has_finished(reader, status):
                 return self._launching(experiment, "it has finished")
 
+            previous = unfinished_previous(reader.state, reader.manifest)
+            leaving = {port for item in previous for port in item["releases"]}
+
             def reserve(port: int) -> str | None:
+                if port in leaving:
+                    # The port is reserved until its process has exited, and then free.
+                    return None
                 # Most changes need no new port.
                 from symphony.host.resources.leases import PortLeases
 

@@ -39,6 +39,9 @@ CALLS: dict[str, list[str]] = {
     "history": ["history", "history ended --json"],
     "show": ["show live", "show ended --json"],
     "compare": ["compare live ended"],
+    "up": ["up FILE", "up LIVE-FILE --name live --deadline 6h --json"],
+    "diff": ["diff LIVE-FILE"],
+    "scale": ["scale live pool=2 --json"],
     "stop": ["stop live", "stop live server --json"],
     "start": ["start live"],
     "restart": ["restart live server"],
@@ -78,6 +81,7 @@ CHANGING = (
     "cp live server:ended.yml made-too",
     "switch-experiment ended",
     "rerun ended --name again",
+    "scale live pool=1",
     "delete -f live",
     "prune --keep 0",
 )
@@ -96,6 +100,7 @@ class Environment:
         live = {
             "server": {**ready_process("server"), "binds": "db", "exposes": exposes},
             "client": ready_process("client"),
+            "pool": {"cmd": "true", "replicas": 0},
         }
         self.live_file = program.file("live", live)
         program.ok("launch", self.live_file, "--wait", "ready")

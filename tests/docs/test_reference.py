@@ -262,6 +262,9 @@ OTHER_NAMES = {
     "symphony.hookspecs.Option",
     "symphony.hookspecs.hookimpl",
     "symphony.host.cluster.HostCluster",
+    "symphony.plan.changes.Changes",
+    "symphony.plan.changes.ProcessChange",
+    "symphony.plan.changes.SettingChange",
     "symphony.runs.archive.Run",
     "symphony.status.ReasonCode",
 }

@@ -121,6 +121,8 @@ class Supervisor:
         self._run_id = run_id
         self._specs = specs
         self._env = env
+        # Starting processes changes the environment of this process.
+        self._inherited_env = dict(os.environ)
         self._holds = holds or {}
         self._gpus = gpus or {}
         self._backoff = backoff or restart_policy.Backoff()
@@ -515,7 +517,7 @@ class Supervisor:
         self._leaving.update({name: self._specs[name] for name in change.removed})
         deadline = self._policies.deadline
         self._specs, self._policies = change.specs, change.policies
-        self._env = {**os.environ, **change.manifest["env"]}
+        self._env = {**self._inherited_env, **change.manifest["env"]}
         self._followers = _group_followers(self._specs)
         self._holds.update(change.holds)
         self._gpus.update(change.gpus)

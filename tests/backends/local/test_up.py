@@ -20,7 +20,10 @@ from .test_control import in_background, is_stopping
 from .test_stopping import STUBBORN
 
 SLEEP = ["sleep", "1000"]
-SHOW = "import os, time; print(os.environ['TOKEN'], os.environ['CUDA_VISIBLE_DEVICES'], flush=True)"
+SHOW = """
+import os
+print(os.environ['TOKEN'], os.environ['CUDA_VISIBLE_DEVICES'], os.environ.get('OWN'), flush=True)
+"""
 
 
 def events(cluster, kind, name="exp"):
@@ -51,11 +54,12 @@ def test_up_keeps_ports_and_gpus_and_releases_those_of_removed_processes(state, 
         if removed:
             sleeper(experiment, "removed").binds("removed").resource_limit(gpu=1)
         sleeper(experiment, "server").binds("kept")
-        learner = python(experiment, "learner", f"{SHOW}; time.sleep(1000)")
+        learner = python(experiment, "learner", f"{SHOW}\nimport time; time.sleep(1000)")
         learner.set_env_secret("TOKEN", "token").resource_limit(gpu=learner_gpus)
         learner.connects("kept").ready(log="0|1|2")
         for name in names:
-            sleeper(experiment, name).binds(name).resource_limit(gpu=1)
+            added = sleeper(experiment, name, env={"OWN": name})
+            added.binds(name).resource_limit(gpu=1)
         return experiment
 
     try:
@@ -70,7 +74,7 @@ def test_up_keeps_ports_and_gpus_and_releases_those_of_removed_processes(state, 
         after = cluster.wait("exp", until="ready", timeout=20)
         assert after.processes[0] == before.processes[1]
         assert cluster.get_log("exp", "learner").splitlines() == [
-            "first 1", "second 1", "second 1,0",
+            "first 1 None", "second 1 None", "second 1,0 None",
         ]  # fmt: skip
         services = {item.name: item.port for item in cluster.describe_topology("exp").services}
         assert services["kept"] == port
@@ -82,6 +86,9 @@ def test_up_keeps_ports_and_gpus_and_releases_those_of_removed_processes(state, 
         assert cluster.describe_experiment("exp") == after
         cluster.up(describe(1))
         assert leases(cluster) == {f"@symphony/port/{port}", "@symphony/gpu/1"}
+        cluster.wait("exp", until="ready", timeout=20)
+        # Variables of other processes are not inherited.
+        assert cluster.get_log("exp", "learner").splitlines()[-1] == "second 1 None"
     finally:
         cluster.delete("exp")
 

@@ -1,6 +1,16 @@
 """The trials. Importing this package adds all of them to `TRIALS`."""
 
 from torture.trial import TRIALS
-from torture.trials import controlling, disk, escaping, killing, logs, names, texts
+from torture.trials import changing, controlling, disk, escaping, killing, logs, names, texts
 
-__all__ = ["TRIALS", "controlling", "disk", "escaping", "killing", "logs", "names", "texts"]
+__all__ = [
+    "TRIALS",
+    "changing",
+    "controlling",
+    "disk",
+    "escaping",
+    "killing",
+    "logs",
+    "names",
+    "texts",
+]

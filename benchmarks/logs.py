@@ -1,7 +1,8 @@
 """Measure how long `symphony logs` takes for many processes and for a large log.
 
-The peer is `cat` on the log files. The benchmark also measures the time to the first byte and the
-maximum memory of both programs. The results for `symphony` include the start of the interpreter.
+The peer is `cat` on the log files, or `sort -m` for logs that are merged. The benchmark also
+measures the time to the first byte and the maximum memory of both programs. The results for
+`symphony` include the start of the interpreter.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from _pairs import Figure, Options, at_most, in_turns, main
+from _pairs import Figure, Options, at_most, at_most_times, in_turns, main
 from _sleepers import NAME, environ, local, symphony, temporary_state_directory
 
 LINES = 20  # The number of lines that each of many processes writes.
@@ -43,6 +44,7 @@ def measure(options: Options) -> Iterator[Figure]:
     """Yield the figures of this benchmark."""
     yield from many_processes(options.pick(1000, 100), options.pick(5, 2))
     yield from large_log(options.pick(300, 30), options.pick(5, 2))
+    yield from merged_logs(options.pick(5_000_000, 500_000), options.pick(5, 2))
 
 
 def many_processes(count: int, rounds: int) -> Iterator[Figure]:
@@ -58,6 +60,29 @@ def large_log(mebibytes: int, rounds: int) -> Iterator[Figure]:
         launch(state, 1, [sys.executable, "-c", WRITE, str(mebibytes)])
         yield from compare(
             state, f"a log of {mebibytes} MiB", rounds, total=5.0, first_byte=1.0, memory=100.0
+        )
+
+
+def merged_logs(lines: int, rounds: int) -> Iterator[Figure]:
+    """Yield the figures for two large logs that are written at the same time.
+
+    The peer is `sort -m`, which also merges the files line by line.
+    """
+    with temporary_state_directory() as state:
+        launch(state, 2, ["seq", str(lines)])
+        files = sorted(map(str, (state / "local" / NAME / "logs").glob("*.log")))
+        ours: list[Reading] = []
+        peer: list[Reading] = []
+        peer_command = ["sort", "-m", *files]
+        sides = [reader(symphony("logs", NAME), state, ours), reader(peer_command, state, peer)]
+        in_turns(rounds, *sides)
+        yield at_most_times(
+            f"two logs of {lines:,} lines, merged",
+            [reading.total for reading in ours],
+            [reading.total for reading in peer],
+            2.0,
+            plus=0.5,
+            peer_name="sort -m",
         )
 
 

@@ -25,6 +25,8 @@ import pytest
 from symphony.cluster import Cluster
 from symphony.cluster.plugins import find_backend
 from symphony.errors import AlreadyExists, BackendError, NotFound, SpecError
+from symphony.events import EventKind, ExperimentEvent
+from symphony.log_blocks import LogBlock, to_lines
 from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
 from symphony.status import ExperimentStatus, ReasonCode, State
@@ -548,8 +550,19 @@ class BackendContract:
         self.add(experiment, "server", programs.SERVER).binds("echo")
         self.add(experiment, "client", programs.CLIENT).connects("echo")
         cluster.launch(experiment)
-        lines = {(line.process, line.text) for line in cluster.iter_logs("contract", follow=True)}
+        output = list(cluster.iter_output("contract", follow=True, events=True))
+        blocks = [item for item in output if isinstance(item, LogBlock)]
+        lines = {(line.process, line.text) for line in to_lines(blocks)}
         assert lines == {("server", "listening"), ("client", "HELLO")}
+        for block in blocks:
+            exits = [
+                index
+                for index, item in enumerate(output)
+                if isinstance(item, ExperimentEvent)
+                and (item.process, item.kind) == (block.process, EventKind.EXITED)
+            ]
+            assert exits, f"the exit of {block.process} is missing"
+            assert exits[0] > output.index(block)
 
     def test_since_omits_older_lines(self, cluster: Cluster, experiment: Experiment) -> None:
         # A backend may record timestamps with one-second precision, and may record the first line's

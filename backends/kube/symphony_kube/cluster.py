@@ -20,6 +20,8 @@ from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, Expose, RenderO
 if TYPE_CHECKING:
     from symphony.cluster import Manifest, OnChange, Progress, Tunnel
     from symphony.cluster.matching import Until
+    from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.resolve import Plan
@@ -434,6 +436,26 @@ class KubeCluster(Cluster):
 
         return read.iter_log_lines(
             self.api, self.scope(experiment), processes, follow=follow, since=since, tail=tail
+        )
+
+    def _iter_output(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        *,
+        follow: bool,
+        since: float | str | None,
+        tail: int | None,
+        events: bool,
+    ) -> Iterator[LogBlock | ExperimentEvent]:
+        from symphony_kube.logs import read
+
+        if not (follow and events):
+            return super()._iter_output(
+                experiment, processes, follow=follow, since=since, tail=tail, events=events
+            )
+        return read.follow_output(
+            self.api, self.scope(experiment), processes, since=since, tail=tail
         )
 
     def exec_command(

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from symphony.errors import SymphonyError, Unreachable
+from symphony.events import EXIT_KINDS, ExperimentEvent, events_between, select_events
 from symphony.open_files import raise_open_file_limit
-from symphony.status import ENDED, LogLine
+from symphony.status import ENDED, ExperimentStatus, LogLine
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.watch import Change
@@ -60,12 +61,14 @@ def follow_logs(
     *,
     since: bytes | None = None,
     tail: int | None = None,
-) -> Iterator[LogLine]:
+    events: bool = False,
+) -> Iterator[LogLine | ExperimentEvent]:
     """Yield the log lines of processes until all of them have exited.
 
-    The existing lines come first, sorted by time.
+    The existing lines come first, sorted by time. With ``events``, the events of these processes
+    are yielded between the lines. With ``tail``, only new events are included.
     """
-    with _LogFollower(api, scope) as follower:
+    with _LogFollower(api, scope, events=events) as follower:
         yield from follower.lines(processes, since, tail)
 
 
@@ -76,7 +79,7 @@ class _ProcessLog:
     ``restarts`` maps each Pod's UID to the container's restart count at the time when the log was
     last read. ``read_to_end`` maps each Pod's UID to the container's restart count at the time when
     the log was last read to the end. ``finished_pods`` contains the UIDs of Pods that have no more
-    lines to read.
+    lines to read. ``ended`` is true if the process has exited and will not be restarted.
     """
 
     name: str
@@ -88,6 +91,12 @@ class _ProcessLog:
     pause: float = FIRST_PAUSE_SECONDS
     next_read_at: float = 0.0
     finished: bool = False
+    ended: bool = False
+
+    @property
+    def is_read(self) -> bool:
+        """True if there are no more lines of the executions of the process that have ended."""
+        return self.finished or (self.reader is None and not self.ended)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +130,13 @@ _QueuedEvent = _NewLines | _ReaderFinished | list[Change] | SymphonyError
 class _LogFollower:
     """A follower of an experiment's logs. Most of its methods run in the caller's thread."""
 
-    def __init__(self, api: Api, scope: Scope) -> None:
+    def __init__(self, api: Api, scope: Scope, *, events: bool) -> None:
         self._api = api
         self._scope = scope
+        self._with_events = events
+        self._observed: ExperimentStatus | None = None
+        # The events that have not been yielded yet, in the order in which they happened.
+        self._held: list[ExperimentEvent] = []
         self._watch = ExperimentWatch(api, scope)
         self._logs: dict[str, _ProcessLog] = {}
         self._events: queue.Queue[_QueuedEvent] = queue.Queue(maxsize=MAX_QUEUED_EVENTS)
@@ -142,7 +155,7 @@ class _LogFollower:
 
     def lines(
         self, processes: Sequence[str] | None, since: bytes | None, tail: int | None
-    ) -> Iterator[LogLine]:
+    ) -> Iterator[LogLine | ExperimentEvent]:
         """Yield the existing lines, and then new lines until all processes have exited."""
         self._watch.start()
         refs = self._watch.observer.container_refs
@@ -165,8 +178,40 @@ class _LogFollower:
 
         threading.Thread(target=self._relay_changes, daemon=True, name="log-changes").start()
         self._check_processes()
+        if tail is not None:
+            self._held.clear()
         while not all(log.finished for log in self._logs.values()):
             yield from self._next_lines()
+            yield from self._released_events()
+        yield from self._held
+
+    def _hold_events(self, status: ExperimentStatus) -> None:
+        """Add the events that explain the change of the status."""
+        if not self._with_events:
+            return
+        is_complete = all(process.name in self._logs for process in status)
+        events = events_between(self._observed, status, time.time())
+        names = None if is_complete else self._logs
+        self._held += select_events(events, names, None)
+        self._observed = status
+
+    def _released_events(self) -> Iterator[ExperimentEvent]:
+        """Yield the events that can be shown now.
+
+        The exit of a process, and its later events, are held until all lines before the exit have
+        been read.
+        """
+        held: list[ExperimentEvent] = []
+        waiting: set[str] = set()
+        for event in self._held:
+            log = None if event.process is None else self._logs.get(event.process)
+            is_exit = event.kind in EXIT_KINDS
+            if log is not None and (log.name in waiting or (is_exit and not log.is_read)):
+                waiting.add(log.name)
+                held.append(event)
+            else:
+                yield event
+        self._held = held
 
     def _next_lines(self) -> Iterator[LogLine]:
         """Handle the next event, and yield its lines, if any. Check the processes if a check is
@@ -215,6 +260,7 @@ class _LogFollower:
     def _check_processes(self) -> None:
         """Start the readers that are needed, and determine which processes have finished."""
         status = self._watch.observer.observe(time.time()).status
+        self._hold_events(status)
         running = {process.name for process in status if process.state not in ENDED}
         refs_by_process: dict[str, list[ContainerRef]] = {}
         for ref in self._watch.observer.container_refs:
@@ -222,11 +268,12 @@ class _LogFollower:
         for name, log in self._logs.items():
             if log.finished:
                 continue
+            log.ended = name not in running
             refs = refs_by_process.get(name, [])
             if log.reader is not None:
                 _close_if_pod_deleted(log.reader, refs)
             else:
-                self._read_or_finish(log, refs, ended=name not in running)
+                self._read_or_finish(log, refs, ended=log.ended)
         self._next_check = time.monotonic() + CHECK_INTERVAL_SECONDS
 
     def _read_or_finish(self, log: _ProcessLog, refs: list[ContainerRef], *, ended: bool) -> None:

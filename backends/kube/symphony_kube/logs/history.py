@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from symphony.status import LogLine
 from symphony_kube.api.labels import Scope
-from symphony_kube.logs.lines import line_content, line_time, lines_since, to_since_time
+from symphony_kube.logs.lines import (
+    line_content,
+    line_seconds,
+    line_time,
+    lines_since,
+    to_since_time,
+)
 from symphony_kube.logs.sources import LogSource, fetch_last_lines, fetch_log
 
 if TYPE_CHECKING:
@@ -60,8 +66,9 @@ def merge_histories(histories: dict[str, list[bytes]]) -> Iterator[LogLine]:
 
 
 def to_log_line(process: str, line: bytes) -> LogLine:
-    """Convert a line with a timestamp to a `LogLine` without the timestamp."""
-    return LogLine(process=process, text=line_content(line).decode(errors="replace"))
+    """Convert a line with a timestamp to a `LogLine`."""
+    text = line_content(line).decode(errors="replace")
+    return LogLine(process=process, text=text, at=line_seconds(line))
 
 
 def split_lines(data: bytes) -> list[bytes]:

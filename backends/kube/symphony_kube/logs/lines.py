@@ -7,6 +7,7 @@ line into pieces of 16 KiB, and kubelets before version 1.27 put a timestamp bef
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
@@ -71,6 +72,27 @@ def line_time(line: bytes) -> bytes:
     date_and_time, fraction, zone = text[:19], text[19:29], text[29:]
     moment = datetime.fromisoformat(date_and_time + zone).astimezone(timezone.utc)
     return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}".encode()
+
+
+def line_seconds(line: bytes) -> float | None:
+    """Return the time at which a line was written, in seconds since the epoch.
+
+    Return None if the line has no timestamp.
+    """
+    time = line_time(line)
+    if not time:
+        return None
+    return _second(time[:19]) + float(time[19:])
+
+
+@functools.lru_cache(maxsize=16)
+def _second(text: bytes) -> float:
+    """Return a time in whole seconds as seconds since the epoch.
+
+    The result is cached, because many lines are written in the same second.
+    """
+    moment = datetime.fromisoformat(text.decode())
+    return moment.replace(tzinfo=timezone.utc).timestamp()
 
 
 def to_line_time(time: float) -> bytes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster.since import parse_since
 from symphony.errors import SpecError
+from symphony.log_blocks import LogBlock
 from symphony.status import LogLine
 from symphony_kube.api.labels import Scope
 from symphony_kube.logs.follow import follow_logs
@@ -26,6 +27,7 @@ from symphony_kube.logs.sources import (
 from symphony_kube.status.find_pod import list_containers
 
 if TYPE_CHECKING:
+    from symphony.events import ExperimentEvent
     from symphony_kube.api.client import Api
 
 
@@ -74,8 +76,34 @@ def iter_log_lines(
     """
     start = None if since is None else _parse_since(since)
     if follow:
-        return follow_logs(api, scope, processes, since=start, tail=tail)
+        lines = follow_logs(api, scope, processes, since=start, tail=tail)
+        return (line for line in lines if isinstance(line, LogLine))
     return _merged_lines(api, scope, processes, start, tail)
+
+
+def follow_output(
+    api: Api,
+    scope: Scope,
+    processes: Sequence[str] | None,
+    *,
+    since: float | str | None,
+    tail: int | None,
+) -> Iterator[LogBlock | ExperimentEvent]:
+    """Return an iterator over the log lines and the events of processes, until all of them have
+    exited. The arguments are those of `iter_log_lines`.
+    """
+    start = None if since is None else _parse_since(since)
+    earliest = 0.0 if since is None else parse_since(since, time.time())
+    items = follow_logs(api, scope, processes, since=start, tail=tail, events=True)
+
+    def output() -> Iterator[LogBlock | ExperimentEvent]:
+        for item in items:
+            if isinstance(item, LogLine):
+                yield LogBlock(item.process, f"{item.text}\n", item.at)
+            elif item.at >= earliest:
+                yield item
+
+    return output()
 
 
 def _merged_lines(

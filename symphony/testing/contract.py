@@ -467,13 +467,18 @@ class BackendContract:
         assert server.reason_code is ReasonCode.EXPERIMENT_ENDED
         assert server.reason == "the experiment ended with learner"
 
-    def test_a_failure_stops_the_experiment(self, cluster: Cluster, learning: Experiment) -> None:
+    def test_a_failure_restarts_the_experiment_and_then_stops_it(
+        self, cluster: Cluster, learning: Experiment
+    ) -> None:
         self.can("policies")
-        learning.on_failure = "stop"
-        self.add(learning, "learner", "raise SystemExit(3)")
+        learning.on_failure = {"policy": "restart", "max_restarts": 1}
+        learner = self.add(learning, "learner", "print('up'); raise SystemExit(3)")
+        learner.starts_after("server", "started")
         status = self.finish(cluster, learning)
         server = status.processes[0]
         assert (status.exit_code, status.displayed_state) == (3, "failed")
+        assert [process.restarts for process in status] == [1, 1]
+        assert cluster.get_log("contract", "learner") == "up\nup\n"
         assert (server.stopped, server.reason_code) == (True, ReasonCode.EXPERIMENT_FAILED)
         assert "learner failed (exit code 3)" in server.reason
 
@@ -496,8 +501,12 @@ class BackendContract:
         self.can("policies")
         process = self.add(experiment, "crash", "raise SystemExit(4)")
         process.restart_policy("OnFailure", max_restarts=2, backoff=0.05)
+        team = experiment.new_process_group("team").restart_policy("Always", max_restarts=1)
+        self.add(team, "member", "print('up')")
         status = self.finish(cluster, experiment)
-        assert (status.exit_code, status.processes[0].restarts) == (4, 2)
+        assert status.exit_code == 4
+        assert [process.restarts for process in status] == [2, 1]
+        assert cluster.get_log("contract", "member") == "up\nup\n"
 
     # --- start order and readiness ---
 
@@ -696,12 +705,13 @@ class BackendContract:
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.can("control")
-        self.add(experiment, "other", programs.FOREVER)
+        other = self.add(experiment, "other", programs.FOREVER)
         for number in range(2):
             # The restart policy must not start a stopped process.
             self.add(experiment, f"agent-{number}", programs.FOREVER).restart_policy(
                 "Always"
             ).ready(log="^up", timeout=self.timeout)
+            other.starts_after(f"agent-{number}", "ready")
         cluster.launch(experiment)
         before = cluster.wait("contract", timeout=self.timeout, until="ready")
         stopped = cluster.stop_processes("contract", ["agent"])
@@ -776,7 +786,7 @@ class BackendContract:
         self.can("control")
         team = experiment.new_process_group("team")
         self.add(team, "one", programs.SIGNALED).ready(log="^up", timeout=self.timeout)
-        self.add(experiment, "two", programs.SIGNALED).ready(log="^up", timeout=self.timeout)
+        self.add(experiment, "two", programs.SIGNALED).starts_after("one", "ready")
         cluster.launch(experiment)
         cluster.wait("contract", timeout=self.timeout, until="ready")
         cluster.signal_processes("contract", ["team"], "USR1")

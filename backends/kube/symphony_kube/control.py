@@ -26,6 +26,7 @@ from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.lifecycle.exits import ExitWatcher, find_stopping_pod
 from symphony_kube.lifecycle.replacer import Replacer
+from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.render.roster import Unit
 from symphony_kube.status import experiments
 from symphony_kube.status.control_state import Control
@@ -187,7 +188,7 @@ def _with_stop(control: Control, seconds: float | None) -> Control:
     kill = control.kill
     if seconds is not None:
         kill = now + seconds if not kill else min(kill, now + seconds)
-    return replace(control, stop=control.stop or now, kill=kill, start=0.0, reason="", code="")
+    return replace(attempts.stop_requested(control, now), kill=kill)
 
 
 def _with_start(control: Control) -> Control:
@@ -305,6 +306,24 @@ def _can_be_started(target: _Target, name: str) -> bool:
     return not is_new or is_backing_off
 
 
+def _awaits_log(unit: Unit, status: UnitStatus, observation: Observation, logs: ReadyLogs) -> bool:
+    """Return whether a log can still show that a process of a unit is ready.
+
+    After the command, no one might read the log.
+    """
+    if not status.pods:
+        return False
+    pod = status.pods[-1]
+    for process in unit.logs:
+        container = observation.containers[process]
+        if container.state is not State.RUNNING or container.started is None:
+            continue
+        is_ready = process in pod.ready_by_log or logs.has_found(process, pod.name)
+        if not is_ready and time.time() < container.started + unit.ready.get(process, 0.0):
+            return True
+    return False
+
+
 # --- the operation ---
 
 
@@ -327,6 +346,8 @@ class _Operation:
         self._replacer = Replacer(api, scope)
         self._exits = ExitWatcher(api, scope)
         self._killed: set[str] = set()
+        # The first observation can be older than the request.
+        self._observed: set[str] = set()
         self._errors: list[BackendError] = []
 
     def request(
@@ -373,14 +394,19 @@ class _Operation:
         """
         if not self._requested:
             return
-        with ObservationStream(self._api, self._scope) as stream:
-            observation = stream.first()
+        roster = self._target.observer.units
+        with (
+            ObservationStream(self._api, self._scope) as stream,
+            ReadyLogs(self._api, self._scope, roster, others=self._started_units()) as logs,
+        ):
+            latest = stream.first()
             while True:
+                observation = replace(latest, containers=logs.add_ready(latest))
                 self._observation = observation
                 if self._errors:
                     raise self._errors[0]
-                self._replacer.replace(self._target.observer.units, observation, now=time.time())
-                if self._is_done(observation):
+                self._replacer.replace(roster, observation, now=time.time())
+                if self._is_done(observation, logs):
                     return
                 pause = self._follow_exits(observation)
                 seconds = None if self._deadline is None else self._deadline - time.monotonic()
@@ -390,19 +416,23 @@ class _Operation:
                         f"within {self._timeout:g} s; repeat the command to continue it"
                     )
                 pauses = [item for item in (pause, seconds) if item is not None]
-                observation = stream.next(min(pauses, default=None)) or observation
+                if logs.pending:
+                    pauses.append(LOG_POLL_SECONDS)
+                latest = stream.next(min(pauses, default=None)) or latest
 
     def statuses(self) -> list[ProcessStatus]:
         """Return the statuses of the selected processes."""
         selected = set(self._target.names)
         return [process for process in self._observation.status if process.name in selected]
 
-    def _is_done(self, observation: Observation) -> bool:
+    def _is_done(self, observation: Observation, logs: ReadyLogs) -> bool:
         for name, number in self._requested.items():
             unit = observation.unit_statuses.get(name)
             if unit is None:
                 raise BackendError(f"the Pod of {name!r} was deleted")
             if not self._is_unit_done(observation, name, unit, number):
+                return False
+            if self._verb != "stop" and _awaits_log(self._roster[name], unit, observation, logs):
                 return False
         return True
 
@@ -413,7 +443,9 @@ class _Operation:
             return unit.has_ended or unit.attempt.number > number
         if unit.attempt.number <= number:
             control = unit.control
-            if not control.start and not control.replaced:
+            if control.start or control.replaced:
+                self._observed.add(name)
+            elif name in self._observed:
                 raise BackendError(f"another request stopped {name!r}")
             return unit.waits_for_start and self._waits_in_vain(name, observation)
         processes = [observation.containers[process] for process in unit.containers]

@@ -46,7 +46,7 @@ class TestSharedNamespace(KubeContract):
 INSIDE_PODS = (
     "test_a_command_runs_in_the_environment_of_a_process",
     "test_a_failed_process_is_restarted_by_its_policy",
-    "test_a_failure_stops_the_experiment",
+    "test_a_failure_restarts_the_experiment_and_then_stops_it",
     "test_a_process_whose_start_condition_cannot_be_met_has_failed",
     "test_a_timeout_of_wait_names_the_running_processes",
     "test_an_experiment_is_stopped_at_its_deadline",

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from symphony.errors import BackendError, SpecError
+from symphony.plan.policies import Policies, RestartHistory
 from symphony.status import ReasonCode, State
 from symphony.testing.contract import all_running, until
 from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
 from symphony_kube.lifecycle import attempts
-from symphony_kube.lifecycle.supervisor.decisions import find_startable
+from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide, find_startable
 from symphony_kube.render.roster import Unit
 from symphony_kube.status.control_state import (
     Attempt,
@@ -31,9 +32,10 @@ RUNNING = {"running": {"startedAt": STARTED}}
 EXITED = {"terminated": {"exitCode": 143, "startedAt": STARTED, "finishedAt": ENDED}}
 
 
-def pod(name, state, *, control=None, attempt=1, phase="Running", node="n1", restarts=0):
+def pod(name, state, *, control=None, attempt=1, phase="Running", node="n1", restarts=0, retries=0):
     """Return the Pod of an attempt to run the process ``name``."""
-    annotations = {MANIFEST: "x", ATTEMPT: encode(Attempt(number=attempt, restarts=attempt - 1))}
+    number = Attempt(number=attempt, restarts=attempt - 1, retries=retries, in_row=retries)
+    annotations = {MANIFEST: "x", ATTEMPT: encode(number)}
     if control is not None:
         annotations[CONTROL] = encode(control)
     status = {"name": name, "state": state, "restartCount": restarts}
@@ -119,6 +121,35 @@ def test_processes_are_started_again_in_their_order():
     assert find_startable(roster, observation) == ["b"]
 
 
+def test_restart_policy_that_the_supervisor_applies():
+    policy = {"policy": "OnFailure", "max_restarts": 2, "backoff": 40.0}
+    roster = (Unit(name="a", processes=("a",), supervised_restart=policy),)
+    decided = []
+    for attempt in (1, 2, 3):
+        exited = pod("a", EXITED, phase="Failed", attempt=attempt, retries=attempt - 1)
+        observation = observe(exited, roster=roster)
+        (process,) = observation.status
+        retry = observation.unit_statuses["a"].retry
+        decided.append((process.displayed_state, process.next_start, retry and retry.in_row))
+        assert decide(roster, observation).finished is (attempt == 3)
+    ended = 1_700_000_050.0
+    assert decided == [("pending", ended, 1), ("pending", ended + 40, 2), ("failed", None, None)]
+
+
+def test_restart_of_an_experiment_is_decided_once():
+    policies = Policies(on_failure="restart", max_restarts=1)
+    roster = (Unit(name="a", processes=("a",)),)
+    failed = observe(pod("a", EXITED, phase="Failed"), roster=roster)
+    assert decide(roster, failed, policies=policies, now=NOW).restart.failed == "a"
+    history = RestartHistory(restarts=1, in_row=1, started=NOW)
+    assert decide(roster, failed, policies=policies, now=NOW, history=history).restart is None
+    requested = Control(stop=NOW, start=NOW, code="experiment-restarts", reason="a failed")
+    waiting = observe(pod("a", EXITED, phase="Failed", control=requested), roster=roster)
+    assert waiting.status.processes[0].next_start == NOW
+    decisions = decide(roster, waiting, policies=policies, now=NOW, history=history)
+    assert decisions == Decisions()
+
+
 def test_damaged_annotations_are_ignored():
     for text in ("", "x", "[]", '{"stop": []}', "null"):
         assert decode_control(text) == Control()
@@ -164,6 +195,7 @@ def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
     unschedulable(exp, "waiting").starts_after("job", "succeeded")
     shared.launch(exp)
     until(shared, name, lambda status: all_running(status.processes[:4]))
+    wait_until(lambda: len(list(shared.iter_logs(name))) == 4)
     with pytest.raises(SpecError, match="share a Pod.*name the group 'team'"):
         shared.restart_processes(name, ["one"])
     with pytest.raises(SpecError, match="grace period of 'stubborn' is 600 s"):

@@ -467,22 +467,36 @@ def test_log_limit_is_listed_as_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "kind", "pod_policy", "backoff_limit"),
+    ("policy", "backoff", "job", "in_group", "kind", "backoff_limit", "ignored"),
     [
-        ("OnFailure", "Job", "Never", 3),
-        ("Always", "Pod", "Always", None),
+        ("OnFailure", None, None, False, "Job", 3, []),
+        ("OnFailure", 5, None, False, "Pod", None, []),
+        ("OnFailure", None, None, True, "Pod", None, []),
+        ("Always", None, None, False, "Pod", None, []),
+        ("OnFailure", 5, {}, False, "Job", 3, ["restart_policy.backoff"]),
     ],
 )
-def test_limit_for_restarts_is_the_limit_of_a_job(
-    policy: str, kind: str, pod_policy: str, backoff_limit: int | None
+def test_limits_for_restarts_are_applied_by_a_job_or_the_supervisor(
+    policy: str,
+    backoff: float | None,
+    job: dict[str, int] | None,
+    in_group: bool,
+    kind: str,
+    backoff_limit: int | None,
+    ignored: list[str],
 ) -> None:
-    exp, process = one()
-    process.restart_policy(policy, max_restarts=3)
+    exp = Experiment("e")
+    to = exp.new_process_group("g") if in_group else exp
+    process = to.new_process("p", container_image="i")
+    settings = to if in_group else process
+    settings.restart_policy(policy, max_restarts=3, backoff=backoff)
+    if job is not None:
+        process.job(**job)
     manifest = rendered(exp)
     (body,) = manifest.units
     assert (body["kind"], body["spec"].get("backoffLimit")) == (kind, backoff_limit)
-    assert spec_of(manifest, "p")["restartPolicy"] == pod_policy
-    ignored = [] if kind == "Job" else ["restart_policy.max_restarts"]
+    assert spec_of(manifest, "g" if in_group else "p")["restartPolicy"] == "Never"
+    assert bool(manifest.roster[0].supervised_restart) is (kind == "Pod")
     assert [item.setting for item in manifest.ignored] == ignored
 
 
@@ -490,6 +504,6 @@ def test_policies_that_the_supervisor_applies() -> None:
     exp = Experiment("e", ends_with="p", on_failure="restart", deadline="1m")
     exp.new_process("p", container_image="i")
     manifest = rendered(exp)
-    assert manifest.policies == Policies(ends_with=("p",), deadline=60)
+    assert manifest.policies == Policies(ends_with=("p",), on_failure="restart", deadline=60)
     assert spec_of(manifest, "p")["activeDeadlineSeconds"] == 60
-    assert [item.setting for item in manifest.ignored] == ["on_failure"]
+    assert manifest.ignored == ()

@@ -21,7 +21,7 @@ from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
 from symphony_kube.lifecycle.supervisor.loop import supervise
-from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
+from symphony_kube.lifecycle.supervisor.record import Record, Round, decode_record, encode_record
 from symphony_kube.render.deadline import with_deadline
 from symphony_kube.render.roster import Unit
 from symphony_kube.status.creation_problems import Problem
@@ -150,7 +150,10 @@ def test_active_deadlines(kind, backoff_limit, before, pod, job):
 def test_record_can_be_decoded():
     problem = Problem(text="exceeded quota", time=1.5, permanent=False)
     ending = StoppedProcesses(processes=("a",), time=16.0, **LATE)
-    record = Record(created=frozenset({"a", "b"}), problems={"c": problem}, ending=ending)
+    restarted = Round(number=2, start=15.0, in_row=1, reason="a failed")
+    record = Record(
+        created=frozenset({"a", "b"}), problems={"c": problem}, ending=ending, round=restarted
+    )
     assert decode_record(encode_record(record)) == record
     assert decode_record("") == Record()
 
@@ -248,14 +251,15 @@ def objects_of_supervisor(kube, name):
 
 
 def test_supervisor_in_the_cluster(kube_cluster, open_cluster, supervisor_in_pod, name):
-    """The launcher does nothing more. The supervisor's Pod is deleted, and two supervisors work at
-    the same time.
+    """The launcher does nothing more. The supervisor continues the start order, restarts the
+    experiment after a failure, and ends it after the next one. In the meantime, the supervisor's
+    Pod is deleted, and two supervisors work at the same time.
     """
     cluster = open_cluster(namespace=kube_cluster.namespace, **supervisor_in_pod)
-    exp = cluster.new_experiment(name, ends_with="learner")
+    exp = cluster.new_experiment(name, on_failure={"policy": "restart", "max_restarts": 1})
     python(exp, "agent", f"print('up'); {FOREVER}")
     python(exp, "first", HELD)
-    python(exp, "learner", HELD).starts_after("first", "succeeded")
+    python(exp, "learner", "raise SystemExit(3)").starts_after("first", "succeeded")
     python(exp, "never", "pass").starts_after("agent", "succeeded")
     manifest = cluster.launch(exp)
     (pod,) = objects_of_supervisor(kube_cluster, name)["pods"]
@@ -264,7 +268,9 @@ def test_supervisor_in_the_cluster(kube_cluster, open_cluster, supervisor_in_pod
     kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{pod}"), {"gracePeriodSeconds": 0})
     wait_until_running(cluster, name, "first")
     release(cluster, name, "first")
-    wait_until_running(cluster, name, "learner")
+    # The failure of the learner restarts the experiment.
+    wait_until(lambda: cluster.describe_process(name, "first").restarts)
+    wait_until_running(cluster, name, "first")
 
     store = SecretStore(cluster.api, kube_cluster.namespace, f"{name}-symphony-supervisor")
     run, owner = store.load()
@@ -275,20 +281,20 @@ def test_supervisor_in_the_cluster(kube_cluster, open_cluster, supervisor_in_pod
         kwargs={"owner": owner, "on_error": errors.append},
     )
     second.start()
-    release(cluster, name, "learner")
+    release(cluster, name, "first")
     status = cluster.wait(name, timeout=90)
     second.join(30)
     assert errors == []
     assert not second.is_alive()
-    why = "the experiment ended with learner"
-    assert [(item.displayed_state, item.reason) for item in status] == [
-        ("stopped", why),
-        ("succeeded", ""),
-        ("succeeded", ""),
-        ("stopped", why),
+    assert [(item.displayed_state, item.restarts) for item in status] == [
+        ("stopped", 1),
+        ("succeeded", 1),
+        ("failed", 1),
+        ("stopped", 0),
     ]
-    assert status.exit_code == 0
-    assert cluster.get_log(name, "agent") == "up\n"
+    assert status.exit_code == 3
+    assert "the limit is 1" in status.processes[0].reason
+    assert cluster.get_log(name, "agent") == "up\nup\n"
     cluster.delete(name)
     assert managed_objects(kube_cluster) == {}
     assert objects_of_supervisor(kube_cluster, name) == {}

@@ -80,18 +80,30 @@ def next_attempt(manifest: Object, attempt: Attempt) -> dict[str, Any]:
     """
     base = manifest["metadata"]["name"]
     name = f"{base}.{attempt.number}"
-    body = _annotated(manifest, {MANIFEST: encode_manifest(manifest), ATTEMPT: encode(attempt)})
+    body = with_attempt(_annotated(manifest, {MANIFEST: encode_manifest(manifest)}), attempt)
     spec = body["spec"]
     if body["kind"] == "Job":
         if len(name) > MAX_LENGTH:
             # The name of a Job is also the value of a label.
             digest = hashlib.sha256(base.encode()).hexdigest()[:8]
             name = f"{base[: MAX_LENGTH - 16]}-{digest}.{attempt.number}"
-        template = _annotated(spec["template"], {ATTEMPT: encode(attempt)})
-        spec = {**spec, "template": template}
     elif not spec.get("hostNetwork"):
         spec = {"hostname": base, **spec}
     return {**body, "metadata": {**body["metadata"], "name": name}, "spec": spec}
+
+
+def stop_requested(control: Control, now: float) -> Control:
+    """Return requests to stop a unit, and not to start it again. Pure."""
+    return replace(control, stop=control.stop or now, start=0.0, reason="", code="", in_row=0)
+
+
+def with_attempt(body: Object, attempt: Attempt) -> dict[str, Any]:
+    """Return a Pod, or a Job and the template of its Pods, with an attempt. Pure."""
+    body = _annotated(body, {ATTEMPT: encode(attempt)})
+    if body["kind"] != "Job":
+        return body
+    template = _annotated(body["spec"]["template"], {ATTEMPT: encode(attempt)})
+    return {**body, "spec": {**body["spec"], "template": template}}
 
 
 def request(

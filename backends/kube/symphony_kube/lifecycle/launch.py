@@ -33,6 +33,7 @@ from symphony_kube.lifecycle import delete, wait_deleted
 from symphony_kube.lifecycle.attempts import with_manifest
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
+from symphony_kube.lifecycle.supervisor.decisions import is_supervised_to_the_end
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.render.manifest import KubeManifest
@@ -344,7 +345,7 @@ def _create(
         if scope.shared:
             _check_no_other_launch(api, scope, creation, first, body)
         creation.create_all([resources[name] for name in first_units[1:]])
-    if not later_units and not manifest.policies.names:
+    if not later_units and not is_supervised_to_the_end(manifest.roster, manifest.policies):
         return ()
     run = SupervisedRun(
         scope=replace(scope, run=run_id),
@@ -378,7 +379,10 @@ def _start_supervisor(
 
 def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:
     """Raise `LaunchFailed` if the policies require a right that the user does not have."""
-    if not run.policies.names:
+    names = list(run.policies.names)
+    if any(unit.supervised_restart for unit in run.roster):
+        names.append("restart_policy")
+    if not names:
         return
     kinds = ["Pod"]
     if any(unit.job for unit in run.roster):
@@ -386,7 +390,7 @@ def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:
     for kind in kinds:
         if not delete.may(api, run.scope, "patch", kind):
             raise LaunchFailed(
-                f"{join_names(run.policies.names)} cannot be applied in namespace "
+                f"{join_names(names)} cannot be applied in namespace "
                 f"{run.scope.namespace!r}: ask for the right to patch {plural_name(kind)}, with "
                 "which processes are stopped"
             )

@@ -11,12 +11,12 @@ import contextlib
 import gc
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from symphony.model.settings import SETTINGS
 from symphony.plan.ignored import Ignored, ignored_settings
-from symphony.plan.policies import CONTINUE, RESTART, Policies
 from symphony.plan.process_settings import secret_text
 from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import POLICIES, ROSTER, Scope
@@ -41,16 +41,16 @@ from symphony_kube.render.text import Object
 __all__ = ["read_files", "render"]
 
 # The settings that this backend implements. The kubelet limits the size of logs, and a Pod cannot
-# change this limit.
-# Kubernetes chooses the delays between restarts. `_ignored` adds the limits for the number of
-# restarts that have no effect.
+# change this limit. `_ignored` adds the limits and delays of restarts that have no effect on Jobs.
 HONOURED = frozenset(
     {
         "container_image",
         "ends_with",
+        "on_failure",
         "deadline",
         "restart_policy.policy",
         "restart_policy.max_restarts",
+        "restart_policy.backoff",
         *SETTINGS,
     }
 ) - {"log_limit", "restart_policy"}
@@ -93,7 +93,7 @@ def _render(
     object_names = {key: file_object_name(scope, *key) for key in sources}
     context = render_context(plan, scope, options, object_names)
     planned = planned_units(plan)
-    policies = _honoured_policies(plan.policies)
+    policies = plan.policies
     bodies = tuple(with_deadline(_unit_body(unit, context), policies.deadline) for unit in planned)
     roster = tuple(
         _roster_entry(unit, body, context) for unit, body in zip(planned, bodies, strict=True)
@@ -113,34 +113,33 @@ def _render(
         ),
         units=bodies,
         roster=roster,
-        ignored=_ignored(plan, planned),
+        ignored=_ignored(plan, planned, context),
         policies=policies,
         overrides=tuple(override for unit in planned for override in _overrides(unit, context)),
         source_files=tuple(base_dir / source for source in paths(plan)),
     )
 
 
-def _honoured_policies(policies: Policies) -> Policies:
-    """Return the policies that the supervisor applies. It does not restart experiments."""
-    if policies.on_failure != RESTART:
-        return policies
-    return replace(policies, on_failure=CONTINUE)
-
-
-def _ignored(plan: Plan, planned: Sequence[PlannedUnit]) -> tuple[Ignored, ...]:
+def _ignored(
+    plan: Plan, planned: Sequence[PlannedUnit], context: RenderContext
+) -> tuple[Ignored, ...]:
     """Return the settings that have no effect on Kubernetes."""
-    honoured = HONOURED
-    if plan.policies.on_failure != RESTART:
-        honoured |= {"on_failure"}
     unlimited: list[str] = []
+    undelayed: list[str] = []
     for unit in planned:
-        limit = unit.processes[0].restart.max_restarts
-        if limit is not None and not pods.is_restarted_by_job(unit):
-            unlimited += [process.path for process in unit.processes]
-    ignored = ignored_settings(plan, honoured)
-    if unlimited:
-        setting = "restart_policy.max_restarts"
-        ignored = (*ignored, Ignored(setting=setting, processes=tuple(unlimited)))
+        restart = unit.processes[0].restart
+        if restart.policy == "Never" or pods.is_restarted_by_supervisor(unit, context):
+            continue
+        paths_of_unit = [process.path for process in unit.processes]
+        if restart.max_restarts is not None and not pods.is_restarted_by_job(unit):
+            unlimited += paths_of_unit
+        if restart.backoff is not None:
+            undelayed += paths_of_unit
+    ignored = ignored_settings(plan, HONOURED)
+    for name, processes in (("max_restarts", unlimited), ("backoff", undelayed)):
+        if processes:
+            setting = f"restart_policy.{name}"
+            ignored = (*ignored, Ignored(setting=setting, processes=tuple(processes)))
     return ignored
 
 
@@ -206,6 +205,10 @@ def _roster_entry(unit: PlannedUnit, body: Object, context: RenderContext) -> Un
         if unit.is_group and process.name in context.endpoints:
             endpoints = context.endpoints[process.name]
             serves[process.name] = [endpoint.service for endpoint in endpoints]
+    supervised: dict[str, Any] = {}
+    if pods.is_restarted_by_supervisor(unit, context):
+        policy = asdict(unit.processes[0].restart)
+        supervised = {key: value for key, value in policy.items() if value is not None}
     return Unit(
         name=unit.name,
         group=unit.is_group,
@@ -217,4 +220,5 @@ def _roster_entry(unit: PlannedUnit, body: Object, context: RenderContext) -> Un
         logs=logs,
         connects=connects,
         serves=serves,
+        supervised_restart=supervised,
     )

@@ -32,8 +32,24 @@ _JOB_FIELDS = (
 
 def is_job(unit: PlannedUnit, context: RenderContext) -> bool:
     """Return whether a unit is rendered as a Job."""
-    has_job = unit.processes[0].pod.job is not None
-    return context.options.jobs_only or has_job or is_restarted_by_job(unit)
+    if context.options.jobs_only or unit.processes[0].pod.job is not None:
+        return True
+    return is_restarted_by_job(unit) and not is_restarted_by_supervisor(unit, context)
+
+
+def is_restarted_by_supervisor(unit: PlannedUnit, context: RenderContext) -> bool:
+    """Return whether the supervisor restarts a unit, because Kubernetes cannot apply its policy.
+
+    Kubernetes chooses the delays between restarts, and a Pod has no limit for their number. The
+    supervisor replaces the Pod of a group as a whole.
+    """
+    if context.options.jobs_only or unit.processes[0].pod.job is not None:
+        return False
+    restart = unit.processes[0].restart
+    if restart.policy == "Never":
+        return False
+    is_limited = restart.max_restarts is not None
+    return restart.backoff is not None or (is_limited and not is_restarted_by_job(unit))
 
 
 def is_restarted_by_job(unit: PlannedUnit) -> bool:
@@ -119,7 +135,7 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     ports_of = ports(unit, context)
     labels = {**_user_labels(settings, unit), **context.labels(unit.name)}
     spec: Object = {
-        "restartPolicy": _restart_policy(unit),
+        "restartPolicy": _restart_policy(unit, context),
         "terminationGracePeriodSeconds": _grace_seconds(settings, unit),
         "enableServiceLinks": False,
         # A program with process ID 1 ignores TERM unless it handles the signal, and it has to reap
@@ -145,9 +161,12 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     return _apply_override(unit, body, settings.pod_yml) if settings.pod_yml else body
 
 
-def _restart_policy(unit: PlannedUnit) -> str:
-    # If a Job restarts the process, each attempt has its own Pod, which keeps its log.
-    return "Never" if is_restarted_by_job(unit) else unit.processes[0].restart.policy
+def _restart_policy(unit: PlannedUnit, context: RenderContext) -> str:
+    # If a Job or the supervisor restarts the process, each attempt has its own Pod, which keeps its
+    # log.
+    if is_restarted_by_job(unit) or is_restarted_by_supervisor(unit, context):
+        return "Never"
+    return unit.processes[0].restart.policy
 
 
 def _user_labels(settings: Settings, unit: PlannedUnit) -> dict[str, str]:

@@ -137,6 +137,7 @@ class PodObserver:
         self._process_statuses: dict[str, tuple[ContainerStatus, ProcessStatus]] = {}
         self._units: Roster | None = None
         self._created: float | None = None
+        self._last_awaited: set[str] = set()
 
     # --- input from the API ---
 
@@ -310,12 +311,7 @@ class PodObserver:
     def observe(self, now: float) -> Observation:
         """Return the state of the experiment at ``now``, a time in seconds since the epoch."""
         units = self.units
-        awaited_ready = {
-            process
-            for unit in units
-            for process, condition in unit.starts_after.items()
-            if condition == "ready"
-        }
+        awaited_ready = self._awaited_ready(units)
         containers: dict[str, ContainerStatus] = {}
         missing: list[Unit] = []
         expiries: list[float] = []
@@ -335,7 +331,11 @@ class PodObserver:
         _explain_waiting(units, unit_statuses, containers)
         ending = self._ending
         if ending is not None:
-            containers = apply_ending(ending, containers, self._processes_on_nodes())
+            on_nodes = self._processes_on_nodes()
+            for unit_status in unit_statuses.values():
+                if unit_status.control.start:
+                    on_nodes.difference_update(unit_status.containers)
+            containers = apply_ending(ending, containers, on_nodes)
         deleted_units = [unit for unit in self._deleted if not self._pods.get(unit)]
         return Observation(
             status=self._experiment_status(units, containers, ending),
@@ -347,6 +347,32 @@ class PodObserver:
             empty=self.empty,
             unit_statuses=unit_statuses,
         )
+
+    def _awaited_ready(self, units: Roster) -> set[str]:
+        """Return the processes whose readiness is awaited.
+
+        If a process was started again after all processes that wait for it, no supervisor has to
+        read its log, so it counts as ready when it is running.
+        """
+        awaited: set[str] = set()
+        needed: set[str] = set()
+        owners: dict[str, str] = {}
+        for unit in units:
+            owners.update(dict.fromkeys(unit.processes, unit.name))
+            names = [name for name, word in unit.starts_after.items() if word == "ready"]
+            awaited.update(names)
+            pods, job = self._latest_attempt(unit.name)
+            latest = job or (pods[-1] if pods else None)
+            if names and (latest is None or latest.control.start):
+                needed.update(names)
+        for name in sorted(awaited - needed):
+            pods, _ = self._latest_attempt(owners.get(name, ""))
+            if pods and pods[-1].attempt.number > 1:
+                awaited.discard(name)
+        for name in awaited ^ self._last_awaited:
+            self._unit_statuses.pop(owners.get(name, ""), None)
+        self._last_awaited = awaited
+        return awaited
 
     def _unit_status(self, unit: Unit, awaited_ready: set[str], now: float) -> UnitStatus | None:
         """Return the status of a unit, or None if the unit has not been created."""

@@ -149,8 +149,8 @@ class UnitStatus:
                 self.containers[name] = replace(container, restarts=restarts)
         if control.replaced:
             self._wait_for_replacement()
-        elif control.start and self.has_ended:
-            self._set_pending(_reason_of(control), control.start)
+        elif control.start:
+            self._set_pending(_reason_of(control), control.start, ended_only=True)
         elif self.retry is not None:
             cause = Reason(self.retry.cause, ReasonCode.BACKING_OFF)
             self._set_pending(cause, self.retry.time, ended_only=True)

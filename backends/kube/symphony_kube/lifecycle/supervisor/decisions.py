@@ -6,8 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from symphony.plan import start_order
-from symphony.plan.policies import Policies, decide_end, seconds_to_deadline
-from symphony.status import ENDED
+from symphony.plan.policies import (
+    Ending,
+    Policies,
+    RestartHistory,
+    decide_end,
+    seconds_to_deadline,
+)
+from symphony.status import ENDED, ReasonCode
 from symphony_kube.render.roster import Roster
 from symphony_kube.status.ending import StoppedProcesses
 from symphony_kube.status.observe import Observation
@@ -17,13 +23,17 @@ from symphony_kube.status.observe import Observation
 class Decisions:
     """What a supervisor does next.
 
-    ``create`` contains the names of the units to create. ``ending`` contains the processes to stop,
-    if the experiment is to end now. ``finished`` is true if nothing is left to decide. ``seconds``
-    is the time until the next decision if nothing changes, or None.
+    ``create`` contains the names of the units to create, and ``retry`` those that their restart
+    policies start again. ``ending`` contains the processes to stop, if the experiment is to end
+    now, and ``restart`` is the decision to start the experiment again. ``finished`` is true if
+    nothing is left to decide. ``seconds`` is the time until the next decision if nothing changes,
+    or None.
     """
 
     create: tuple[str, ...] = ()
+    retry: tuple[str, ...] = ()
     ending: StoppedProcesses | None = None
+    restart: Ending | None = None
     finished: bool = False
     seconds: float | None = None
 
@@ -36,18 +46,23 @@ def decide(
     policies: Policies | None = None,
     launched: float = 0.0,
     now: float = 0.0,
+    history: RestartHistory | None = None,
 ) -> Decisions:
     """Decide which units to create, and whether the experiment ends.
 
     Units in ``excluded`` are not created. They have been created and deleted, or cannot be created.
-    ``launched`` and ``now`` are in seconds since the epoch. Do not call this function after it has
-    decided that the experiment ends.
+    ``launched`` and ``now`` are in seconds since the epoch. ``history`` contains the restarts of
+    the experiment, or is None if there were none. Do not call this function after it has decided
+    that the experiment ends.
     """
     seconds = None
     if policies is not None:
-        ending = _decide_end(policies, observation, launched, now)
+        processes = {process.name: process for process in observation.status}
+        ending = decide_end(policies, processes, launched=launched, now=now, history=history)
+        if ending is not None and ending.restart is not None:
+            return Decisions(restart=ending)
         if ending is not None:
-            return Decisions(ending=ending)
+            return Decisions(ending=_stopped_processes(ending, observation, now))
         seconds = seconds_to_deadline(policies, launched=launched, now=now)
     create = []
     is_waiting = False
@@ -59,10 +74,20 @@ def decide(
             create.append(unit.name)
         elif decision.word == "wait":
             is_waiting = True
-    finished = not create and not is_waiting
+    retry = [name for name, status in observation.unit_statuses.items() if status.retry is not None]
+    finished = not create and not retry and not is_waiting
+    if is_supervised_to_the_end(roster, policies):
+        # A process that a user has stopped can be started again.
+        can_start = any(item.reason_code is ReasonCode.STOPPED for item in observation.status)
+        finished = finished and observation.status.ended and not can_start
+    return Decisions(create=tuple(create), retry=tuple(retry), finished=finished, seconds=seconds)
+
+
+def is_supervised_to_the_end(roster: Roster, policies: Policies | None) -> bool:
+    """Return whether decisions can be necessary until all processes have finished."""
     if policies is not None and policies.names:
-        finished = finished and observation.status.ended
-    return Decisions(create=tuple(create), finished=finished, seconds=seconds)
+        return True
+    return any(unit.supervised_restart for unit in roster)
 
 
 def find_startable(roster: Roster, observation: Observation) -> list[str]:
@@ -86,14 +111,8 @@ def find_startable(roster: Roster, observation: Observation) -> list[str]:
     return startable
 
 
-def _decide_end(
-    policies: Policies, observation: Observation, launched: float, now: float
-) -> StoppedProcesses | None:
-    processes = {process.name: process for process in observation.status}
-    ending = decide_end(policies, processes, launched=launched, now=now)
-    if ending is None:
-        return None
-    running = [name for name, process in processes.items() if process.state not in ENDED]
+def _stopped_processes(ending: Ending, observation: Observation, now: float) -> StoppedProcesses:
+    running = [process.name for process in observation.status if process.state not in ENDED]
     return StoppedProcesses(
         processes=tuple(running),
         reason=ending.reason,

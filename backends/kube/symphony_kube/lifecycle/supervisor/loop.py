@@ -11,28 +11,44 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError, NotFound
-from symphony.plan.policies import seconds_to_deadline
+from symphony.plan.policies import Ending, RestartHistory, seconds_to_deadline
+from symphony.status import ReasonCode
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import ENDING, PROBLEMS, UNIT
-from symphony_kube.api.resources import collection_path, items_of, to_resource
-from symphony_kube.lifecycle.attempts import with_manifest
+from symphony_kube.api.labels import ENDING, PROBLEMS
+from symphony_kube.api.resources import collection_path, to_resource
+from symphony_kube.lifecycle.attempts import (
+    request,
+    stop_pod,
+    stop_requested,
+    with_attempt,
+    with_manifest,
+)
 from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid, in_parallel
-from symphony_kube.lifecycle.supervisor.decisions import decide
+from symphony_kube.lifecycle.exits import ExitWatcher
+from symphony_kube.lifecycle.replacer import Replacer
+from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
-from symphony_kube.lifecycle.supervisor.record import Record, RecordChanged, RecordStore, RunGone
+from symphony_kube.lifecycle.supervisor.record import (
+    Record,
+    RecordChanged,
+    RecordStore,
+    Round,
+    RunGone,
+)
 from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
 from symphony_kube.render.deadline import with_deadline
 from symphony_kube.render.roster import Unit, roster_unit
+from symphony_kube.status.control_state import Attempt, Control
 from symphony_kube.status.creation_problems import Problem, encode_problems
 from symphony_kube.status.ending import StoppedProcesses, encode_ending
 from symphony_kube.status.follow_status import ObservationStream
 from symphony_kube.status.observe import Observation
+from symphony_kube.status.unit_status import UnitStatus
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -104,9 +120,8 @@ class _Supervision:
         self._pause = FIRST_PAUSE_SECONDS
         # The time at which to decide again although nothing has changed.
         self._decide_again: float | None = None
-        # The UIDs of the Pods and the names of the units whose processes are being stopped.
-        self._stopped_pods: set[str] = set()
-        self._stopped_units: set[str] = set()
+        self._replacer = Replacer(api, self._scope)
+        self._exits = ExitWatcher(api, self._scope)
         self._ending_is_published = False
         self.is_started = False
 
@@ -121,7 +136,7 @@ class _Supervision:
             observation = observations.first()
             while not observation.empty:
                 self._report_start()
-                states = logs.add_ready(observation.containers)
+                states = logs.add_ready(observation)
                 if self._advance(replace(observation, containers=states)):
                     return
                 # When a log shows that a process is ready, the Pod is annotated, which causes a new
@@ -153,29 +168,40 @@ class _Supervision:
         # While all Pods are being deleted, the experiment is being deleted.
         if observation.deleting:
             return False
+        self._exits.watch(observation.unit_statuses.values())
         if self._record.ending is not None:
             self._stop_processes(self._record.ending, observation)
             return observation.status.ended
+        if self._begin_round(observation):
+            return False
+        return self._execute(self._decide(observation), observation)
+
+    def _decide(self, observation: Observation) -> Decisions:
         excluded = set(self._record.created)
         for unit, problem in self._record.problems.items():
             if problem.permanent:
                 excluded.add(unit)
-        decisions = decide(
-            roster,
+        return decide(
+            self._run.roster,
             observation,
             excluded,
             policies=self._run.policies,
             launched=self._run.launched,
             now=time.time(),
+            history=self._restart_history(),
         )
-        self._decide_again = None
-        if decisions.seconds is not None:
-            self._decide_again = time.monotonic() + decisions.seconds
+
+    def _execute(self, decisions: Decisions, observation: Observation) -> bool:
+        """Execute decisions. Return whether nothing is left to decide."""
+        if decisions.restart is not None:
+            self._restart_experiment(decisions.restart, observation)
+            return False
         if decisions.ending is not None:
             # The decision is recorded first, so that another supervisor can execute it.
             self._write_record(replace(self._record, ending=decisions.ending))
             self._stop_processes(decisions.ending, observation)
             return False
+        self._start_again(decisions, observation)
         if decisions.finished:
             return True
         if decisions.create and time.monotonic() >= self._next_try:
@@ -220,6 +246,8 @@ class _Supervision:
         being deleted.
         """
         body = with_deadline(with_manifest(self._run.units[unit]), self._seconds_left())
+        if self._record.round.number:
+            body = with_attempt(body, Attempt(round=self._record.round.number))
         if self._owner is not None:
             metadata = {**body["metadata"], "ownerReferences": [self._owner]}
             body = {**body, "metadata": metadata}
@@ -274,46 +302,119 @@ class _Supervision:
         """
         self._publish_ending(ending)
         stopped = set(ending.processes)
-        units = [unit for unit in self._run.roster if stopped.intersection(unit.processes)]
-        running = [unit for unit in units if unit.name not in observation.missing_units]
-        in_parallel(self._stop_unit, running, threads=self._api.connections)
+        units = []
+        for unit in self._run.roster:
+            status = observation.unit_statuses.get(unit.name)
+            if status is not None and stopped.intersection(unit.processes):
+                units.append((unit, status))
+        in_parallel(self._stop_unit, units, threads=self._api.connections)
 
     def _publish_ending(self, ending: StoppedProcesses) -> None:
         if not self._ending_is_published:
             self._publish(ENDING, encode_ending(ending))
             self._ending_is_published = True
 
-    def _stop_unit(self, unit: Unit) -> None:
-        if unit.name in self._stopped_units and not unit.job:
+    def _stop_unit(self, item: tuple[Unit, UnitStatus]) -> None:
+        unit, status = item
+        if status.control.replaced or (status.has_ended and status.retry is None):
             return
-        if unit.job and unit.name not in self._stopped_units:
-            # The Job must not create another Pod. It may already be creating one.
-            name = self._scope.object_name(unit.name)
-            self._ignore_missing(partial(self._patch, "Job", name, {"spec": {"backoffLimit": 0}}))
-        path = collection_path("Pod", self._scope.namespace)
-        query = {"labelSelector": f"{self._scope.selector},{UNIT}={unit.name}"}
-        for pod in items_of(self._api.call("GET", path, query=query)):
-            if pod["metadata"]["uid"] not in self._stopped_pods:
-                self._ignore_missing(partial(self._stop_pod, unit, pod))
-                self._stopped_pods.add(pod["metadata"]["uid"])
-        self._stopped_units.add(unit.name)
-
-    def _stop_pod(self, unit: Unit, pod: Object) -> None:
-        metadata = pod["metadata"]
-        if pod["status"].get("phase") in ("Succeeded", "Failed"):
-            return
-        has_node = bool(pod["spec"].get("nodeName"))
-        if not has_node and not unit.job and unit != roster_unit(self._run.roster):
+        has_node = any(pod.node for pod in status.pods)
+        is_first = unit == roster_unit(self._run.roster)
+        if not has_node and status.job is None and status.pods and not is_first:
             # A Pod without a node has no deadline and no logs.
-            path = f"{collection_path('Pod', self._scope.namespace)}/{metadata['name']}"
-            delete_uid(self._api, path, metadata["uid"], grace_seconds=0)
+            pod = status.pods[-1]
+            path = f"{collection_path('Pod', self._scope.namespace)}/{pod.name}"
+            delete_uid(self._api, path, pod.uid, grace_seconds=0)
             return
-        self._patch("Pod", metadata["name"], {"spec": {"activeDeadlineSeconds": 1}})
+        if not status.control.stop or status.control.start:
+            self._request(status, lambda control: stop_requested(control, time.time()))
+        elif status.job is not None:
+            # The Job may have created another Pod after the request.
+            for pod in status.pods:
+                stop_pod(self._api, self._scope, pod)
 
-    def _ignore_missing(self, call: Callable[[], object]) -> None:
-        """Make a call for an object that a user may have deleted."""
-        try:
-            call()
-        except ApiError as exc:
-            if exc.status != 404:
-                raise
+    def _request(self, status: UnitStatus, change: Callable[[Control], Control]) -> None:
+        request(self._api, self._scope, status, change)
+
+    # --- restarts ---
+
+    def _start_again(self, decisions: Decisions, observation: Observation) -> None:
+        """Request the restarts that policies require, and create the attempts that can start."""
+        self._request_retries(decisions.retry, observation)
+        next_start = self._replacer.replace(
+            self._run.roster, observation, now=time.time(), round=self._record.round.number
+        )
+        times = []
+        if decisions.seconds is not None:
+            times.append(time.monotonic() + decisions.seconds)
+        if next_start is not None:
+            times.append(time.monotonic() + next_start - time.time())
+        self._decide_again = min(times, default=None)
+
+    def _request_retries(self, units: tuple[str, ...], observation: Observation) -> None:
+        """Request the restarts that follow from the restart policies of units."""
+
+        def request_retry(unit: str) -> None:
+            status = observation.unit_statuses[unit]
+            retry = status.retry
+            if retry is None:
+                return
+
+            def change(control: Control) -> Control:
+                if control.stop or control.start:
+                    return control
+                # The other members of a group are stopped, because they share its Pod.
+                stop = 0.0 if status.has_ended else time.time()
+                return replace(
+                    control,
+                    stop=stop,
+                    start=retry.time,
+                    reason=retry.cause,
+                    code=ReasonCode.BACKING_OFF.value,
+                    in_row=retry.in_row,
+                )
+
+            self._request(status, change)
+
+        in_parallel(request_retry, units, threads=self._api.connections)
+
+    def _restart_history(self) -> RestartHistory | None:
+        current = self._record.round
+        started = current.start or self._run.launched
+        return RestartHistory(restarts=current.number, in_row=current.in_row, started=started)
+
+    def _restart_experiment(self, ending: Ending, observation: Observation) -> None:
+        """Record the decision to start the experiment again, and stop its processes."""
+        if ending.restart is None:
+            return
+        begun = Round(
+            number=self._record.round.number + 1,
+            start=time.time() + ending.restart.delay,
+            in_row=ending.restart.in_row,
+            reason=ending.cause,
+        )
+        # The decision is recorded first, so that another supervisor can execute it.
+        self._write_record(replace(self._record, round=begun, problems={}))
+        self._publish(PROBLEMS, encode_problems({}))
+        self._begin_round(observation)
+
+    def _begin_round(self, observation: Observation) -> bool:
+        """Request the restart of the units of the previous round. Return whether there are any."""
+        current = self._record.round
+        code = ReasonCode.EXPERIMENT_RESTARTS.value
+        old = []
+        for status in observation.unit_statuses.values():
+            is_requested = status.control.code == code and status.control.start >= current.start
+            is_old = status.attempt.round < current.number
+            exists = bool(status.pods) or status.job is not None
+            if exists and is_old and not is_requested and not status.control.replaced:
+                old.append(status)
+
+        def change(control: Control) -> Control:
+            stopped = stop_requested(control, time.time())
+            return replace(stopped, start=current.start, reason=current.reason, code=code)
+
+        in_parallel(
+            lambda status: self._request(status, change), old, threads=self._api.connections
+        )
+        return bool(old)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import LOG_PROBLEMS, READY, Scope
 from symphony_kube.render.roster import Roster, Unit
 from symphony_kube.status import find_pod
+from symphony_kube.status.observe import Observation
 from symphony_kube.status.pod_status import ContainerStatus
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 # The pause between attempts to read a log, and between checks for newly found lines.
 LOG_POLL_SECONDS = 0.5
 
-ContainerStates = Mapping[str, ContainerStatus]
 
-
-def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, str]]:
+def _awaited_log_patterns(
+    roster: Roster, others: Collection[str] = ()
+) -> dict[str, tuple[Unit, str]]:
     """Return the log patterns of the processes whose readiness is awaited, keyed by process name.
 
-    Each entry contains the process's unit and a regular expression. The process is ready when a
-    line in its log matches this expression.
+    ``others`` contains further processes. Each entry contains the process's unit and a regular
+    expression. The process is ready when a line in its log matches this expression.
     """
     awaited = {
         name
@@ -44,7 +45,7 @@ def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, str]]:
     patterns = {}
     for unit in roster:
         for process, pattern in unit.logs.items():
-            if process in awaited:
+            if process in awaited or process in others:
                 patterns[process] = (unit, pattern)
     return patterns
 
@@ -52,20 +53,23 @@ def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, str]]:
 class ReadyLogs:
     """A reader of the logs that show when processes are ready.
 
-    A process's log is read only if another process waits for its readiness. If the user is allowed
+    A process's log is read only if another process waits for its readiness, or if it is in
+    ``others``. If the user is allowed
     to modify a ready process's Pod, the process is recorded as ready in an annotation of the Pod,
     which later observers read. Use an instance as a context manager.
     """
 
-    def __init__(self, api: Api, scope: Scope, roster: Roster) -> None:
+    def __init__(
+        self, api: Api, scope: Scope, roster: Roster, *, others: Collection[str] = ()
+    ) -> None:
         self._api = api
         self._scope = scope
-        self._patterns = _awaited_log_patterns(roster)
+        self._patterns = _awaited_log_patterns(roster, others)
         self._search_process = SearchProcess()
-        # The first set contains the processes whose logs show that they are ready. The second set
-        # contains those of them that `add_ready` has already returned as ready.
-        self._ready: set[str] = set()
-        self._returned: set[str] = set()
+        # The first set contains the processes whose logs show that they are ready, each with its
+        # Pod. The second set contains those of them that `add_ready` has already returned as ready.
+        self._ready: set[tuple[str, str]] = set()
+        self._returned: set[tuple[str, str]] = set()
         # These sets contain process runs, each identified by a process name and a start time. The
         # first set contains the runs whose logs are currently being read. The second set contains
         # all runs for which a reader has been started.
@@ -104,42 +108,53 @@ class ReadyLogs:
         """
         return bool(self._reading) or self._returned != self._ready
 
-    def add_ready(self, states: ContainerStates) -> dict[str, ContainerStatus]:
-        """Return ``states`` with ``was_ready`` set for each process whose log shows that it is
-        ready.
+    def add_ready(self, observation: Observation) -> dict[str, ContainerStatus]:
+        """Return the states of all processes, with ``was_ready`` set for each process whose log
+        shows that it is ready.
 
         Also start to read the logs of processes that have started.
         """
         ready = set(self._ready)
         self._returned = ready
-        for process in self._patterns:
+        states = dict(observation.containers)
+        for process, (unit, _) in self._patterns.items():
             state = states[process]
-            is_done = state.was_ready or state.state in ENDED or process in ready
-            if state.started is None or is_done:
+            unit_status = observation.unit_statuses.get(unit.name)
+            if unit_status is None or not unit_status.pods or state.started is None:
+                continue
+            pod = unit_status.pods[-1].name
+            if (process, pod) in ready:
+                states[process] = replace(state, was_ready=True)
+                continue
+            if process in unit_status.pods[-1].ready_by_log or state.state in ENDED:
                 continue
             process_run = (process, state.started)
             if process_run not in self._followed:
                 self._followed.add(process_run)
                 self._reading.add(process_run)
                 threading.Thread(
-                    target=self._follow, args=process_run, daemon=True, name=f"ready-{process}"
+                    target=self._follow,
+                    args=(*process_run, pod),
+                    daemon=True,
+                    name=f"ready-{process}",
                 ).start()
-        return {
-            name: replace(state, was_ready=True) if name in ready else state
-            for name, state in states.items()
-        }
+        return states
 
-    def _follow(self, process: str, started: float) -> None:
+    def has_found(self, process: str, pod: str) -> bool:
+        """Return whether the log of a process in a Pod shows that it is ready."""
+        return (process, pod) in self._ready
+
+    def _follow(self, process: str, started: float, pod: str) -> None:
         """Read a process's log until the line that shows readiness is found or the log ends."""
         try:
-            self._read_with_retries(process)
+            self._read_with_retries(process, pod)
         finally:
             self._reading.discard((process, started))
 
-    def _read_with_retries(self, process: str) -> None:
+    def _read_with_retries(self, process: str, pod: str) -> None:
         while not self._stopped.is_set():
             try:
-                self._read(process)
+                self._read(process, pod)
                 return
             except (Unreachable, SearchError):
                 self._stopped.wait(LOG_POLL_SECONDS)
@@ -150,24 +165,12 @@ class ReadyLogs:
             except BackendError:
                 return
 
-    def _read(self, process: str) -> None:
-        unit, pattern = self._patterns[process]
-        pod = self._pod(unit, process)
-        if pod is not None and self._find_line(pod, process, pattern):
+    def _read(self, process: str, pod: str) -> None:
+        _, pattern = self._patterns[process]
+        if self._find_line(pod, process, pattern):
             with self._record_lock:
-                self._ready.add(process)
+                self._ready.add((process, pod))
                 self._record(pod, process)
-
-    def _pod(self, unit: Unit, process: str) -> str | None:
-        """Return the name of a process's Pod, or None if the process runs as a Job that has no Pod.
-
-        A Job's Pod must be looked up, because Kubernetes has generated its name.
-        """
-        if not unit.job:
-            return self._scope.object_name(unit.name)
-        containers = find_pod.list_containers(self._api, self._scope, unit.name)
-        container = find_pod.newest(containers, process)
-        return container.pod if container else None
 
     def _find_line(self, pod: str, process: str, pattern: str) -> bool:
         """Follow a log, and return whether a line matched ``pattern`` before the log ended.

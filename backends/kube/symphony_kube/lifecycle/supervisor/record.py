@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from symphony_kube.status.creation_problems import Problem, decode_problems, encode_problems
 from symphony_kube.status.ending import StoppedProcesses, decode_ending, encode_ending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """The latest restart of the whole experiment.
+
+    ``number`` is the number of restarts until now, and 0 before the first one. ``start`` is the
+    time at which the processes are started again, in seconds since the epoch. ``in_row`` is the
+    number of restarts that count for the delay of the next one. ``reason`` is the reason.
+    """
+
+    number: int = 0
+    start: float = 0.0
+    in_row: int = 0
+    reason: str = ""
+
+
+FIRST_ROUND = Round()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +36,13 @@ class Record:
     ``created`` contains the units that have been created. If one of them does not exist, a user has
     deleted it, and it is not created again. ``problems`` contains the units that could not be
     created. ``ending`` contains the processes that are stopped, once the end of the experiment has
-    been decided.
+    been decided. ``round`` is the latest restart of the experiment.
     """
 
     created: frozenset[str] = frozenset()
     problems: Mapping[str, Problem] = field(default_factory=dict)
     ending: StoppedProcesses | None = None
+    round: Round = FIRST_ROUND
 
 
 class RecordChanged(Exception):
@@ -55,8 +74,20 @@ def encode_record(record: Record) -> str:
         "created": sorted(record.created),
         "problems": encode_problems(record.problems),
         "ending": "" if record.ending is None else encode_ending(record.ending),
+        "round": asdict(record.round),
     }
     return json.dumps(content, separators=(",", ":"), sort_keys=True)
+
+
+def _decode_round(fields: object) -> Round:
+    if fields is None:
+        return FIRST_ROUND
+    if not isinstance(fields, dict):
+        raise ValueError("not a record")
+    try:
+        return Round(**fields)
+    except TypeError as exc:
+        raise ValueError(f"not a record: {exc}") from exc
 
 
 def decode_record(text: str) -> Record:
@@ -73,4 +104,5 @@ def decode_record(text: str) -> Record:
         created=frozenset(content.get("created", ())),
         problems=decode_problems(content.get("problems", "")),
         ending=decode_ending(content.get("ending", "")),
+        round=_decode_round(content.get("round")),
     )

@@ -83,6 +83,12 @@ class BackendInfo:
     symphony. The function takes the options as a mapping and returns a JSON-serializable value. If
     the function returns the same value for two sets of options, they select the same experiments.
     For a short time, shell completion caches the names that were listed for each value.
+
+    A backend that can list its experiments within a few milliseconds, without a request to another
+    machine, declares ``experiments``. It names a function in the same form, which takes the name of
+    the backend and the configured options as a mapping, and returns the names of the experiments.
+    The function must not import libraries other than symphony. Commands then find the experiments
+    of this backend if no backend is named.
     """
 
     name: str
@@ -93,6 +99,7 @@ class BackendInfo:
     options: tuple[Option, ...] = ()
     extra: str | None = None
     place: str | None = None
+    experiments: str | None = None
 
 
 @hookspec

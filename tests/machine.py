@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -46,9 +47,9 @@ def permissions_apply_to_root() -> Iterator[None]:
     assert libc.capset(ctypes.byref(header), sets) == 0
 
 
-@pytest.fixture
-def tmux_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory for the sockets of tmux servers, which are killed after the test.
+@contextlib.contextmanager
+def socket_directory() -> Iterator[Path]:
+    """A directory for the sockets of tmux servers, which are killed afterwards.
 
     The path of a socket may have about 100 characters, so that of the directory is short. Without
     tmux the test is skipped, or fails in CI.
@@ -57,12 +58,19 @@ def tmux_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         report = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         report("NOT TESTED IN TMUX: there is no tmux; install it (Debian: apt install tmux)")
     directory = tempfile.mkdtemp(prefix="sy-", dir="/tmp")
-    monkeypatch.setenv("TMUX_TMPDIR", directory)
-    monkeypatch.delenv("TMUX", raising=False)
     yield Path(directory)
     for socket in Path(directory).glob("tmux-*/*"):
         subprocess.run(["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True)
     shutil.rmtree(directory, ignore_errors=True)  # an exiting server removes its socket itself
+
+
+@pytest.fixture
+def tmux_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The directory in which this process and its children find the sockets of tmux servers."""
+    with socket_directory() as directory:
+        monkeypatch.setenv("TMUX_TMPDIR", str(directory))
+        monkeypatch.delenv("TMUX", raising=False)
+        yield directory
 
 
 @pytest.fixture(params=["local", "tmux"])

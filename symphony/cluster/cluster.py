@@ -661,9 +661,11 @@ class Cluster(CheckedAttributes, abc.ABC):
         timeout: float | None = None,
         on_change: OnChange = None,
         until: Until = "ended",
+        processes: Sequence[str] | None = None,
     ) -> ExperimentStatus:
         """Block until every process has finished, and return the status of the experiment.
 
+        ``processes`` selects the processes to wait for, as in `stop_processes`. None selects all.
         ``timeout`` is in seconds; `TimeoutError` is raised when it expires. ``on_change`` is called
         with each status that differs from the previous one. With ``until="started"`` or
         ``until="ready"``, block only until every process has started or is ready, respectively.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -98,6 +99,17 @@ def select_processes(status: ExperimentStatus, names: Sequence[str] | None) -> l
     return [process for process in status if process.name in selected]
 
 
+def narrowed(status: ExperimentStatus, processes: Sequence[ProcessStatus]) -> ExperimentStatus:
+    """Return ``status`` with only ``processes``, which alone then determine its state and its exit
+    code.
+    """
+    names = {process.name for process in processes}
+    selected = tuple(process for process in status if process.name in names)
+    if len(selected) == len(status.processes):
+        return status
+    return replace(status, processes=selected, ends_with=())
+
+
 def _select(status: ExperimentStatus, name: str) -> list[str]:
     """Return the names of the processes that one name selects."""
     copies = re.compile(rf"{re.escape(name)}(-[0-9]+)+")
@@ -137,19 +149,24 @@ _CONDITION_MET: dict[str, Callable[[ProcessStatus], bool]] = {
 }
 
 
-def still_awaited(status: ExperimentStatus, until: Until) -> list[str]:
+def still_awaited(
+    status: ExperimentStatus, until: Until, processes: Sequence[str] | None = None
+) -> list[str]:
     """Return the paths of the processes for which `Cluster.wait` must continue to wait.
 
-    `Cluster.wait` does not wait for processes that have finished or, with ``until="ready"``, for
-    processes that did not become ready in time. Raises `SpecError` if ``until`` is not a valid
-    condition.
+    ``processes`` selects processes as in `select_processes`. `Cluster.wait` does not wait for
+    processes that have finished or, with ``until="ready"``, for processes that did not become ready
+    in time. Raises `SpecError` if ``until`` is not a valid condition, and `NotFound` if an element
+    of ``processes`` selects no process.
     """
     if until not in _CONDITION_MET:
         hint = did_you_mean(str(until), _CONDITION_MET)
         raise SpecError(f"until must be {', '.join(_CONDITION_MET)}, not {until!r}{hint}")
     is_met = _CONDITION_MET[until]
     return [
-        process.path for process in status if process.state not in ENDED and not is_met(process)
+        process.path
+        for process in select_processes(status, processes)
+        if process.state not in ENDED and not is_met(process)
     ]
 
 

@@ -86,9 +86,10 @@ class RecordedRun(Cluster):
         timeout: float | None = None,
         on_change: OnChange = None,
         until: Until = "ended",
+        processes: Sequence[str] | None = None,
     ) -> ExperimentStatus:
         """Return the last status, because nothing changes."""
-        del timeout, until
+        del timeout, until, processes
         status = self.describe_experiment(experiment)
         if on_change is not None:
             on_change(status)

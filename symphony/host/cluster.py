@@ -746,6 +746,7 @@ class HostCluster(Cluster):
         timeout: float | None = None,
         on_change: OnChange = None,
         until: Until = "ended",
+        processes: Sequence[str] | None = None,
     ) -> ExperimentStatus:
         """Wait until every process has reached ``until`` or has exited; see `Cluster.wait`."""
         from symphony.host.logs import growing
@@ -760,7 +761,7 @@ class HostCluster(Cluster):
                 if on_change is not None and status != previous:
                     on_change(status)
                 previous = status
-                awaited = still_awaited(status, until)
+                awaited = still_awaited(status, until, processes)
                 if not awaited:
                     return status
                 # A supervisor that is killed writes no event, so the status is also read at regular

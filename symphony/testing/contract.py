@@ -414,12 +414,15 @@ class BackendContract:
         assert status.exit_code == 7
         assert cluster.get_log("contract", "worker") == "output\n"
 
-    def test_a_timeout_of_wait_names_the_running_processes(
+    def test_a_wait_for_some_processes_and_a_timeout(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "worker", programs.FOREVER)
+        self.add(experiment, "learner-0", "raise SystemExit(3)")
         cluster.launch(experiment)
-        until(cluster, "contract", all_running, timeout=self.timeout)
+        status = cluster.wait("contract", processes=["learner"], timeout=self.timeout)
+        states = {process.name: process.exit_code for process in status}
+        assert states == {"worker": None, "learner-0": 3}
         with pytest.raises(TimeoutError, match="worker"):
             cluster.wait("contract", timeout=0.1)
 

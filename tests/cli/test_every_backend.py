@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import Program
 from tests.cli.scenarios import Scenarios, program_for_backend
+from tests.machine import socket_directory
 
 
 class TestLocal(Scenarios):
@@ -36,16 +33,5 @@ class TestTmux(Scenarios):
     @pytest.fixture(scope="class")
     @classmethod
     def sockets(cls) -> Iterator[Path]:
-        """A directory for the sockets of tmux servers. The servers are stopped afterwards."""
-        if shutil.which("tmux") is None:
-            report = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-            report(
-                "tmux is not installed, so nothing was tested in tmux (Debian: apt install tmux)"
-            )
-        # The path of a socket must be short.
-        with tempfile.TemporaryDirectory(prefix="sy-", dir="/tmp") as directory:
-            yield Path(directory)
-            for socket in Path(directory).glob("tmux-*/*"):
-                subprocess.run(
-                    ["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True
-                )
+        with socket_directory() as directory:
+            yield directory

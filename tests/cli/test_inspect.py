@@ -28,7 +28,7 @@ def rl(program: Program) -> str:
 class TestLs:
     def test_without_experiments_only_the_header_is_shown(self, program: Program) -> None:
         assert program.ok("ls").split() == [
-            "NAME", "STATE", "PROCESSES", "READY", "FAILED", "AGE", "NOTE",
+            "NAME", "STATE", "PROCESSES", "READY", "FAILED", "AGE", "BACKEND", "NOTE",
         ]  # fmt: skip
 
     def test_one_aligned_row_per_experiment(self, program: Program, rl: str) -> None:

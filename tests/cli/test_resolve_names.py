@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Program
+from tests.cli.conftest import FOREVER, Program
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,52 @@ class TestProcessNames:
         done = program("logs", "rl", path)
         assert (done.returncode, done.stdout) == (2, "")
         assert "not in" in done.stderr
+
+
+class TestSelections:
+    """Groups, replicated names and patterns in commands that inspect or use processes."""
+
+    @pytest.fixture
+    def selections(self, program: Program) -> str:
+        """An experiment with two running copies and a finished process."""
+        agents = {"cmd": f"echo up; {FOREVER}", "replicas": 2}
+        crew = {"processes": {"agent": agents, "late": {"cmd": "exit 3"}}}
+        return program.launch("sel", {"learner": "exit 4", "crew": crew})
+
+    def test_commands_accept_groups_replicated_names_and_patterns(
+        self, program: Program, selections: str
+    ) -> None:
+        done = program("wait", selections, "lea*", "crew/late")
+        assert done.returncode in (3, 4)
+        assert done.stdout == "sel failed: 2 failed\n"
+        shown = program.json("ps", selections, "agent", "learner")
+        names = [process["name"] for process in shown["processes"]]
+        assert names == ["learner", "agent-0", "agent-1"]
+        *_, first, second = program.ok("ps", selections, "crew/agent-*").splitlines()
+        assert (first.split()[0], second.split()[0]) == ("crew/agent-0", "crew/agent-1")
+        described = program.json("describe", selections, "agent")
+        assert [details["name"] for details in described] == ["agent-0", "agent-1"]
+        assert program.json("describe", selections, "*-1")["name"] == "agent-1"
+        assert program.ok("describe", selections, "agent").count("log") >= 2
+
+    def test_exec_and_cp_need_one_process(self, program: Program, selections: str) -> None:
+        several = "symphony: error: process 'agent' is ambiguous: crew/agent-0, crew/agent-1; "
+        done = program("exec", selections, "agent", "--", "true")
+        assert done.stderr == (
+            f"{several}name one process, or run the command in each with --all\n"
+        )
+        done = program("cp", selections, "agent:x", ".")
+        assert done.stderr == f"{several}type more of the name\n"
+        assert program.ok("exec", selections, "*-1", "--", "echo", "one") == "one\n"
+        done = program("exec", selections, "crew", "--all", "--dry-run", "--", "true")
+        assert len(done.stderr.splitlines()) == 3
+        # The command succeeds in the first process and fails in the second one.
+        script = "echo out; echo err >&2; test ! -e made || exit 5; touch made"
+        done = program("exec", selections, "agent", "--all", "--", "sh", "-c", script)
+        assert (done.returncode, done.stderr) == (5, "")
+        assert done.stdout == (
+            "crew/agent-0 | out\ncrew/agent-0 | err\ncrew/agent-1 | out\ncrew/agent-1 | err\n"
+        )
 
 
 class TestCurrentExperiment:

@@ -46,6 +46,14 @@ def test_processes_that_are_still_awaited(until, expected):
     assert still_awaited(STATUS, until) == expected
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [(["up"], ["up"]), (["g", "done"], ["g/on"]), (["never"], []), (["*e*"], ["new", "late"])],
+)
+def test_selected_processes_that_are_still_awaited(names, expected):
+    assert still_awaited(STATUS, "ended", names) == expected
+
+
 def test_unknown_condition():
     with pytest.raises(
         SpecError, match="until must be started, ready, ended, not 'start'; did you mean 'started'"

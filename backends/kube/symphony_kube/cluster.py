@@ -395,13 +395,19 @@ class KubeCluster(Cluster):
         timeout: float | None = None,
         on_change: OnChange = None,
         until: Until = "ended",
+        processes: Sequence[str] | None = None,
     ) -> ExperimentStatus:
         """Wait until every process has reached the given state; see `Cluster.wait`."""
         from symphony_kube.status import wait
 
         self._ensure_supervisor(experiment)
         return wait.wait(
-            self.api, self.scope(experiment), timeout=timeout, on_change=on_change, until=until
+            self.api,
+            self.scope(experiment),
+            timeout=timeout,
+            on_change=on_change,
+            until=until,
+            processes=processes,
         )
 
     # --- using ---

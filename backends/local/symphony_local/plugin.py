@@ -30,4 +30,5 @@ def symphony_backend() -> BackendInfo:
                 "gpu",
             }
         ),
+        experiments="symphony.host.run.directory:experiment_names",
     )

@@ -30,4 +30,5 @@ def symphony_backend() -> BackendInfo:
             }
         ),
         extra="tmux",
+        experiments="symphony.host.run.directory:experiment_names",
     )

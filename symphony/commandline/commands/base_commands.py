@@ -5,6 +5,7 @@ share.
 from __future__ import annotations
 
 import argparse
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from symphony.checked_methods import check_methods
@@ -17,7 +18,7 @@ from symphony.commandline.parsing.arguments import (
 from symphony.commandline.parsing.dispatch import METHOD_CHECKS, CommandLine
 
 if TYPE_CHECKING:
-    from symphony.cluster import Manifest
+    from symphony.cluster import Cluster, Manifest
     from symphony.model import Experiment
 
 
@@ -29,6 +30,36 @@ class BaseCommands(CommandLine):
 
     To keep the start-up time of short commands low, each method imports the modules that it needs.
     """
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The cluster on which the command works.
+
+        If the command takes an experiment, it is the cluster with this experiment; see
+        `cluster_with`. Otherwise, it is the cluster that the user selects.
+        """
+        if not hasattr(self.args, "experiment"):
+            return self.selected_cluster
+        return self.cluster_with(self.args.experiment)
+
+    def cluster_with(self, experiment: str | None, *, partial: bool = True) -> Cluster:
+        """Return the cluster with an experiment, which can be on another backend than the selected
+        one if the user names no backend.
+
+        ``experiment`` is a name, None or ``"."``, which both mean the current experiment. With
+        ``partial``, it can be a part of a name. If no backend has the experiment, the result is the
+        selected cluster. Raises `UsageError` if several backends have it.
+        """
+        if self.names_backend:
+            return self.selected_cluster
+        from symphony.commandline.commands import find_backend
+        from symphony.commandline.commands.current_experiment import current_backend
+        from symphony.commandline.commands.resolve_names import CURRENT
+
+        selected = self.selected_cluster
+        if experiment is None or experiment == CURRENT:
+            return find_backend.cluster_of(current_backend(selected.backend), selected)
+        return find_backend.find_cluster(selected, experiment, partial=partial)
 
     # --- arguments ---
 
@@ -49,6 +80,16 @@ class BaseCommands(CommandLine):
             parser.add_argument(
                 "-e", "--experiment", metavar="EXPERIMENT", required=required, help=text
             )
+
+    def _add_processes(self, parser: argparse.ArgumentParser, *, nargs: str = "*") -> None:
+        """Add positional arguments that set ``args.processes`` and select processes."""
+        parser.add_argument(
+            "processes",
+            metavar="PROCESS",
+            nargs=nargs,
+            help="process, group, or pattern such as 'agent-*'"
+            + (" (default: all processes)" if nargs == "*" else ""),
+        )
 
     def _add_component_arg(self, parser: argparse.ArgumentParser) -> None:
         """Add a positional argument that sets ``args.process``."""
@@ -195,11 +236,20 @@ class BaseCommands(CommandLine):
         if args.timeout is not None and not args.wait:
             raise UsageError("--timeout limits how long --wait waits; add --wait")
 
+    def _location_of(self, experiment: str) -> list[str]:
+        """Return the words that other commands need to find an experiment on this cluster."""
+        from symphony.commandline.commands.find_backend import is_ambiguous
+
+        backend = self.cluster.backend
+        if not self.names_backend and is_ambiguous(backend, experiment):
+            return ["-b", backend]
+        return self.cluster_arguments
+
     def _next_commands(self, experiment: str) -> list[str]:
         """Return lines that suggest commands for a newly launched experiment."""
         from symphony.commandline.output.views import align_pairs
 
-        location = "".join(f" {word}" for word in self.cluster_arguments)
+        location = "".join(f" {word}" for word in self._location_of(experiment))
         return align_pairs(
             [
                 (f"{self.prog} ps{location} {experiment}", "show its processes"),

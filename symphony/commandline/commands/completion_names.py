@@ -33,6 +33,8 @@ def complete_names(
     experiment = CURRENT
     if given and find is not _experiments:
         experiment = given[0]
+    # The cluster of the command line is the one with this experiment.
+    line.args.experiment = experiment
     try:
         location = _cluster_location(line)
         # Names in the current experiment are not cached, because another experiment can become the
@@ -66,7 +68,13 @@ def _cluster_location(line: CommandLine) -> list[object] | None:
 
 
 def _experiments(line: CommandLine, _experiment: str) -> Iterable[str]:
-    return line.cluster.list_experiments()
+    names = line.selected_cluster.list_experiments()
+    if line.names_backend:
+        return names
+    from symphony.commandline.commands.find_backend import quick_names
+
+    others = quick_names(line.selected_cluster.backend).values()
+    return dict.fromkeys([*names, *(name for known in others for name in known)])
 
 
 def _processes(line: CommandLine, experiment: str) -> list[str]:
@@ -76,7 +84,20 @@ def _processes(line: CommandLine, experiment: str) -> list[str]:
 def _selectable_names(line: CommandLine, experiment: str) -> list[str]:
     status = resolve_experiment(line.cluster, experiment)
     groups = {process.group for process in status if process.group is not None}
-    return [*(process.path for process in status), *sorted(groups)]
+    paths = [process.path for process in status]
+    return [*paths, *sorted(groups), *_replicated_names([*paths, *groups])]
+
+
+def _replicated_names(names: Iterable[str]) -> list[str]:
+    """Return the names that stand for several copies, such as ``agent`` for ``agent-0`` and
+    ``agent-1``.
+    """
+    counts: dict[str, int] = {}
+    for name in names:
+        base, hyphen, number = name.rpartition("-")
+        if hyphen and number.isdecimal():
+            counts[base] = counts.get(base, 0) + 1
+    return [base for base, count in counts.items() if count > 1]
 
 
 def _experiment_services(line: CommandLine, experiment: str) -> Sequence[Service]:
@@ -105,6 +126,7 @@ _FINDERS: Mapping[str, FindNames] = {
     "EXPERIMENT|PATTERN": _experiments,
     "PROCESS": _processes,
     "NAME names": _selectable_names,
+    "PROCESS processes": _selectable_names,
     "PROCESS target": _forward_targets,
     "SERVICE": _exposed_services,
     "SOURCE": _copy_prefixes,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,9 @@ class DeleteCommands(BaseCommands):
 
         In a pattern, * matches any text, ? matches any one character, and [ab] matches one of the
         characters in the brackets. Write a pattern in quotes, because the shell would otherwise
-        replace it with the names of matching files.
+        replace it with the names of matching files. Patterns and --all select the experiments of
+        one backend, which is the configured one unless -b names another. A name is found on any
+        backend.
 
         Each process has its grace period to exit. Ctrl-C kills the processes that still run, and
         the deletion continues; a second Ctrl-C ends the command. On Kubernetes, the first Ctrl-C
@@ -71,13 +74,16 @@ class DeleteCommands(BaseCommands):
                 "name each EXPERIMENT, give a pattern in quotes such as 'rl-*', or pass --all"
             )
         names = _expand_patterns(
-            self.cluster, ["*"] if args.all else args.experiments, force=args.force or args.all
+            self.selected_cluster,
+            ["*"] if args.all else args.experiments,
+            force=args.force or args.all,
+            only_selected=self.names_backend,
         )
         if not names:
             print_note("no experiment matches; nothing to delete")
         # If there are no names, there is nothing to confirm.
         deletion = Deletion(
-            self.cluster,
+            self.cluster_with,
             names,
             force=args.force or not names,
             purge=args.purge,
@@ -87,30 +93,51 @@ class DeleteCommands(BaseCommands):
         return deletion.run()
 
 
-def _expand_patterns(cluster: Cluster, words: Sequence[str], *, force: bool) -> list[str]:
+def _expand_patterns(
+    cluster: Cluster, words: Sequence[str], *, force: bool, only_selected: bool
+) -> list[tuple[str, Cluster | None]]:
     """Return the words, with each pattern replaced by the names of the matching experiments.
 
-    Raises `NotFound` if a pattern matches no experiment, unless ``force`` is set.
+    The cluster of an experiment that matches a pattern is ``cluster``. The cluster of a name is
+    None, because it can be another one. Raises `NotFound` if a pattern matches no experiment,
+    unless ``force`` is set. Unless ``only_selected`` is set, the error names the backends on which
+    experiments match.
     """
     from symphony.names import join_names
 
     if not any(map(_is_pattern, words)):
-        return list(words)
+        return [(word, None) for word in words]
     from fnmatch import fnmatchcase
 
     known = cluster.list_experiments()
-    names: list[str] = []
+    names: list[tuple[str, Cluster | None]] = []
     for word in words:
         if not _is_pattern(word):
-            names.append(word)
+            names.append((word, None))
             continue
         matches = [name for name in known if fnmatchcase(name, word)]
         if not matches and not force:
-            raise NotFound(
-                f"no experiment matches {word!r}; existing experiments: {join_names(known)}"
-            )
-        names += matches
+            hint = "" if only_selected else _matches_elsewhere(cluster.backend, word)
+            hint = hint or f"; existing experiments: {join_names(known)}"
+            raise NotFound(f"no experiment matches {word!r}{hint}")
+        names += [(name, cluster) for name in matches]
     return names
+
+
+def _matches_elsewhere(selected: str, pattern: str) -> str:
+    """Return a hint that names the other backends on which experiments match, or ``""``."""
+    from fnmatch import fnmatchcase
+
+    from symphony.commandline.commands.find_backend import quick_names
+
+    found = [
+        f"-b {backend}"
+        for backend, known in quick_names(selected).items()
+        if any(fnmatchcase(name, pattern) for name in known)
+    ]
+    return (
+        f" on {selected}; for those on another backend, add {' or '.join(found)}" if found else ""
+    )
 
 
 def _is_pattern(word: str) -> bool:
@@ -130,20 +157,25 @@ class ExistingExperiment:
 
 
 class Deletion:
-    """One execution of ``delete``."""
+    """One execution of ``delete``.
+
+    ``find_cluster`` returns the cluster with the experiment that the user meant by a name; see
+    `BaseCommands.cluster_with`. It is called for each of the ``names`` whose cluster is None.
+    """
 
     def __init__(
         self,
-        cluster: Cluster,
-        names: Sequence[str],
+        find_cluster: Callable[..., Cluster],
+        names: Sequence[tuple[str, Cluster | None]],
         *,
         force: bool,
         purge: bool,
         as_json: bool,
         dry_run: bool,
     ) -> None:
-        self._cluster = cluster
-        self._names = list(dict.fromkeys(names))
+        self._find_cluster = find_cluster
+        self._names = names
+        self._experiments: list[tuple[Cluster, str]] = []
         self._force = force
         self._purge = purge
         self._as_json = as_json
@@ -156,8 +188,12 @@ class Deletion:
         """
         from symphony.commandline.commands.resolve_names import with_user_prefix
 
-        names = [with_user_prefix(self._cluster, name) for name in self._names]
-        self._names = list(dict.fromkeys(names))
+        experiments = []
+        for given, cluster in self._names:
+            if cluster is None:
+                cluster = self._find_cluster(given, partial=self._accepts_parts_of_names)
+            experiments.append((cluster, with_user_prefix(cluster, given)))
+        self._experiments = list(dict.fromkeys(experiments))
         if self._dry_run:
             return self._report_dry_run()
         if not self._force and not self._confirm():
@@ -165,12 +201,17 @@ class Deletion:
             return FAILED
         return self._delete_all()
 
+    @property
+    def _accepts_parts_of_names(self) -> bool:
+        """True if the user is asked for confirmation, so that the complete names are shown."""
+        return not self._force and is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
     def _delete_all(self) -> int:
         code = OK
         deleted = []
-        for name in self._names:
+        for cluster, name in self._experiments:
             try:
-                if self._delete(name):
+                if self._delete(cluster, name):
                     deleted.append(name)
             except SymphonyError as exc:
                 # A failure must not prevent the deletion of the remaining experiments.
@@ -181,7 +222,7 @@ class Deletion:
         return code
 
     def _report_dry_run(self) -> int:
-        candidates = [self._describe_or_none(name) for name in self._names]
+        candidates = [self._describe_or_none(cluster, name) for cluster, name in self._experiments]
         existing = [experiment for experiment in candidates if experiment is not None]
         if self._as_json:
             self._show_names([experiment.name for experiment in existing])
@@ -194,7 +235,7 @@ class Deletion:
 
         show_json(list(names))
 
-    def _describe(self, name: str) -> ExistingExperiment:
+    def _describe(self, cluster: Cluster, name: str) -> ExistingExperiment:
         """Return the description of an experiment. Raises `NotFound` if the experiment does not
         exist.
 
@@ -204,7 +245,7 @@ class Deletion:
         from symphony.commandline.output import views
 
         try:
-            status = self._cluster.describe_experiment(name)
+            status = cluster.describe_experiment(name)
         except Unreachable:
             raise
         except BackendError as exc:
@@ -219,12 +260,12 @@ class Deletion:
             size=views.count_processes(len(status.processes)),
         )
 
-    def _describe_or_none(self, name: str) -> ExistingExperiment | None:
+    def _describe_or_none(self, cluster: Cluster, name: str) -> ExistingExperiment | None:
         """Return the description of an experiment, or None if it does not exist and ``--force`` is
         set.
         """
         try:
-            return self._describe(name)
+            return self._describe(cluster, name)
         except NotFound as exc:
             if not self._force:
                 raise
@@ -237,15 +278,17 @@ class Deletion:
         """
         from symphony.commandline.commands.resolve_names import describe_resolved
 
-        interactive = is_terminal(sys.stdin) and is_terminal(sys.stderr)
-        if interactive:
-            # Accept partial names here, because the question shows the complete names.
-            existing = [
-                describe_resolved(self._cluster, name, self._describe) for name in self._names
-            ]
-        else:
-            existing = [self._describe(name) for name in self._names]
-        self._names = list(dict.fromkeys(experiment.name for experiment in existing))
+        interactive = self._accepts_parts_of_names
+        existing = []
+        for cluster, name in self._experiments:
+            describe = functools.partial(self._describe, cluster)
+            if interactive:
+                existing.append(describe_resolved(cluster, name, describe))
+            else:
+                existing.append(describe(name))
+        clusters = [cluster for cluster, _ in self._experiments]
+        names = [experiment.name for experiment in existing]
+        self._experiments = list(dict.fromkeys(zip(clusters, names, strict=True)))
         if not interactive:
             raise UsageError(
                 "delete asks for confirmation, and there is no terminal; pass --force (-f) to "
@@ -255,29 +298,29 @@ class Deletion:
         print_note(f"delete {summaries}? [y/N] ", end="")
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
-    def _delete(self, name: str) -> bool:
+    def _delete(self, cluster: Cluster, name: str) -> bool:
         """Delete one experiment. Return False if it does not exist."""
         from symphony.commandline.commands.current_experiment import clear_current
         from symphony.commandline.commands.delete_with_progress import delete_with_progress
         from symphony.commandline.parsing import completion_cache
 
         try:
-            size = self._describe(name).size
+            size = self._describe(cluster, name).size
         except NotFound as exc:
             print_note(f"{error_message(exc)}; nothing to delete")
             return False
-        delete_with_progress(self._cluster, name, size, purge=self._purge)
-        clear_current(self._cluster.backend, name)
+        delete_with_progress(cluster, name, size, purge=self._purge)
+        clear_current(cluster.backend, name)
         completion_cache.clear_cached_names()
         if not self._as_json:
             print_text(f"deleted {name}")
         if not self._purge:
-            self._report_cut_record(name)
+            self._report_cut_record(cluster, name)
         return True
 
-    def _report_cut_record(self, name: str) -> None:
+    def _report_cut_record(self, cluster: Cluster, name: str) -> None:
         """Report which parts of the record of the deleted run are missing."""
-        runs = (run for run in self._cluster.list_runs() if run.experiment == name)
+        runs = (run for run in cluster.list_runs() if run.experiment == name)
         newest = next(runs, None)
         cut = newest.summary.get("cut") if newest is not None and newest.is_archived else None
         if newest is not None and cut:

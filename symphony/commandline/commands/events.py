@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from symphony.commandline.commands.select_experiment import SELECTION_HELP, ReadingCommands
+from symphony.commandline.commands.select_experiment import ReadingCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK
 from symphony.commandline.output.terminal import print_text
 
@@ -16,7 +16,7 @@ class EventsCommands(ReadingCommands):
         parser = self.add_subparser("events")
         self._add_hidden_dry_run(parser)
         self._add_experiment_name(parser, required=False)
-        parser.add_argument("names", metavar="NAME", nargs="*", help=SELECTION_HELP)
+        self._add_processes(parser)
         parser.add_argument(
             "-f",
             "--follow",
@@ -30,8 +30,8 @@ class EventsCommands(ReadingCommands):
     def action_events(self, args: argparse.Namespace) -> int | None:
         """Show what has happened: launches, starts, exits, restarts and stops.
 
-        With a NAME, only the events of the selected processes are shown. On Kubernetes, events are
-        derived from the states of Pods, which contain only the last two executions of a process.
+        With a PROCESS, only the events of the selected processes are shown. On Kubernetes, events
+        are derived from the states of Pods, which contain only the last two executions of a process.
 
         For example:
           symphony events rl
@@ -44,8 +44,8 @@ class EventsCommands(ReadingCommands):
 
         status = self._read_status(args, "events")
         names = None
-        if args.names:
-            names = [process.name for process in resolve_processes(status, args.names)]
+        if args.processes:
+            names = [process.name for process in resolve_processes(status, args.processes)]
         events = self.cluster.iter_events(status.name, names, follow=args.follow, since=args.since)
         try:
             for event in events:

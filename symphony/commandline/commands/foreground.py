@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from symphony.cluster.matching import narrowed, select_processes
 from symphony.commandline.exit_codes import FAILED, OK, Terminated, signal_exit_code
 from symphony.commandline.output import views
 from symphony.commandline.output.pending_reasons import (
@@ -242,14 +243,28 @@ def report_failures(status: ExperimentStatus, until: Until) -> int:
 
 
 def wait_until_finished(
-    cluster: Cluster, name: str, *, timeout: float | None, as_json: bool
+    cluster: Cluster,
+    name: str,
+    *,
+    processes: Sequence[str] | None = None,
+    timeout: float | None,
+    as_json: bool,
 ) -> int:
-    """Wait until every process has exited, print the final status, and return the exit code.
+    """Wait until processes have exited, print their final status, and return the exit code.
 
-    Raises `TimeoutError` if the experiment is still running after ``timeout`` seconds.
+    ``processes`` are the names of processes. None means all processes. Raises `TimeoutError` if
+    they are still running after ``timeout`` seconds.
     """
-    with show_progress() as shown, reporting_progress(shown, views.waiting_line) as on_change:
-        status = cluster.wait(name, timeout=timeout, on_change=on_change)
+
+    def describe(status: ExperimentStatus) -> str:
+        return views.waiting_line(narrowed(status, select_processes(status, processes)))
+
+    with show_progress() as shown, reporting_progress(shown, describe) as on_change:
+        if processes is None:
+            status = cluster.wait(name, timeout=timeout, on_change=on_change)
+        else:
+            whole = cluster.wait(name, timeout=timeout, on_change=on_change, processes=processes)
+            status = narrowed(whole, select_processes(whole, processes))
     if as_json:
         show_json({**status.to_dict(), "exit_code": status.exit_code})
     else:

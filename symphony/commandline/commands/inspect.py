@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
-from symphony.commandline.exit_codes import OK, UsageError, error_message, exit_code
+from symphony.commandline.exit_codes import OK, UsageError, error_message
 from symphony.commandline.output.terminal import print_coloured, print_note, print_text
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ class InspectCommands(BaseCommands):
     def action_ls(self, args: argparse.Namespace) -> int | None:
         """List the experiments that symphony launched.
 
+        The list contains the experiments of all backends of this machine, and those of a cluster
+        that is configured. With -b, it contains only the experiments of one backend. A cluster that
+        does not respond within 3 seconds is left out, with a message.
+
         AGE is the time since the launch. A cell without a value contains "-". Only the last column
         may contain spaces.
 
@@ -36,37 +40,18 @@ class InspectCommands(BaseCommands):
           symphony ls --watch
           symphony ls -b tmux --json
         """
+        from symphony.commandline.commands.list_experiments import Listing
         from symphony.commandline.output.printing import show_json
 
+        listing = Listing(self.prog, self.selected_cluster, only_selected=self.names_backend)
         if args.watch:
-            return self._watch(args, lambda: _watched_experiments(self._describe_all()[0]))
-        statuses, code = self._describe_all()
+            return self._watch(args, lambda: _watched_experiments(listing.read()))
+        statuses = listing.read()
         if args.json:
             show_json([status.to_dict() for status in statuses])
         else:
             print_coloured(_experiment_table(statuses))
-        return code
-
-    def _describe_all(self) -> tuple[list[ExperimentStatus], int]:
-        """Return the status of every experiment, and the exit code.
-
-        An experiment that cannot be described is reported on standard error. The statuses of the
-        other experiments are still returned.
-        """
-        from symphony.errors import NotFound, SymphonyError
-
-        statuses = []
-        code = OK
-        for name in self.cluster.list_experiments():
-            try:
-                statuses.append(self.cluster.describe_experiment(name))
-            except NotFound:
-                # The experiment was deleted after the names were listed.
-                continue
-            except SymphonyError as exc:
-                print_note(f"{self.prog}: error: {error_message(exc)}")
-                code = code or exit_code(exc)
-        return statuses, code
+        return listing.exit_code
 
     def _watch(self, args: argparse.Namespace, get_table: Callable[[], WatchedTable]) -> int:
         """Show a table, and refresh it until Ctrl-C.
@@ -83,6 +68,7 @@ class InspectCommands(BaseCommands):
         parser = self.add_subparser("ps")
         self._add_hidden_dry_run(parser)
         self._add_experiment_name(parser, required=False)
+        self._add_processes(parser)
         self._add_run_option(parser)
         self._add_watch(parser)
         self._add_json(parser)
@@ -90,23 +76,35 @@ class InspectCommands(BaseCommands):
     def action_ps(self, args: argparse.Namespace) -> int | None:
         """Show the processes of an experiment.
 
+        A PROCESS is a process, group/process, a group, a replicated process, such as agent for
+        agent-0 to agent-7, or a pattern, such as 'agent-*'. Without one, all processes are shown.
+
         EXIT is the exit code (128 + n for signal n). AGE is the time since the latest start. A cell
         without a value contains "-". Only the last column may contain spaces.
 
         For example:
           symphony ps rl
           symphony ps rl --watch
+          symphony ps rl learner 'agent-*'
           symphony ps rl --json | jq '.processes[].pid'
           symphony ps --run rl-20261122-093011-7f3a
         """
-        from symphony.commandline.commands.resolve_names import resolve_experiment
+        from symphony.cluster.matching import narrowed
+        from symphony.commandline.commands.resolve_names import (
+            resolve_experiment,
+            resolve_processes,
+        )
         from symphony.commandline.output.printing import show_json
 
+        def select(status: ExperimentStatus) -> ExperimentStatus:
+            return narrowed(status, resolve_processes(status, args.processes))
+
         self._use_run(args)
-        status = resolve_experiment(self.cluster, args.experiment)
+        status = select(resolve_experiment(self.cluster, args.experiment))
         if args.watch:
+            name = status.name
             return self._watch(
-                args, lambda: _watched_processes(self.cluster.describe_experiment(status.name))
+                args, lambda: _watched_processes(select(self.cluster.describe_experiment(name)))
             )
         if args.json:
             show_json(status.to_dict())
@@ -119,35 +117,44 @@ class InspectCommands(BaseCommands):
         parser = self.add_subparser("describe")
         self._add_hidden_dry_run(parser)
         self._add_experiment_name(parser)
-        self._add_component_arg(parser)
+        self._add_processes(parser, nargs="+")
         self._add_run_option(parser)
-        self._add_json(parser)
+        self._add_json(parser, "a JSON object, or a list of objects if there are several processes")
 
     def action_describe(self, args: argparse.Namespace) -> int | None:
-        """Show details of one process.
+        """Show details of processes.
 
-        The details are its state and the reason for that state, its command, location, resources,
-        service addresses and events, and, without --json, the last lines of its output.
+        The details are the state and the reason for that state, the command, location, resources,
+        service addresses and events, and, without --json, the last lines of the output. A PROCESS
+        can be a group, a replicated process or a pattern, as for ps.
 
         For example:
           symphony describe rl learner
+          symphony describe rl 'agent-*'
           symphony describe rl agents/agent-1 --json | jq .events
         """
-        from symphony.commandline.commands.resolve_names import resolve_experiment, resolve_process
+        from symphony.commandline.commands.resolve_names import (
+            resolve_experiment,
+            resolve_processes,
+        )
         from symphony.commandline.output import describe
         from symphony.commandline.output.printing import show_json
 
         self._use_run(args)
         status = resolve_experiment(self.cluster, args.experiment)
-        process = resolve_process(status, args.process)
-        details = self.cluster.explain_process(status.name, process.name, process.group)
+        found = [
+            self.cluster.explain_process(status.name, process.name, process.group)
+            for process in resolve_processes(status, args.processes)
+        ]
         _print_note(status)
         if args.json:
-            show_json({"experiment": status.name, **details.to_dict()})
+            data = [{"experiment": status.name, **details.to_dict()} for details in found]
+            show_json(data[0] if len(data) == 1 else data)
             return OK
-        log = self._last_lines(status.name, process.name, describe.LAST_LINES)
-        lines = describe.description_lines(status.name, details, log, time.time())
-        print_text("\n".join(lines))
+        for number, details in enumerate(found):
+            log = self._last_lines(status.name, details.status.name, describe.LAST_LINES)
+            lines = describe.description_lines(status.name, details, log, time.time())
+            print_text("\n".join(lines if number == 0 else ["", *lines]))
         return OK
 
     def _last_lines(self, experiment: str, process: str, number: int) -> list[str]:
@@ -166,24 +173,37 @@ class InspectCommands(BaseCommands):
         parser = self.add_subparser("wait")
         self._add_hidden_dry_run(parser)
         self._add_experiment_name(parser, required=False)
+        self._add_processes(parser)
         self._add_timeout(parser)
         self._add_json(parser, "the final status as JSON")
 
     def action_wait(self, args: argparse.Namespace) -> int | None:
-        """Wait until every process of an experiment has exited.
+        """Wait until processes of an experiment have exited.
 
-        The exit code is that of the experiment: 0 if every process succeeded, else the exit code of
-        the first process that failed. It is 1 if the timeout expires.
+        A PROCESS can be a group, a replicated process or a pattern, as for ps. Without one, the
+        command waits for all processes.
+
+        The exit code is 0 if every process succeeded, else the exit code of the first process that
+        failed. It is 1 if the timeout expires.
 
         For example:
           symphony wait rl
           symphony wait rl --timeout 10m
+          symphony wait rl learner 'evaluator-*'
         """
         from symphony.commandline.commands.foreground import wait_until_finished
-        from symphony.commandline.commands.resolve_names import resolve_experiment
+        from symphony.commandline.commands.resolve_names import (
+            resolve_experiment,
+            resolve_processes,
+        )
 
-        name = resolve_experiment(self.cluster, args.experiment).name
-        return wait_until_finished(self.cluster, name, timeout=args.timeout, as_json=args.json)
+        status = resolve_experiment(self.cluster, args.experiment)
+        names = None
+        if args.processes:
+            names = [process.name for process in resolve_processes(status, args.processes)]
+        return wait_until_finished(
+            self.cluster, status.name, processes=names, timeout=args.timeout, as_json=args.json
+        )
 
 
 def _print_note(status: ExperimentStatus) -> None:

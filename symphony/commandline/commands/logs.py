@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.select_experiment import SELECTION_HELP, ReadingCommands
+from symphony.commandline.commands.select_experiment import ReadingCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note, print_text
 from symphony.commandline.parsing.arguments import parse_count
@@ -26,7 +26,7 @@ class LogsCommands(ReadingCommands):
     def _add_logs(self) -> None:
         parser = self.add_subparser("logs")
         self._add_experiment_name(parser, required=False)
-        parser.add_argument("names", metavar="NAME", nargs="*", help=SELECTION_HELP)
+        self._add_processes(parser)
         parser.add_argument(
             "-f",
             "--follow",
@@ -88,7 +88,7 @@ class LogsCommands(ReadingCommands):
 
         status = self._read_status(args, "logs")
         _check_combination(args)
-        selected = resolve_processes(status, args.names)
+        selected = resolve_processes(status, args.processes)
         if args.failed:
             selected = [process for process in selected if process.failed]
             if not selected:

@@ -24,6 +24,7 @@ Description = TypeVar("Description")
 
 CURRENT = "."
 MAX_MENU_ENTRIES = 20
+TYPE_MORE = "type more of the name"
 
 
 def resolve_experiment(cluster: Cluster, given: str | None) -> ExperimentStatus:
@@ -91,25 +92,21 @@ def resolve_processes(status: ExperimentStatus, names: Sequence[str]) -> list[Pr
     return [process for process in status if process.name in selected]
 
 
-def _select(status: ExperimentStatus, name: str) -> list[ProcessStatus]:
-    """Return the processes that a complete name or a pattern selects, if there are any."""
-    from symphony.cluster.matching import select_processes
+def resolve_process(status: ExperimentStatus, given: str, *, fix: str = TYPE_MORE) -> ProcessStatus:
+    """Return the status of the one process that the user meant by ``given``.
 
-    try:
-        return select_processes(status, [name])
-    except NotFound:
-        return []
-
-
-def resolve_process(status: ExperimentStatus, given: str) -> ProcessStatus:
-    """Return the status of the process that the user meant by ``given``.
-
-    ``given`` has the form ``process`` or ``group/process``. The process name can be partial, but
-    the group name must be complete. Raises `NotFound` if no process matches, and `UsageError` if
-    several match and the user does not choose one or has no terminal on which to choose.
+    ``given`` can be anything that selects one process: ``process``, ``group/process``, or a group,
+    replicated process or pattern with one process. The process name can also be partial, but the
+    group name must be complete. Raises `NotFound` if no process matches, and `UsageError` if
+    several match and the user does not choose one or has no terminal on which to choose. The error
+    then contains ``fix``.
     """
     from symphony.cluster.matching import find_status, fuzzy_match
 
+    found = _select(status, given)
+    if found:
+        by_path = {process.path: process for process in found}
+        return by_path[_choose("process", given, list(by_path), None, fix)]
     group, _, name = given.rpartition("/")
     candidates = {item.name: item for item in status if not group or item.group == group}
     try:
@@ -121,23 +118,38 @@ def resolve_process(status: ExperimentStatus, given: str) -> ProcessStatus:
         matches = fuzzy_match(name, list(candidates)) if name else []
         if not matches:
             raise
-        return candidates[_choose("process", given, matches, exc)]
+        return candidates[_choose("process", given, matches, exc, fix)]
 
 
-def _choose(kind: str, given: str, matches: Sequence[str], cause: NotFound) -> str:
+def _select(status: ExperimentStatus, name: str) -> list[ProcessStatus]:
+    """Return the processes that a complete name or a pattern selects, if there are any."""
+    from symphony.cluster.matching import select_processes
+
+    try:
+        return select_processes(status, [name])
+    except NotFound:
+        return []
+
+
+def _choose(
+    kind: str,
+    given: str,
+    matches: Sequence[str],
+    cause: NotFound | None,
+    fix: str = TYPE_MORE,
+) -> str:
     """Return the only match, or ask the user to choose one of several.
 
     Raises `UsageError` if there are several matches, and there is no terminal or the user does not
     choose one of them.
     """
     if len(matches) == 1:
-        if is_terminal(sys.stderr):
+        if cause is not None and is_terminal(sys.stderr):
             print_note(f"{kind} {given!r} is {matches[0]}")
         return matches[0]
     if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         raise UsageError(
-            f"{kind} {given!r} is ambiguous: {join_names(matches, limit=MAX_MENU_ENTRIES)}; "
-            "type more of the name"
+            f"{kind} {given!r} is ambiguous: {join_names(matches, limit=MAX_MENU_ENTRIES)}; {fix}"
         ) from cause
     return _choose_from_menu(kind, given, matches)
 

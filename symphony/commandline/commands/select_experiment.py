@@ -12,8 +12,6 @@ from symphony.errors import NotFound
 if TYPE_CHECKING:
     from symphony.status import ExperimentStatus
 
-SELECTION_HELP = "process, group, or pattern such as 'agent-*' (default: all processes)"
-
 
 class ReadingCommands(BaseCommands):
     """Commands that read an experiment or, with ``--run``, the record of a run."""

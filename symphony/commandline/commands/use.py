@@ -10,14 +10,15 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.commands.base_commands import BaseCommands
+from symphony.commandline.commands.resolve_names import TYPE_MORE
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text, show_progress
 
 if TYPE_CHECKING:
-    from symphony.cluster import Tunnel
+    from symphony.cluster import ExecResult, Tunnel
     from symphony.status import ExperimentStatus, ProcessStatus
 
 _BYTES_PER_MIB = 2**20
@@ -31,6 +32,11 @@ class UseCommands(BaseCommands):
         parser.usage = f"{self.prog} exec [options] EXPERIMENT PROCESS -- CMD..."
         self._add_experiment_name(parser)
         self._add_component_arg(parser)
+        parser.add_argument(
+            "--all",
+            action="store_true",
+            help="run the command in each process if PROCESS selects several",
+        )
         parser.add_argument("misplaced", nargs="*", help=argparse.SUPPRESS)
         self._add_client_dry_run(parser)
         self._add_json(parser, "the exit code and the output as JSON")
@@ -42,9 +48,15 @@ class UseCommands(BaseCommands):
         Kubernetes, the command runs in the process's container. The exit code is that of the
         command.
 
+        With --all, PROCESS can be a group, a replicated process, such as agent for agent-0 to
+        agent-7, or a pattern, such as 'agent-*'. The command runs in one process after another, and
+        each line of its output begins with the name of the process. The exit code is the first one
+        that is not 0.
+
         For example:
           symphony exec rl learner -- env
           symphony exec rl agents/agent-1 -- bash
+          symphony exec rl agent --all -- nvidia-smi
         """
         if args.misplaced or not args.remainder:
             command = shlex.join([*args.misplaced, *args.remainder]) or "CMD..."
@@ -52,23 +64,53 @@ class UseCommands(BaseCommands):
                 "the command must follow --: "
                 f"{self.prog} exec {args.experiment} {args.process} -- {command}"
             )
-        status, process = self._resolve_process(args)
+        if args.all:
+            return self._exec_in_all(args)
+        status, process = self._resolve_process(
+            args, fix="name one process, or run the command in each with --all"
+        )
         if args.dry_run:
-            command = shlex.join(args.remainder)
-            print_note(
-                f"would run in the environment of {process.path} of {status.name}: {command}"
-            )
+            _preview_exec(status, process, args.remainder)
             return OK
         if args.json:
             return self._exec_as_json(status.name, process, args.remainder)
         return self._exec_interactive(status.name, process, args.remainder)
+
+    def _exec_in_all(self, args: argparse.Namespace) -> int:
+        """Run a command in the environment of each selected process, and return the first exit code
+        that is not 0.
+        """
+        from symphony.commandline.commands.resolve_names import resolve_processes
+        from symphony.commandline.output.printing import LogFormatter, show_json, show_output
+        from symphony.log_blocks import LogBlock
+
+        status = self._resolve_experiment(args)
+        selected = resolve_processes(status, [args.process])
+        if args.dry_run:
+            for process in selected:
+                _preview_exec(status, process, args.remainder)
+            return OK
+        formatter = LogFormatter([process.path for process in selected], as_json=False)
+        results = []
+        for process in selected:
+            result = self.cluster.exec_command(
+                status.name, process.name, args.remainder, process.group
+            )
+            results.append({"process": process.path, **_exec_result(result)})
+            if not args.json:
+                texts = [*result.stdout.splitlines(), *result.stderr.splitlines()]
+                blocks = [LogBlock(process.path, f"{text}\n") for text in texts]
+                show_output(blocks, formatter, at_once=True)
+        if args.json:
+            show_json(results)
+        return next((result["exit_code"] for result in results if result["exit_code"]), OK)
 
     def _exec_as_json(self, experiment: str, process: ProcessStatus, command: list[str]) -> int:
         """Run a command and print its exit code and output as JSON."""
         from symphony.commandline.output.printing import show_json
 
         result = self.cluster.exec_command(experiment, process.name, command, process.group)
-        show_json({"exit_code": result.exit_code, "stdout": result.stdout, "stderr": result.stderr})
+        show_json(_exec_result(result))
         return result.exit_code
 
     def _exec_interactive(self, experiment: str, process: ProcessStatus, command: list[str]) -> int:
@@ -129,8 +171,9 @@ class UseCommands(BaseCommands):
     def action_cp(self, args: argparse.Namespace) -> int | None:
         """Copy files or directories to or from a process.
 
-        A path in a process is written as PROCESS:PATH or GROUP/PROCESS:PATH. A relative PATH is
-        relative to the process's working directory.
+        A path in a process is written as PROCESS:PATH or GROUP/PROCESS:PATH. A pattern that matches
+        one process can replace PROCESS. A relative PATH is relative to the process's working
+        directory.
 
         The command works like cp -r: if TARGET is an existing directory, the copy is created in it.
         Write DIRECTORY/. to copy the contents of a directory. An existing file is replaced only
@@ -139,6 +182,7 @@ class UseCommands(BaseCommands):
         For example:
           symphony cp rl learner:out/model.pt .
           symphony cp rl config.yml agents/agent-1:
+          symphony cp rl 'eval*:best.pt' .
         """
         status = self._resolve_experiment(args)
         source = _resolve_path(status, args.source)
@@ -233,9 +277,9 @@ class UseCommands(BaseCommands):
     def action_switch_experiment(self, args: argparse.Namespace) -> int | None:
         """Set the current experiment, or show it.
 
-        Commands use the current experiment if no experiment is named, or if the name is a dot. Each
-        backend has its own current experiment. Without an argument, the command prints the current
-        experiment.
+        Commands use the current experiment if no experiment is named, or if the name is a dot. With
+        -b, they use the current experiment of that backend. Without an argument, the command prints
+        the current experiment.
 
         For example:
           symphony switch-experiment rl
@@ -245,13 +289,14 @@ class UseCommands(BaseCommands):
         """
         from symphony.commandline.commands.current_experiment import require_current, set_current
 
-        backend = self.cluster.backend
         if args.experiment is None:
+            backend = self.cluster.backend
             name = require_current(backend)
         else:
             name = self._resolve_experiment(args).name
+            backend = self.cluster.backend
             if not args.dry_run:
-                set_current(backend, name)
+                set_current(backend, name, selected=self.selected_cluster.backend)
         if args.json:
             from symphony.commandline.output.printing import show_json
 
@@ -265,11 +310,22 @@ class UseCommands(BaseCommands):
 
         return resolve_experiment(self.cluster, args.experiment)
 
-    def _resolve_process(self, args: argparse.Namespace) -> tuple[ExperimentStatus, ProcessStatus]:
+    def _resolve_process(
+        self, args: argparse.Namespace, *, fix: str = TYPE_MORE
+    ) -> tuple[ExperimentStatus, ProcessStatus]:
         from symphony.commandline.commands.resolve_names import resolve_process
 
         status = self._resolve_experiment(args)
-        return status, resolve_process(status, args.process)
+        return status, resolve_process(status, args.process, fix=fix)
+
+
+def _preview_exec(status: ExperimentStatus, process: ProcessStatus, command: list[str]) -> None:
+    text = shlex.join(command)
+    print_note(f"would run in the environment of {process.path} of {status.name}: {text}")
+
+
+def _exec_result(result: ExecResult) -> dict[str, Any]:
+    return {"exit_code": result.exit_code, "stdout": result.stdout, "stderr": result.stderr}
 
 
 @contextlib.contextmanager

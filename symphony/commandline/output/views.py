@@ -19,6 +19,7 @@ EXPERIMENT_COLUMNS = (
     Column("READY", drop=2, right=True),
     Column("FAILED", drop=1, right=True),
     Column("AGE", right=True),
+    Column("BACKEND", drop=3),
     Column("NOTE", flexible=True, least=20, prose=True),
 )
 PROCESS_COLUMNS = (
@@ -61,6 +62,7 @@ def experiment_row(status: ExperimentStatus, now: float) -> list[object]:
         _count_ready(status),
         sum(process.failed for process in processes),
         None if status.created is None else format_age(now - status.created),
+        status.backend,
         note(status, now),
     ]
 

@@ -149,10 +149,15 @@ class CommandLine:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The cluster, created when it is first used.
+        """The cluster on which the command works, created when it is first used.
 
         Raises `UsageError` if a subclass returns a cluster that contradicts the command line.
         """
+        return self.selected_cluster
+
+    @cached_property
+    def selected_cluster(self) -> Cluster:
+        """The cluster of the backend that the command line or the configuration selects."""
         if not self.has_custom_cluster:
             return self.create_cluster()
         self._options_were_read = False
@@ -176,6 +181,17 @@ class CommandLine:
             f"{typed} requests the {requested} backend, but {self.prog} uses its own cluster "
             f"on {backend}; remove {typed}"
         )
+
+    @property
+    def names_backend(self) -> bool:
+        """True if the command works on the selected backend only.
+
+        This is the case if the command line names the backend, selects it with a profile or
+        contains one of its options, or if a subclass creates the cluster.
+        """
+        if self.has_custom_cluster or any(True for _ in self._given_options()):
+            return True
+        return self._requested_backend()[1] is not None
 
     def _requested_backend(self) -> tuple[str, str | None]:
         """Return the words that request a backend, and the name of that backend.

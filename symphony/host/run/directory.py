@@ -509,6 +509,17 @@ def _find(root: Path, name: str) -> RunDirectory | None:
     return run if is_name(name) and run.is_run_directory() else None
 
 
+def experiment_names(backend: str, options: Mapping[str, Any]) -> list[str]:
+    """Return the sorted names of a backend's experiments on this machine.
+
+    ``options`` are the configured options of the backend. A backend's plug-in names this function;
+    see `symphony.hookspecs.BackendInfo`.
+    """
+    configured = options.get("state_dir")
+    root = state_root(backend) if configured is None else Path(configured).absolute()
+    return [run.name for run in find_all(root)]
+
+
 def find_all(root: Path) -> list[RunDirectory]:
     """Return every run directory, sorted by name. Skip directories that symphony did not create.
 

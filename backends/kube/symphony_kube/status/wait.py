@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import still_awaited, wait_timeout
@@ -31,6 +32,7 @@ def wait(
     timeout: float | None,
     on_change: OnChange,
     until: Until = "ended",
+    processes: Sequence[str] | None = None,
 ) -> ExperimentStatus:
     """Wait until every process has reached the state ``until``, and return the status.
 
@@ -47,7 +49,7 @@ def wait(
         while True:
             if on_change is not None:
                 on_change(observation.status)
-            awaited = still_awaited(observation.status, until)
+            awaited = still_awaited(observation.status, until, processes)
             if until != "ended":
                 _check_awaited_images(stream.observer.units, observation)
             if awaited:

@@ -121,15 +121,16 @@ class InlineCluster(Cluster):
         timeout: float | None = None,
         on_change: OnChange = None,
         until: Until = "ended",
+        processes: Sequence[str] | None = None,
     ) -> ExperimentStatus:
-        """Block until every process has finished, or has reached the condition ``until``."""
+        """Block until the processes have finished, or have reached the condition ``until``."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         previous = None
         while True:
             status = self.describe_experiment(experiment)
             if on_change is not None and status != previous:
                 on_change(status)
-            awaited = still_awaited(status, until)
+            awaited = still_awaited(status, until, processes)
             if not awaited:
                 return status
             if time.monotonic() >= deadline:

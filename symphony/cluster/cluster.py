@@ -992,6 +992,22 @@ class Cluster(CheckedAttributes, abc.ABC):
         """
         raise Unsupported(f"the {self.backend} backend cannot expose services")
 
+    def exposed_services(self, experiment: str) -> dict[str, str | None]:
+        """Return a mapping from the exposed services of an experiment to their external addresses.
+
+        An address has the form ``host:port``. It is None if it is not known yet, or if it cannot be
+        determined quickly; `visit` then finds an address. Raises `Unsupported` if the backend
+        cannot expose services.
+        """
+        services = self.describe_topology(experiment).services
+        found: dict[str, str | None] = {}
+        for service in services:
+            if service.exposed:
+                found[service.name] = None
+                with contextlib.suppress(Unsupported, NotFound):
+                    found[service.name] = self.external_url(experiment, service.name)
+        return found
+
     def port_forward(
         self,
         experiment: str,

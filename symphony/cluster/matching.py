@@ -5,14 +5,13 @@ The functions use only names and statuses, and do not access a backend.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Literal
 
 from symphony.errors import AlreadyExists, NotFound, SpecError, shown
 from symphony.names import did_you_mean, join_names
+from symphony.selection import select_names
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 
 # The condition for which `Cluster.wait` waits.
@@ -90,12 +89,7 @@ def select_processes(status: ExperimentStatus, names: Sequence[str] | None) -> l
     """
     if names is None:
         return list(status)
-    selected: set[str] = set()
-    for name in names:
-        found = _select(status, name)
-        if not found:
-            raise _nothing_selected(status, name)
-        selected.update(found)
+    selected = select_names(status.name, status.processes, names)
     return [process for process in status if process.name in selected]
 
 
@@ -108,38 +102,6 @@ def narrowed(status: ExperimentStatus, processes: Sequence[ProcessStatus]) -> Ex
     if len(selected) == len(status.processes):
         return status
     return replace(status, processes=selected, ends_with=())
-
-
-def _select(status: ExperimentStatus, name: str) -> list[str]:
-    """Return the names of the processes that one name selects."""
-    copies = re.compile(rf"{re.escape(name)}(-[0-9]+)+")
-
-    def is_copy(other: str | None) -> bool:
-        return other is not None and copies.fullmatch(other) is not None
-
-    tests: tuple[Callable[[ProcessStatus], bool], ...] = (
-        lambda process: name in (process.name, process.path),
-        lambda process: name == process.group,
-        lambda process: is_copy(process.name) or is_copy(process.path),
-        lambda process: is_copy(process.group),
-        lambda process: fnmatchcase(process.name, name) or fnmatchcase(process.path, name),
-    )
-    for test in tests:
-        found = [process.name for process in status if test(process)]
-        if found:
-            return found
-    return []
-
-
-def _nothing_selected(status: ExperimentStatus, name: str) -> NotFound:
-    processes = [process.name for process in status]
-    groups = {process.group for process in status if process.group is not None}
-    known = [*processes, *sorted(groups), *(process.path for process in status if process.group)]
-    if any(char in name for char in "*?["):
-        problem = f"no process of experiment {status.name!r} matches {shown(name)}"
-        return NotFound(f"{problem}; its processes are {join_names(processes)}")
-    hint = did_you_mean(name, known) or f"; its processes are {join_names(processes)}"
-    return NotFound(f"experiment {status.name!r} has no process or group {shown(name)}{hint}")
 
 
 _CONDITION_MET: dict[str, Callable[[ProcessStatus], bool]] = {

@@ -950,6 +950,11 @@ class HostCluster(Cluster):
         address: str = manifest["services"][service]
         return address
 
+    def exposed_services(self, experiment: str) -> dict[str, str | None]:
+        """Return the exposed services with their addresses; see `Cluster.exposed_services`."""
+        manifest = self._find(experiment).load_manifest()
+        return {service: manifest["services"][service] for service in manifest["exposed"]}
+
     def transfer_file(
         self,
         experiment: str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -353,6 +353,22 @@ class Experiment(CheckedAttributes):
             hint = did_you_mean(name, self._groups)
             raise NotFound(f"experiment {self.name!r} has no group {shown(name)}{hint}")
         return self._groups[name]
+
+    def subset(self, processes: Sequence[str]) -> Experiment:
+        """Return a copy of this experiment with only some of its processes.
+
+        Each element of ``processes`` is the name of a process, ``group/process``, a group, or a
+        process or group with a count, such as ``agent`` for ``agent-0`` to ``agent-7``. It can also
+        be a pattern, such as ``agent-*``. The copy also contains the processes that the selected
+        processes need: those that bind the services that they connect to, and those that they start
+        after.
+
+        Raises `NotFound` if an element selects no process, and `SpecError` if ``ends_with`` names a
+        process that the copy does not contain.
+        """
+        from symphony.model.subset import subset
+
+        return subset(self, validators.strings(processes, "processes"))
 
     def ends_with_components(self) -> list[str]:
         """Return the names in ``ends_with``, with each replicated process or group of the

@@ -657,6 +657,7 @@ class BackendContract:
         assert re.fullmatch(r"[^:/]+:\d+", cluster.external_url("contract", "echo"))
         with pytest.raises(NotFound, match="inner"):
             cluster.external_url("contract", "inner")
+        assert list(cluster.exposed_services("contract")) == ["echo"]
 
     def test_unsupported_settings_are_listed_as_ignored(
         self, cluster: Cluster, experiment: Experiment

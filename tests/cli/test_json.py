@@ -14,7 +14,7 @@ from tests.cli.conftest import FOREVER, Program
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 # Mappings whose keys are not fixed.
-FREE = {"facts", "resources", "addresses"}
+FREE = {"facts", "resources", "addresses", "exposed"}
 FILE = {
     "name": "rl",
     "processes": {
@@ -88,14 +88,14 @@ def launched(program: Program, file: str) -> None:
 
 
 def test_an_experiment(program: Program, launched: None) -> None:
-    status, _ = documented("An experiment")
-    assert set(fields(program.json("ps", "rl"))) == innermost(status)
+    status, shown, _ = documented("An experiment")
+    assert set(fields(program.json("ps", "rl"))) == innermost(status) | {f"{shown.pop()}.*"}
     (listed,) = program.json("ls")
     assert set(fields(listed)) == innermost(status)
 
 
 def test_a_finished_experiment(program: Program) -> None:
-    status, end = documented("An experiment")
+    status, _, end = documented("An experiment")
     program("submit", "--name", "rl", "--", "true")
     assert set(fields(program.json("wait", "rl"))) == innermost(status) | end
 

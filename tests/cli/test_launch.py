@@ -143,3 +143,22 @@ def test_remaining_time_before_a_deadline_is_shown(program: Program, tmp_path: P
     assert "the deadline is in 5h59m" in program.ok("ls")
     assert program.json("ps", "rl")["deadline"] > program.json("ps", "rl")["created"]
     program.ok("delete", "rl", "-f")
+
+
+def test_subset_is_launched_with_the_processes_that_it_needs(program: Program) -> None:
+    file = program.file(
+        "sub",
+        {
+            "learner": {"cmd": "true", "connects": "replay"},
+            "replay": {"cmd": "true", "binds": "replay"},
+            "agent": {"cmd": "true", "replicas": 2},
+        },
+        ends_with=["learner"],
+    )
+    done = program("launch", file, "learner", "agent-*")
+    assert done.returncode == 0
+    assert done.stderr == "symphony: also selected, because needed by learner: replay\n"
+    assert program("launch", file, "agent", "--dry-run", "--force").returncode == 2
+    assert program.ok("launch", file, "agent", "--force", "--ends-with", "agent").startswith(
+        "launched sub on local: 2 processes\n"
+    )

@@ -119,6 +119,22 @@ def test_visit_prints_the_url(program: Program, rl: str, command: str) -> None:
     assert program.ok(command, rl, "web") == url
 
 
+def test_addresses_of_exposed_services_are_shown(program: Program) -> None:
+    web = {"cmd": FOREVER, "exposes": ["web", "board"]}
+    output = program.ok("launch", program.file("served", {"a": web, "b": "true"}))
+    web_url, board_url = (
+        f"http://{program.cluster.external_url('served', name)}" for name in ("web", "board")
+    )
+    assert output.splitlines()[1:3] == [f"  web    {web_url}", f"  board  {board_url}"]
+    assert program("ps", "served").stderr == f"web    {web_url}\nboard  {board_url}\n"
+    assert program("ps", "served", "a").stderr == ""
+    exposed = program.json("ps", "served")["exposed"]
+    assert exposed == {"web": web_url[7:], "board": board_url[7:]}
+    assert program.ok("visit", "served") == f"web    {web_url}\nboard  {board_url}\n"
+    program.run("closed", {"a": "true"})
+    assert "exposes no service" in program("visit", "closed").stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -516,6 +516,15 @@ class KubeCluster(Cluster):
 
         return port_forward.external_address(self.api, self.scope(experiment), service)
 
+    def exposed_services(self, experiment: str) -> dict[str, str | None]:
+        """Return the exposed services with the addresses that load balancers have assigned.
+
+        The address of a node port is not included, because it requires further requests.
+        """
+        from symphony_kube.access import port_forward
+
+        return port_forward.exposed_services(self.api, self.scope(experiment))
+
     def port_forward(
         self,
         experiment: str,

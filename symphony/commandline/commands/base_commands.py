@@ -236,6 +236,29 @@ class BaseCommands(CommandLine):
         if args.timeout is not None and not args.wait:
             raise UsageError("--timeout limits how long --wait waits; add --wait")
 
+    def _exposed_services(self, experiment: str) -> dict[str, str | None]:
+        """Return the exposed services of an experiment with their addresses, as far as the backend
+        can determine them.
+        """
+        from symphony.errors import SymphonyError
+
+        try:
+            return self.cluster.exposed_services(experiment)
+        except SymphonyError:
+            # The addresses are additional information. The command has done its work.
+            return {}
+
+    def _exposed_lines(self, experiment: str) -> list[str]:
+        """Return a line for each exposed service, with its URL or the command that finds it."""
+        from symphony.commandline.output.views import align_pairs
+
+        location = "".join(f" {word}" for word in self._location_of(experiment))
+        pairs = []
+        for service, address in self._exposed_services(experiment).items():
+            command = f"{self.prog} visit{location} {experiment} {service}"
+            pairs.append((service, f"http://{address}" if address else f"address: {command}"))
+        return align_pairs(pairs)
+
     def _location_of(self, experiment: str) -> list[str]:
         """Return the words that other commands need to find an experiment on this cluster."""
         from symphony.commandline.commands.find_backend import is_ambiguous

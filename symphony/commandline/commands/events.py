@@ -31,7 +31,8 @@ class EventsCommands(ReadingCommands):
         """Show what has happened: launches, starts, exits, restarts and stops.
 
         With a PROCESS, only the events of the selected processes are shown. On Kubernetes, events
-        are derived from the states of Pods, which contain only the last two executions of a process.
+        are derived from the states of Pods, which contain only the last two executions of each
+        process.
 
         For example:
           symphony events rl

@@ -77,7 +77,8 @@ class InspectCommands(BaseCommands):
         """Show the processes of an experiment.
 
         A PROCESS is a process, group/process, a group, a replicated process, such as agent for
-        agent-0 to agent-7, or a pattern, such as 'agent-*'. Without one, all processes are shown.
+        agent-0 to agent-7, or a pattern, such as 'agent-*'. Without one, all processes are shown,
+        and the addresses of the exposed services on standard error.
 
         EXIT is the exit code (128 + n for signal n). AGE is the time since the latest start. A cell
         without a value contains "-". Only the last column may contain spaces.
@@ -101,16 +102,19 @@ class InspectCommands(BaseCommands):
 
         self._use_run(args)
         status = select(resolve_experiment(self.cluster, args.experiment))
+        name = status.name
         if args.watch:
-            name = status.name
             return self._watch(
                 args, lambda: _watched_processes(select(self.cluster.describe_experiment(name)))
             )
         if args.json:
-            show_json(status.to_dict())
+            show_json({**status.to_dict(), "exposed": self._exposed_services(name)})
             return OK
         print_coloured(_process_table(status.processes))
         _print_note(status)
+        if not status.ended and not args.processes:
+            for line in self._exposed_lines(name):
+                print_note(line.strip())
         return OK
 
     def _add_describe(self) -> None:

@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.experiment_options import ExperimentOptions
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text
+from symphony.names import join_names
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment
 
 
 class LaunchCommands(ExperimentOptions):
     """The ``launch`` and ``render`` commands."""
 
+    def _add_subset(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "processes",
+            metavar="PROCESS",
+            nargs="*",
+            help="launch only these processes, groups or patterns such as 'agent-*', and the "
+            "processes that they need (default: all)",
+        )
+
+    def _load_selected(self, args: argparse.Namespace) -> Experiment:
+        """Load the experiment, and remove the processes that the user did not select."""
+        experiment = self._load_with_policies(args)
+        if not args.processes:
+            return experiment
+        from symphony.model.subset import select
+
+        needed = select(experiment, args.processes).needed
+        if needed:
+            by = join_names(dict.fromkeys(needed.values()))
+            print_note(f"{self.prog}: also selected, because needed by {by}: {join_names(needed)}")
+        return experiment.subset(args.processes)
+
     def _add_launch(self) -> None:
         parser = self.add_subparser("launch")
         self._add_file(parser)
+        self._add_subset(parser)
         self._add_policies(parser)
         self.add_dry_run(parser)
         parser.add_argument(
@@ -37,10 +65,15 @@ class LaunchCommands(ExperimentOptions):
         )
 
     def action_launch(self, args: argparse.Namespace) -> int | None:
-        """Launch an experiment.
+        """Launch an experiment, or some of its processes.
+
+        A PROCESS is a process, group/process, a group, a replicated process, such as agent for
+        agent-0 to agent-7, or a pattern, such as 'agent-*'. The processes whose services it
+        connects to, and those that it starts after, are launched too.
 
         The command returns when all processes have been created that do not wait for others. The
-        experiment keeps running when the terminal is closed.
+        experiment keeps running when the terminal is closed. It prints the addresses of the exposed
+        services.
 
         --follow shows the logs until all processes have exited. Ctrl-C stops the experiment; a
         second Ctrl-C kills it. SIGTERM and SIGHUP (a closed terminal) also stop it. The exit code
@@ -67,9 +100,10 @@ class LaunchCommands(ExperimentOptions):
           symphony launch rl.yml --ends-with learner --deadline 6h
           symphony launch rl.yml --set agents=64 --profile gke
           symphony launch rl.yml -b tmux --dry-run
+          symphony launch rl.yml learner 'agent-*'
         """
         self._check_timeout(args)
-        experiment = self._load_with_policies(args)
+        experiment = self._load_selected(args)
         if args.build:
             from symphony.commandline.commands.build_images import with_built_images
 
@@ -101,7 +135,11 @@ class LaunchCommands(ExperimentOptions):
             show_json(manifest.to_dict())
         else:
             summary = foreground.launch_summary(self.cluster, experiment)
-            lines = [summary, *self._next_commands(experiment.name)]
+            lines = [
+                summary,
+                *self._exposed_lines(experiment.name),
+                *self._next_commands(experiment.name),
+            ]
             print_text("\n".join(lines), flush=True)
         if timeout_error is not None:
             raise timeout_error
@@ -112,6 +150,7 @@ class LaunchCommands(ExperimentOptions):
     def _add_render(self) -> None:
         parser = self.add_subparser("render")
         self._add_file(parser)
+        self._add_subset(parser)
         self._add_policies(parser)
         parser.add_argument(
             "--with-secrets",
@@ -130,9 +169,10 @@ class LaunchCommands(ExperimentOptions):
         For example:
           symphony render rl.yml
           symphony render rl.yml -b local --json
+          symphony render rl.yml learner
           symphony render rl.yml -b kube | kubectl diff -f -
         """
-        experiment = self._load_with_policies(args)
+        experiment = self._load_selected(args)
         if args.with_secrets is None:
             self._show_manifest(self.cluster.manifest(experiment), args.json)
             return OK

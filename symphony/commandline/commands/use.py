@@ -16,9 +16,11 @@ from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.commands.resolve_names import TYPE_MORE
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text, show_progress
+from symphony.commandline.output.views import align_pairs
+from symphony.errors import NotFound
 
 if TYPE_CHECKING:
-    from symphony.cluster import ExecResult, Tunnel
+    from symphony.cluster import ExecResult
     from symphony.status import ExperimentStatus, ProcessStatus
 
 _BYTES_PER_MIB = 2**20
@@ -230,43 +232,71 @@ class UseCommands(BaseCommands):
 
             print_note(dry_run.preview_forward(self.cluster, status, args.target, port, local_port))
             return OK
-        with _sigterm_as_interrupt():
-            tunnel = self.cluster.port_forward(
+        with (
+            _sigterm_as_interrupt(),
+            self.cluster.port_forward(
                 status.name, args.target, port, local_port=local_port, on_error=_report_error
-            )
+            ) as tunnel,
+        ):
             if not tunnel.forwarded:
                 print_text(tunnel.address)
                 return OK
-            return _keep_open(tunnel, tunnel.address)
+            return _keep_open(tunnel.address)
 
     def _add_visit(self) -> None:
         parser = self.add_subparser("visit")
         self._add_experiment_name(parser)
-        parser.add_argument("service", metavar="SERVICE", help="an exposed service")
+        parser.add_argument(
+            "service",
+            metavar="SERVICE",
+            nargs="?",
+            help="an exposed service (default: all exposed services)",
+        )
         self._add_client_dry_run(parser)
 
     def action_visit(self, args: argparse.Namespace) -> int | None:
-        """Print the URL of an exposed service.
+        """Print the URL of an exposed service, or the names and URLs of all exposed services.
 
-        If the service cannot be reached from outside the cluster, the command forwards a local port
+        If a service cannot be reached from outside the cluster, the command forwards a local port
         to it until Ctrl-C.
 
         For example:
+          symphony visit rl
           symphony visit rl tensorboard
         """
         status = self._resolve_experiment(args)
+        services = [args.service] if args.service else self._all_exposed(status.name)
         if args.dry_run:
             from symphony.commandline.output import dry_run
 
-            print_note(dry_run.preview_visit(self.cluster, status, args.service))
+            for service in services:
+                print_note(dry_run.preview_visit(self.cluster, status, service))
             return OK
-        with _sigterm_as_interrupt():
-            tunnel = self.cluster.visit(status.name, args.service, on_error=_report_error)
-            url = f"http://{tunnel.address}"
-            if tunnel.forwarded:
-                return _keep_open(tunnel, url)
-            print_text(url)
+        with _sigterm_as_interrupt(), contextlib.ExitStack() as stack:
+            tunnels = {
+                service: stack.enter_context(
+                    self.cluster.visit(status.name, service, on_error=_report_error)
+                )
+                for service in services
+            }
+            urls = {service: f"http://{tunnel.address}" for service, tunnel in tunnels.items()}
+            lines = list(urls.values()) if args.service else align_pairs(urls.items())
+            is_forwarded = any(tunnel.forwarded for tunnel in tunnels.values())
+            text = "\n".join(line.strip() for line in lines)
+            if is_forwarded:
+                return _keep_open(text)
+            print_text(text)
             return OK
+
+    def _all_exposed(self, experiment: str) -> list[str]:
+        """Return the names of all exposed services. Raises `NotFound` if there are none."""
+        services = list(self.cluster.exposed_services(experiment))
+        if not services:
+            raise NotFound(
+                f"experiment {experiment!r} exposes no service; expose one with: "
+                "exposes: {NAME: PORT}"
+            )
+        return services
 
     def _add_switch_experiment(self) -> None:
         parser = self.add_subparser("switch-experiment")
@@ -393,17 +423,16 @@ def _report_error(error: str) -> None:
     print_note(f"symphony: {error}")
 
 
-def _keep_open(tunnel: Tunnel, address: str) -> int:
-    """Print a tunnel's address, keep the tunnel open until Ctrl-C, and return the exit code."""
+def _keep_open(addresses: str) -> int:
+    """Print the addresses of tunnels, wait until Ctrl-C, and return the exit code."""
     import threading
 
-    with tunnel:
-        print_text(address, flush=True)
-        print_note("forwarding; press Ctrl-C to stop")
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            return INTERRUPTED
+    print_text(addresses, flush=True)
+    print_note("forwarding; press Ctrl-C to stop")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return OK
 
 

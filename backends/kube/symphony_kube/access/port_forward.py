@@ -75,17 +75,15 @@ def external_address(api: Api, scope: Scope, service: str) -> str:
     resource = _find_service(api, scope, service, _list_services(api, scope))
     spec = resource["spec"]
     visit_command = f"symphony visit {scope.experiment} {service}"
-    if spec.get("type") not in ("LoadBalancer", "NodePort"):
+    if not _is_exposed(resource):
         raise NotFound(
             f"experiment {scope.experiment!r} does not expose {service!r} outside the cluster; "
             f"connect through the API server with: {visit_command}"
         )
+    address = _load_balancer_address(resource)
+    if address is not None:
+        return address
     port = spec["ports"][0]
-    load_balancer = (resource.get("status") or {}).get("loadBalancer") or {}
-    for ingress in load_balancer.get("ingress") or ():
-        host = ingress.get("ip") or ingress.get("hostname")
-        if host:
-            return _join_address(host, port["port"])
     if port.get("nodePort"):
         host = _node_host(api, scope, resource)
         if host:
@@ -94,6 +92,32 @@ def external_address(api: Api, scope: Scope, service: str) -> str:
         f"service {service!r} has no external address yet: no load balancer has assigned one; "
         f"connect through the API server with: {visit_command}"
     )
+
+
+def exposed_services(api: Api, scope: Scope) -> dict[str, str | None]:
+    """Return a mapping from the exposed services to the addresses of their load balancers.
+
+    The address is None if no load balancer has assigned one.
+    """
+    return {
+        name: _load_balancer_address(resource)
+        for name, resource in _list_services(api, scope).items()
+        if _is_exposed(resource)
+    }
+
+
+def _is_exposed(resource: Object) -> bool:
+    return resource["spec"].get("type") in ("LoadBalancer", "NodePort")
+
+
+def _load_balancer_address(resource: Object) -> str | None:
+    """Return the ``host:port`` that a load balancer has assigned to a Service, or None."""
+    load_balancer = (resource.get("status") or {}).get("loadBalancer") or {}
+    for ingress in load_balancer.get("ingress") or ():
+        host = ingress.get("ip") or ingress.get("hostname")
+        if host:
+            return _join_address(host, resource["spec"]["ports"][0]["port"])
+    return None
 
 
 def visit(api: Api, scope: Scope, service: str, *, on_error: OnError | None = None) -> Tunnel:

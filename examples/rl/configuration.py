@@ -19,14 +19,14 @@ import yaml
 
 from symphony import Experiment, NotFound, SpecError
 
-# SERVERS are the roles with exactly one process, which is in the group NONAGENT. COLLECTORS are the
-# servers that collect messages until all other servers except the learner have left. ROLES also
-# contains the roles with several processes.
-SERVERS = ("learner", "replay", "ps", "curriculum", "logger", "recorder", "page")
-COLLECTORS = ("logger", "page")
-ROLES = (*SERVERS, "agent", "evaluator")
-NONAGENT = "nonagent"
-PODS = (NONAGENT, "agent", "evaluator")
+# SERVERS are the processes in the group SERVER_GROUP. The learner runs alone, so that it can be
+# restarted while the servers and the agents continue.
+SERVERS = ("replay", "ps", "curriculum", "logger", "recorder", "page")
+ROLES = ("learner", *SERVERS, "agent", "evaluator")
+SERVER_GROUP = "servers"
+PODS = ("learner", SERVER_GROUP, "agent", "evaluator")
+# The directory at which `code` is mounted.
+CODE_FOLDER = "/code"
 
 
 def at_least(least: float, default: Any) -> Any:
@@ -84,6 +84,21 @@ class Results:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Code:
+    """The directory with the package ``roles`` that containers mount and use instead of the code in
+    the image: a directory on an NFS server (``nfs``, as ``server:/path``) or on the node
+    (``host_path``).
+    """
+
+    nfs: str | None = None
+    host_path: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.nfs is None) == (self.host_path is None):
+            raise SpecError("code comes from nfs or host_path: set one of them")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Nodes:
     """The source of the dispatcher's information about nodes: the path of a Terraform description
     (``terraform``), or the cluster, whose nodes are divided into pools by the label ``label``.
@@ -133,6 +148,7 @@ class Configuration:
     run: Run = field(default_factory=Run)
     build: Build | None = None
     results: Results = field(default_factory=Results)
+    code: Code | None = None
     nodes: Nodes | None = None
     roles: dict[str, Role] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)

@@ -16,7 +16,14 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from configuration import COLLECTORS, NONAGENT, SERVERS, Configuration, load, prefixed
+from configuration import (
+    CODE_FOLDER,
+    SERVER_GROUP,
+    SERVERS,
+    Configuration,
+    load,
+    prefixed,
+)
 
 from symphony import Experiment, Process, ProcessGroup
 
@@ -24,7 +31,7 @@ NAME = "rl"
 HERE = Path(__file__).parent
 
 BINDS = {
-    "learner": ["run", "news"],
+    "learner": ["scores"],
     "replay": ["experience", "replay"],
     "ps": ["parameters", "versions"],
     "curriculum": ["starts"],
@@ -34,17 +41,16 @@ BINDS = {
 }
 CONNECTS = {
     "learner": ["replay", "parameters", "log", "metrics"],
-    "replay": ["run", "news", "log"],
-    "ps": ["run", "news"],
-    "curriculum": ["run", "news", "log"],
-    "logger": ["run", "news"],
-    "recorder": ["run", "news", "screen"],
-    "page": ["run", "news"],
+    "replay": ["log"],
+    "ps": [],
+    "curriculum": ["log"],
+    "logger": [],
+    "recorder": ["screen"],
+    "page": [],
     "agent": [
-        "run", "news", "replay", "experience", "parameters", "versions", "starts", "log",
-        "metrics", "screen",
+        "replay", "experience", "parameters", "versions", "starts", "log", "metrics", "screen",
     ],
-    "evaluator": ["run", "news", "parameters", "versions", "log", "metrics", "screen"],
+    "evaluator": ["scores", "parameters", "versions", "log", "metrics", "screen"],
 }  # fmt: skip
 
 
@@ -68,12 +74,11 @@ def build(
     if configuration is None:
         configuration = load(HERE / os.environ.get("RL_CONFIG", "config.yml"))
     exp.set_envs(settings(configuration))
-    nonagent = exp.new_process_group(NONAGENT)
-    place(nonagent, NONAGENT, configuration)
-    keep_results(nonagent, configuration)
-    members: list[tuple[str, str, ProcessGroup | None]] = [
-        (name, name, nonagent) for name in SERVERS
-    ]
+    exp.ends_with = ["learner"]
+    servers = exp.new_process_group(SERVER_GROUP)
+    place(servers, SERVER_GROUP, configuration)
+    members: list[tuple[str, str, ProcessGroup | None]] = [("learner", "learner", None)]
+    members += [(name, name, servers) for name in SERVERS]
     members += [
         (f"agent-{n}", "agent", owner) for n, owner in enumerate(agent_owners(exp, configuration))
     ]
@@ -84,6 +89,10 @@ def build(
         if dispatcher is not None and assign:
             with prefixed(f"roles.{role}.assign: "):
                 dispatcher.assign_to(process, **assign)
+    for owner in (exp.get_process("learner"), servers):
+        keep_results(owner, configuration)
+    for member in exp.list_members():
+        mount_code(member, configuration)
     page = exp.get_process("page")
     page.exposes({"page": configuration.page_port}).ready(http=("page", "/"))
     if configuration.build is not None:
@@ -136,31 +145,41 @@ def place(owner: Process | ProcessGroup, pod: str, configuration: Configuration)
         owner.add_toleration(**toleration)
 
 
-def keep_results(nonagent: ProcessGroup, configuration: Configuration) -> None:
-    """Set the results directory for the group of servers, and mount the storage for this directory
-    if the configuration specifies any.
+def mount_code(owner: Process | ProcessGroup, configuration: Configuration) -> None:
+    """Mount the code for ``owner``'s Pod, if the configuration specifies any, and use it."""
+    code = configuration.code
+    if code is None:
+        return
+    owner.start_dir = CODE_FOLDER
+    with prefixed("code: "):
+        if code.nfs is not None:
+            server, _, path = code.nfs.partition(":")
+            owner.mount_nfs(server, path, CODE_FOLDER)
+        elif code.host_path is not None:
+            owner.mount_host_path(code.host_path, CODE_FOLDER)
+
+
+def keep_results(owner: Process | ProcessGroup, configuration: Configuration) -> None:
+    """Set the results directory for the learner or the servers, and mount the storage for this
+    directory if the configuration specifies any.
     """
     results = configuration.results
     if results.folder is None:
         return
-    nonagent.set_env("RL_RESULTS", results.folder)
+    owner.set_env("RL_RESULTS", results.folder)
     with prefixed("results: "):
         if results.nfs is not None:
             server, _, path = results.nfs.partition(":")
-            nonagent.mount_nfs(server, path, results.folder)
+            owner.mount_nfs(server, path, results.folder)
         elif results.host_path is not None:
-            nonagent.mount_host_path(results.host_path, results.folder, type="DirectoryOrCreate")
+            owner.mount_host_path(results.host_path, results.folder, type="DirectoryOrCreate")
 
 
 def settings(configuration: Configuration) -> dict[str, object]:
     """Return the environment variables for all programs; see `roles.options`."""
     run = configuration.run
     given = {
-        "RL_WORKERS": configuration.agents + configuration.evaluators,
-        # The learner counts the other servers as they enrol, so this number does not include the
-        # learner. The collectors are counted separately.
-        "RL_SERVERS": len(SERVERS) - len(COLLECTORS) - 1,
-        "RL_COLLECTORS": len(COLLECTORS),
+        "RL_EVALUATORS": configuration.evaluators,
         "RL_UPDATES": run.updates,
         "RL_TARGET": run.target,
         "RL_FOREVER": "yes" if run.forever else None,

@@ -7,6 +7,8 @@ import json
 import os
 import queue
 import random
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -22,7 +24,6 @@ import yaml
 
 from symphony import Cluster, Experiment, SpecError
 from symphony.addons.zmq import ZmqPull, ZmqPush
-from symphony.status import State
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rl"
 MODULES = ("configuration", "experiment", "launch", "roles")
@@ -188,69 +189,63 @@ def test_training_stops_at_the_target(new_experiment: Any, cluster: Cluster) -> 
     assert returns(log)[1] > -80
     assert int(log.split()[-2]) < overrides["run"]["updates"]
     lines = cluster.get_log("rl", "logger")
-    for name in ("agent-1", "evaluator-0", "learner", "replay", "curriculum"):
+    for name in ("agent-1", "evaluator-0", "learner", "replay"):
         assert f"{name}: " in lines, name
 
 
-@pytest.mark.parametrize("late", ["nonagent", "agent-0", "evaluator-0"])
+@pytest.mark.parametrize("late", ["servers", "learner", "agent-0", "evaluator-0"])
 def test_processes_may_start_in_any_order(new_experiment: Any, cluster: Cluster, late: str) -> None:
-    experiment = new_experiment(agents=2, evaluators=1, run={"updates": 20})
+    experiment = new_experiment(agents=1, evaluators=1, run={"updates": 20})
     experiment.new_process("others", cmd="sleep 1")
     member = next(member for member in experiment.list_members() if member.name == late)
     member.starts_after("others", "succeeded")
     cluster.launch(experiment)
     status = cluster.wait("rl", timeout=60)
-    assert {process.exit_code for process in status} == {0}
+    assert status.displayed_state == "succeeded"
+    assert {process.name for process in status if not process.stopped} == {"learner", "others"}
     assert returns(cluster.get_log("rl", "learner"))[0] == -100
     log = cluster.get_log("rl", "logger")
-    assert "all members have enrolled" in log
     assert "evaluator-0: version 0: " in log
-    assert "agent-1: begins" in log
+    assert "agent-0: begins" in log
 
 
-def test_members_fail_if_the_learner_is_killed(new_experiment: Any, cluster: Cluster) -> None:
-    experiment = new_experiment(agents=2, evaluators=1, run={"forever": True, "patience": 10})
-    cluster.launch(experiment)
-    wait_for_log(cluster, "evaluator-0: version 0")
-    wait_for_log(cluster, "agent-0: begins")
-    kill(cluster, "learner")
-    status = cluster.wait("rl", timeout=60)
-    assert {process.exit_code for process in status if process.name != "learner"} == {1}
-    assert "agent-0: the learner failed or is gone" in cluster.get_log("rl", "agent-0")
-
-
-def test_run_finishes_after_an_agent_was_killed(
-    new_experiment: Any, cluster: Cluster, tmp_path: Path
+def test_only_the_learner_is_restarted_with_changed_code(
+    python3: None, run: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
-    learner = {"env": {"RL_PATIENCE": 10}}  # The other roles keep the longer default.
-    experiment = new_experiment(
-        agents=2, evaluators=2, run={"updates": 200}, roles={"learner": learner}
-    )
-    killed = tmp_path / "killed"
-    experiment.new_process("gate", cmd=f"until test -e {killed}; do sleep 0.05; done")
-    # The run starts when all members are there, so this evaluator delays it until the kill.
-    experiment.get_process("evaluator-1").starts_after("gate", "succeeded")
-    cluster.launch(experiment)
+    code = shutil.copytree(EXAMPLE, tmp_path / "rl", ignore=shutil.ignore_patterns("__pycache__"))
+    words = ("--forever", "--agents", 1, "--evaluators", 1, "--results", tmp_path / "results")
+    assert run("train", *words, script=code / "launch.py").returncode == 0
+    wait_for_log(cluster, "evaluator-0: version 10: ")
+    before = cluster.describe_experiment("rl")
+    program = code / "roles" / "learner.py"
+    program.write_text(program.read_text().replace("BATCH = 256", "BATCH = 512"))
+    assert run("restart", "rl", "learner").stdout == "restarted learner of rl\n"
+    lines = iter(cluster.get_log("rl", "learner", follow=True))
+    assert next(lines) == "version 0, batches of 256\n"
+    continued = re.fullmatch(r"version (\d+), batches of 512\n", next(lines))
+    assert continued is not None
+    wait_for_log(cluster, f"evaluator-0: version {int(continued[1]) // 10 * 10 + 10}")
+    after = cluster.describe_experiment("rl")
+    changed = {one.name for one, other in zip(before, after, strict=True) if one.pid != other.pid}
+    assert changed == {"learner"}
+
+
+def test_run_finishes_after_an_agent_was_killed(new_experiment: Any, cluster: Cluster) -> None:
+    cluster.launch(new_experiment(agents=2, evaluators=1, run={"updates": 200, "pace": 0.005}))
     wait_for_log(cluster, "agent-1: begins")
     kill(cluster, "agent-1")
-    killed.touch()
-    status = cluster.wait("rl", timeout=60)
-    assert {process.name for process in status if process.state is not State.SUCCEEDED} == {
-        "agent-1"
-    }
-    assert "not waiting any longer for agent-1" in cluster.get_log("rl", "learner")
+    assert cluster.wait("rl", timeout=60).exit_code == 0
 
 
 @pytest.mark.parametrize("broken", ["not JSON", json.dumps({"version": 0, "values": [[0.0] * 4]})])
 def test_run_fails_with_a_broken_checkpoint(
     new_experiment: Any, cluster: Cluster, tmp_path: Path, broken: str
 ) -> None:
-    """The first file makes the learner fail. The second makes the agents fail, then the learner."""
+    """The first file makes the learner fail. The second makes the parameter server refuse it."""
     (tmp_path / "checkpoint.json").write_text(broken)
-    overrides = {"agents": 2, "evaluators": 0, "run": {"patience": 2}}
+    overrides = {"agents": 1, "evaluators": 0, "run": {"patience": 2}}
     cluster.launch(new_experiment(**overrides, results={"folder": str(tmp_path)}))
-    status = cluster.wait("rl", timeout=60)
-    assert {process.exit_code for process in status} == {1}
+    assert cluster.wait("rl", timeout=60).exit_code == 1
 
 
 def returns(log: str) -> tuple[float, float]:
@@ -306,14 +301,15 @@ def test_page_drops_invalid_messages(example: Any, capfd: pytest.CaptureFixture[
     ]
     board = example("roles.board")
     shown = board.Board()
-    with ZmqPull(port=0, serializer="json") as pull, ZmqPush(address=pull.address) as push:
+    with (
+        ZmqPull(port=0, serializer="json", timeout=0.5) as pull,
+        ZmqPush(address=pull.address) as push,
+    ):
         for message in [*good[:1], *invalid, *good[1:]]:
             push.send(json.dumps(message).encode())
         push.send(b"\xff")
-        member = SimpleNamespace(closing=True)
-        for message in example("roles.member").messages(
-            pull, member, example("roles.checks").point_or_path
-        ):
+        check = example("roles.checks").point_or_path
+        for message in example("roles.member").messages(pull, check):
             shown.take(message)
     assert shown.data()["changes"] == len(good)
     assert "mean return -5.0 at version 1" in board.page(shown.data())
@@ -352,7 +348,6 @@ def test_page_notices_closed_streams(
         ("transitions", [[0, 0, -1.0, 1, False], [0, 0, -1.0, 1000, False]]),
         ("transitions", {"what": "batch"}),
         ("line", {"name": "agent-0", "text": 1}),
-        ("enrolment", {"what": "enrol", "name": ["agent-0"]}),
         ("score", {"version": 1, "value": "-5"}),
         ("replay_request", {"what": "batch", "size": 1.5}),
     ],
@@ -448,19 +443,20 @@ def test_learner_does_not_wait_for_an_agent_killed_at_the_start(
 def test_services_and_connections(new_experiment: Any) -> None:
     experiment = new_experiment()
     assert services(experiment) == {
-        "run", "news", "experience", "replay", "parameters", "versions", "starts", "log",
-        "metrics", "screen", "page",
+        "scores", "experience", "replay", "parameters", "versions", "starts", "log", "metrics",
+        "screen", "page",
     }  # fmt: skip
     assert connections(experiment) == {
-        "learner": 4, "replay": 3, "ps": 2, "curriculum": 3, "logger": 2, "recorder": 3, "page": 2,
-        **{f"agent-{n}": 10 for n in range(8)}, **{f"evaluator-{n}": 7 for n in range(2)},
+        "learner": 4, "replay": 1, "ps": 0, "curriculum": 1, "logger": 0, "recorder": 1, "page": 0,
+        **{f"agent-{n}": 8 for n in range(8)}, **{f"evaluator-{n}": 6 for n in range(2)},
     }  # fmt: skip
-    assert [group.name for group in experiment.list_process_groups()] == ["nonagent"]
+    assert [group.name for group in experiment.list_process_groups()] == ["servers"]
+    assert experiment.ends_with == ["learner"]
 
 
 def test_declared_connections_are_used(example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table of connections in the experiment equals the services that the roles use."""
-    modules = {"member": {"run", "news"}, "newest": {"parameters", "versions"}}
+    modules = {"newest": {"parameters", "versions"}}
     methods = {".log(": "log", ".measure(": "metrics"}
     for role, declared in example("experiment").CONNECTS.items():
         text = (EXAMPLE / "roles" / f"{role}.py").read_text()
@@ -496,23 +492,23 @@ def test_dispatcher_assigns_nodes(render: Any) -> None:
     objects = render("--config", EXAMPLE / "gke.yml", "--agents", 9)
     pods = {name: item["spec"] for (kind, name), item in objects.items() if kind == "Pod"}
     agents, evaluators = ["agents-0", "agents-1", "agents-2"], ["evaluator-0", "evaluator-1"]
-    assert set(pods) == {"nonagent", *agents, *evaluators}
-    assert sum(kind == "Service" for kind, _ in objects) == 11
+    assert set(pods) == {"learner", "servers", *agents, *evaluators}
+    assert sum(kind == "Service" for kind, _ in objects) == 10
 
-    nonagent = pods["nonagent"]
-    assert [volume["nfs"] for volume in nonagent["volumes"]] == [
-        {"server": "10.0.0.2", "path": "/exports/rl"}
-    ]
-    assert nonagent["nodeSelector"] == {"name": "learner"}
-    assert nonagent["tolerations"] == [
-        {"key": "workload", "operator": "Equal", "value": "learner", "effect": "NoExecute"},
-        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
-    ]
-    resources = {container["name"]: resources_of(container) for container in nonagent["containers"]}
-    assert {name for name, value in resources.items() if "limit nvidia.com/gpu" in value} == {
-        "learner"
-    }
-    assert resources["learner"]["limit nvidia.com/gpu"] == "1"
+    servers = pods["servers"]
+    for pod in (pods["learner"], servers):
+        assert [volume["nfs"] for volume in pod["volumes"]] == [
+            {"server": "10.0.0.2", "path": "/exports/rl"}
+        ]
+        assert pod["nodeSelector"] == {"name": "learner"}
+        assert pod["tolerations"] == [
+            {"key": "workload", "operator": "Equal", "value": "learner", "effect": "NoExecute"},
+            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        ]
+    (learner,) = pods["learner"]["containers"]
+    assert resources_of(learner)["limit nvidia.com/gpu"] == "1"
+    resources = {container["name"]: resources_of(container) for container in servers["containers"]}
+    assert not any("limit nvidia.com/gpu" in value for value in resources.values())
     assert resources["replay"] == {"cpu": "2", "memory": "8192Mi"}
     assert resources["page"] == {"cpu": "100m", "memory": "256Mi"}
 
@@ -535,9 +531,10 @@ def test_dispatcher_assigns_nodes(render: Any) -> None:
 
 def test_volume_of_the_results(render: Any) -> None:
     def volume(*options: object) -> dict[str, Any]:
-        nonagent = render("--agents", 1, *options)["Pod", "nonagent"]["spec"]
-        (found,) = nonagent["volumes"]
-        for container in nonagent["containers"]:
+        objects = render("--agents", 1, *options)
+        learner, servers = (objects["Pod", name]["spec"] for name in ("learner", "servers"))
+        (found,) = servers["volumes"]
+        for container in (*servers["containers"], *learner["containers"]):
             assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/results"]
             assert {"name": "RL_RESULTS", "value": "/results"} in container["env"]
         return {key: value for key, value in found.items() if key != "name"}
@@ -549,13 +546,25 @@ def test_volume_of_the_results(render: Any) -> None:
     assert volume(*image, "--host-path", "/data/rl") == {"hostPath": node}
 
 
+def test_code_is_mounted(render: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.yml").write_text("{agents: 2, image: r, code: {host_path: /home/me/rl}}")
+    objects = render("--config", tmp_path / "mine.yml", "--group-size", 2)
+    pods = [item["spec"] for (kind, _), item in objects.items() if kind == "Pod"]
+    assert len(pods) == 5
+    for pod in pods:
+        assert [volume["hostPath"]["path"] for volume in pod["volumes"]] == ["/home/me/rl"]
+        for container in pod["containers"]:
+            assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/code"]
+            assert container["workingDir"] == "/code"
+
+
 def test_placement_from_the_configuration(render: Any, tmp_path: Path) -> None:
     pods = {
         "agent": {
             "node_selector": {"disk": "ssd"},
             "tolerations": [{"key": "spot", "operator": "Exists"}],
         },
-        "nonagent": {"node_selector": {"disk": "nvme"}},
+        "servers": {"node_selector": {"disk": "nvme"}},
     }
     roles = {
         "learner": {"limit": {"gpu": 2}, "image": "learner:1"},
@@ -567,18 +576,15 @@ def test_placement_from_the_configuration(render: Any, tmp_path: Path) -> None:
     (grouped,) = pods_of_agents(render("--config", tmp_path / "mine.yml", "--group-size", 2))
     objects = render("--config", tmp_path / "mine.yml")
     assert [pod["nodeSelector"] for pod in pods_of_agents(objects)] == [{"disk": "ssd"}] * 2
-    agent, nonagent = objects["Pod", "agent-1"]["spec"], objects["Pod", "nonagent"]["spec"]
+    agent, servers = objects["Pod", "agent-1"]["spec"], objects["Pod", "servers"]["spec"]
     assert grouped["nodeSelector"] == {"disk": "ssd"}
     assert agent["tolerations"] == grouped["tolerations"] == [{"key": "spot", "operator": "Exists"}]
     assert resources_of(agent["containers"][0]) == {"cpu": "2"}
-    assert nonagent["nodeSelector"] == {"disk": "nvme"}
-    assert [container["image"] for container in nonagent["containers"]] == [
-        "learner:1",
-        *["all:1"] * 6,
-    ]
-    assert [
-        resources_of(container) for container in nonagent["containers"] if "resources" in container
-    ] == [{"limit nvidia.com/gpu": "2"}]
+    assert servers["nodeSelector"] == {"disk": "nvme"}
+    assert [container["image"] for container in servers["containers"]] == ["all:1"] * 6
+    (learner,) = objects["Pod", "learner"]["spec"]["containers"]
+    assert learner["image"] == "learner:1"
+    assert resources_of(learner) == {"limit nvidia.com/gpu": "2"}
 
 
 def pods_of_agents(objects: dict[tuple[str, str], dict[str, Any]]) -> list[dict[str, Any]]:
@@ -623,9 +629,10 @@ def test_running_experiment_is_replaced_only_with_force(run: Any, cluster: Clust
         ("run: fast", "run must be a mapping of settings, not 'fast'"),
         ("roles: {actor: {}}", "roles has no setting 'actor'; there are learner, "),
         ("roles: {agent: {cpu: 1}}", "roles.agent has no setting 'cpu'; there are image, "),
-        ("pods: {agents: {}}", "pods has no setting 'agents'; there are nonagent, agent, "),
+        ("pods: {agents: {}}", "pods has no setting 'agents'; there are learner, servers, "),
         ("results: {nfs: server}", "nfs must be SERVER:/PATH, not 'server'"),
         ("results: {nfs: 's:/x', host_path: /y}", "results come from nfs or host_path, not from"),
+        ("code: {}", "code comes from nfs or host_path: set one of them"),
         ("build: {base: python:3}", "build is set but image, the repository"),
         ("[1]", "the file must be a mapping of settings, not [1]"),
         ("agents: [", "not YAML: "),

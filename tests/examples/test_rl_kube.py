@@ -51,20 +51,22 @@ def test_groups_of_agents_learn_on_assigned_nodes(
         assert last > GOOD, done.stdout
         status = json.loads(example("ps", "rl", "--json").stdout)
         found = {
-            (process["group"], process["name"]): process["exit_code"]
-            for process in status["processes"]
+            (process["group"], process["name"]): process["state"] for process in status["processes"]
         }
         assert len(found) == 7 + 4 + 1
         grouped = {
-            ("nonagent", "learner"),
+            (None, "learner"),
+            ("servers", "replay"),
             ("agents-0", "agent-1"),
             ("agents-1", "agent-2"),
             (None, "evaluator-0"),
         }
-        assert grouped < set(found)
-        assert set(found.values()) == {0}
+        assert grouped <= set(found)
+        assert found.pop((None, "learner")) == "succeeded"
+        assert set(found.values()) == {"stopped"}
         assert pools(kube_cluster) == {
-            "rl-nonagent": "gpu",
+            "rl-learner": "gpu",
+            "rl-servers": "gpu",
             "rl-agents-0": "plain",
             "rl-agents-1": "plain",
             "rl-evaluator-0": "reserved",

@@ -4,6 +4,7 @@ buffer.
 
 from __future__ import annotations
 
+import time
 from random import Random
 
 from roles import policy
@@ -17,7 +18,7 @@ NOISES = (0.05, 0.1, 0.2, 0.4)
 
 
 class Agent:
-    """An agent that plays episodes until the run is over."""
+    """An agent that plays one episode after another."""
 
     def __init__(self, member: Member) -> None:
         patience = member.options.patience
@@ -31,14 +32,13 @@ class Agent:
         self.episodes = 0
 
     def live(self) -> None:
-        """Play one episode after another until the run is over."""
+        """Play one episode after another until the process is stopped."""
         self._member.log(f"begins at version {self._newest.version}, noise {self._noise}")
-        while not self._member.over:
+        while True:
             if self._replay.request({"what": "ticket"}):
                 self._play()
             else:
-                self._member.wait_over(0.02)
-        self._member.log(f"leaves after {self.episodes} episodes")
+                time.sleep(0.02)
 
     def _play(self) -> None:
         self._newest.follow()
@@ -53,8 +53,7 @@ class Agent:
 
 
 def main() -> None:
-    with Member("worker") as member:
-        Agent(member).live()
+    Agent(Member()).live()
 
 
 if __name__ == "__main__":

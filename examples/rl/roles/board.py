@@ -39,7 +39,6 @@ class Board:
         self._path: list[int] = []
         self._player = ""
         self._changes = 0
-        self._closed = False
         self._changed = threading.Condition()
 
     def take(self, message: dict[str, Any]) -> None:
@@ -52,19 +51,13 @@ class Board:
             self._changes += 1
             self._changed.notify_all()
 
-    def close(self) -> None:
-        """Record that there will be no more messages."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
-    def wait(self, seen: int, timeout: float) -> int | None:
-        """Wait until there have been more than ``seen`` changes or the board is closed, but for at
-        most ``timeout`` seconds. Return the number of changes, or None if the board is closed.
+    def wait(self, seen: int, timeout: float) -> int:
+        """Wait until there have been more than ``seen`` changes, but for at most ``timeout``
+        seconds. Return the number of changes.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._changes > seen, timeout)
-            return None if self._closed else self._changes
+            self._changed.wait_for(lambda: self._changes > seen, timeout)
+            return self._changes
 
     def data(self) -> dict[str, Any]:
         """Return the contents as JSON-compatible data: the number of changes, each curve as a list

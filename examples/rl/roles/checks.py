@@ -1,4 +1,4 @@
-"""Checks of the messages that the servers and collectors receive. Any program that can connect to a
+"""Checks of the messages that the servers receive. Any program that can connect to a
 service can send it a message, and an ill-typed message must not stop the receiver.
 
 Each function returns its message unchanged, or raises `InvalidMessage`.
@@ -17,11 +17,6 @@ MAX_BATCH = 100_000
 
 class InvalidMessage(Exception):
     """A message has not the expected type, or lacks a field."""
-
-
-def enrolment(message: Any) -> dict[str, Any]:
-    """Check a message from a member to the learner, except for the fields of a score."""
-    return _with_fields(message, what=_is_text, name=_is_text)
 
 
 def score(message: Any) -> dict[str, Any]:

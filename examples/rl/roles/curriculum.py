@@ -7,12 +7,14 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from roles import checks, maze, options
+from roles import checks, maze
 from roles.member import Member
 from symphony.addons.zmq import ZmqServer
 
 # The weight of the newest episode in the moving average of a start state's success rate.
 NEW = 0.2
+# After this many episodes, the success rate is logged again.
+LOG_EVERY = 100
 
 
 class Curriculum:
@@ -42,14 +44,19 @@ class Curriculum:
 
 
 def main() -> None:
-    curriculum = Curriculum(Random(options.read().seed))
-    with ZmqServer(service="starts", serializer="json") as server:
-        server.start_loop(curriculum.answer)
-        with Member("server") as member:
-            member.wait_closing()
+    member = Member()
+    curriculum = Curriculum(Random(member.options.seed))
+
+    def answer(message: dict[str, Any]) -> int:
+        start = curriculum.answer(message)
+        if message and curriculum.episodes % LOG_EVERY == 0:
             member.log(
                 f"{curriculum.episodes} episodes; at last {curriculum.reached:.0%} reached the goal"
             )
+        return start
+
+    with ZmqServer(service="starts", serializer="json") as server:
+        server.start_loop(answer, blocking=True)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from random import Random
 
-from roles import maze, options, policy
-from roles.member import BEAT, Member
+from roles import maze, policy
+from roles.member import Member
 from roles.newest import Newest
+
+# The longest wait for the announcement of a new version, in seconds.
+BEAT = 0.2
 
 STARTS = [state for state in range(maze.STATES) if state != maze.GOAL]
 
@@ -22,21 +25,17 @@ def measure(newest: Newest, member: Member, random: Random) -> None:
     member.measure("evaluation/return", newest.version, mean)
     member.send("screen", {"path": episodes[maze.START].path, "name": member.name})
     member.log(f"version {newest.version}: mean return {mean:.1f}")
-    member.score(newest.version, mean)
+    member.send("scores", {"version": newest.version, "value": mean})
 
 
 def main() -> None:
-    # `Newest` waits for parameters, so this evaluator enrols only when they are available. Training
-    # starts when all members have enrolled, so the initial parameters are measured as well.
-    newest = Newest(options.read().patience)
-    with Member("worker") as member:
-        random = Random(f"{member.options.seed} {member.name}")
+    member = Member()
+    newest = Newest(member.options.patience)
+    random = Random(f"{member.options.seed} {member.name}")
+    while True:
         measure(newest, member, random)
-        while not member.over:
-            if newest.follow(BEAT):
-                measure(newest, member, random)
-        if newest.fetch():
-            measure(newest, member, random)
+        while not newest.follow(BEAT):
+            pass
 
 
 if __name__ == "__main__":

@@ -1,16 +1,20 @@
-"""Improve the parameters with the agents' transitions, and decide when the run is over."""
+"""Improve the parameters with the agents' transitions, and decide when the run is over.
+
+The experiment ends with the learner: when it exits, all other processes are stopped.
+"""
 
 from __future__ import annotations
 
 import json
+import signal
 import time
 from pathlib import Path
 
 from roles import options, policy
-from roles.coordinator import Coordinator
 from roles.member import Log
 from roles.options import Options
 from roles.policy import Values
+from roles.scores import WINDOW, Scores
 from symphony.addons.zmq import ZmqClient, ZmqPush
 
 BATCH = 256
@@ -86,16 +90,17 @@ def write(path: Path, content: object) -> None:
     scratch.replace(path)
 
 
-def train(learner: Learner, coordinator: Coordinator, settings: Options) -> None:
+def train(learner: Learner, scores: Scores, settings: Options) -> None:
     """Update the parameters until the run is over. The limit ``settings.updates`` applies only to
     the updates of this run, not to earlier updates that led to a loaded checkpoint. Raises
     SystemExit if no update is possible for ``settings.patience`` seconds.
     """
     began, improved = learner.version, time.monotonic()
     while settings.forever or (
-        learner.version - began < settings.updates and not coordinator.reached
+        learner.version - began < settings.updates and not is_reached(scores, settings.target)
     ):
         now = time.monotonic()
+        scores.receive()
         if learner.update():
             improved = now
         elif now - improved > settings.patience:
@@ -107,31 +112,42 @@ def train(learner: Learner, coordinator: Coordinator, settings: Options) -> None
         time.sleep(max(0.0, now + settings.pace - time.monotonic()))
 
 
+def is_reached(scores: Scores, target: float | None) -> bool:
+    """Return whether the mean return of the latest `WINDOW` versions has reached the target."""
+    mean = scores.mean(WINDOW)
+    return target is not None and mean is not None and mean >= target
+
+
 def main() -> None:
+    # The checkpoint is also saved when the learner is stopped or restarted.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = options.read()
-    learner = Learner(settings)
+    learner, scores = Learner(settings), Scores()
     began = learner.version
-    with Coordinator(settings) as coordinator:
+    print(f"version {began}, batches of {BATCH}", flush=True)
+    try:
         learner.publish()
-        everybody = coordinator.wait_for_everybody()
-        learner.log(
-            f"all members have enrolled; version {began}"
-            if everybody
-            else "beginning with those who are here"
-        )
-        train(learner, coordinator, settings)
+        if began == 0 and not scores.wait_for(0, settings.evaluators, settings.patience):
+            learner.log("beginning without the scores of all evaluators")
+        train(learner, scores, settings)
         learner.publish()
+        scores.wait_for(learner.version, settings.evaluators, settings.patience)
+    except KeyboardInterrupt:
         learner.save()
-        learner.log(f"over after {learner.version - began} updates")
-    first, last = coordinator.scores.first, coordinator.scores.mean(1)
+        raise SystemExit(128 + signal.SIGTERM) from None
+    learner.save()
+    learner.log(f"over after {learner.version - began} updates")
+    report(learner, scores, began, settings.results)
+
+
+def report(learner: Learner, scores: Scores, began: int, results: Path | None) -> None:
+    """Print the result of the run, and write it to the results directory if there is one."""
+    first, last = scores.first, scores.mean(1)
     if first is not None and last is not None:
         print(f"mean return {first:.1f} at first, {last:.1f} at last", flush=True)
     print(f"{learner.version - began} updates", flush=True)
-    if settings.results is not None:
-        write(
-            settings.results / "result.json",
-            {"first": first, "last": last, "version": learner.version},
-        )
+    if results is not None:
+        write(results / "result.json", {"first": first, "last": last, "version": learner.version})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 from typing import TextIO
 
 from roles import checks, options
-from roles.member import Member, messages
+from roles.member import messages
 from symphony.addons.zmq import ZmqReceiver
 
 
@@ -23,8 +23,7 @@ def main() -> None:
             outputs.append(stack.enter_context((results / "run.log").open("a")))
         # Write to standard output last, so that each line there is already in the file.
         outputs.append(sys.stdout)
-        member = stack.enter_context(Member("collector"))
-        for line in messages(lines, member, checks.line):
+        for line in messages(lines, checks.line):
             for output in outputs:
                 print(f"{line['name']}: {line['text']}", file=output, flush=True)
 

@@ -12,17 +12,13 @@ from pathlib import Path
 class Options:
     """The settings for the run, as set by ``experiment.py``.
 
-    ``workers`` is the number of agents and evaluators, ``collectors`` is the number of processes
-    that collect messages until all other servers have left, and ``servers`` is the number of all
-    other processes except the learner. Unless ``forever`` is set, the run ends after ``updates``
-    updates, or earlier if the mean return reaches ``target``. ``pace`` is the minimum duration of
-    an update, and ``patience`` is the longest wait for another process, both in seconds. ``seed``
-    is the seed for random numbers. ``results`` is the directory for results.
+    ``evaluators`` is the number of evaluators. Unless ``forever`` is set, the run ends after
+    ``updates`` updates, or earlier if the mean return reaches ``target``. ``pace`` is the minimum
+    duration of an update, and ``patience`` is the longest wait for another process, both in
+    seconds. ``seed`` is the seed for random numbers. ``results`` is the directory for results.
     """
 
-    workers: int = 1
-    servers: int = 4
-    collectors: int = 2
+    evaluators: int = 1
     updates: int = 1000
     target: float | None = None
     forever: bool = False
@@ -36,9 +32,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Options:
     """Return the settings from the environment."""
     target, results = environ.get("RL_TARGET"), environ.get("RL_RESULTS")
     return Options(
-        workers=int(environ["RL_WORKERS"]),
-        servers=int(environ["RL_SERVERS"]),
-        collectors=int(environ["RL_COLLECTORS"]),
+        evaluators=int(environ["RL_EVALUATORS"]),
         updates=int(environ["RL_UPDATES"]),
         target=float(target) if target else None,
         forever=environ.get("RL_FOREVER") == "yes",

@@ -14,7 +14,7 @@ from typing import Any
 
 from roles import board, checks
 from roles.board import Board
-from roles.member import Member, messages
+from roles.member import messages
 from symphony import address
 from symphony.addons.zmq import ZmqPull
 
@@ -60,7 +60,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         seen = 0
-        while (changes := self._board.wait(seen, COMMENT_SECONDS)) is not None:
+        while True:
+            changes = self._board.wait(seen, COMMENT_SECONDS)
             # A line that begins with a colon is a comment.
             line = f"data: {changes}" if changes > seen else ":"
             self.wfile.write(f"{line}\n\n".encode())
@@ -91,11 +92,8 @@ def main() -> None:
         with Server((where.bind_host, where.port), partial(Handler, shown)) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             print(f"listening on {where.bind_host}:{where.port}", flush=True)
-            with Member("collector") as member:
-                for message in messages(screen, member, checks.point_or_path):
-                    shown.take(message)
-                shown.close()
-            server.shutdown()
+            for message in messages(screen, checks.point_or_path):
+                shown.take(message)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from roles import checks
-from roles.member import Member
 from symphony.addons.zmq import ZmqPub, ZmqServer
 
 VERSION = "version"
@@ -35,11 +34,7 @@ def main() -> None:
         ZmqServer(service="parameters", serializer="json") as server,
         ZmqPub(service="versions", serializer="json") as versions,
     ):
-        server.start_loop(
-            Store(versions).answer
-        )  # From here on, only the server's thread uses the publisher.
-        with Member("server") as member:
-            member.wait_closing()
+        server.start_loop(Store(versions).answer, blocking=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 
-from roles import checks, options
+from roles import checks
 from roles.member import Member, messages
 from symphony.addons.zmq import ZmqPull
 
@@ -26,7 +26,8 @@ class Means:
 
 
 def main() -> None:
-    results = options.read().results
+    member = Member()
+    results = member.options.results
     means = Means()
     with contextlib.ExitStack() as stack:
         metrics = stack.enter_context(ZmqPull(service="metrics", serializer="json"))
@@ -34,8 +35,7 @@ def main() -> None:
         if results is not None:
             results.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context((results / "metrics.jsonl").open("a"))
-        member = stack.enter_context(Member("server"))
-        for number in messages(metrics, member, checks.point):
+        for number in messages(metrics, checks.point):
             mean = means.add(number["series"], number["step"], number["value"])
             # The file is written first, so that everything on the page is also in the file.
             if file is not None:

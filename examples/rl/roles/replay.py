@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from roles import checks, maze, options
+from roles import checks, maze
 from roles.member import Member, messages
 from symphony.addons.zmq import ZmqPull, ZmqServer
 
@@ -89,20 +89,20 @@ class Memory:
 
 
 def main() -> None:
-    memory = Memory(Random(options.read().seed))
+    member = Member()
+    memory = Memory(Random(member.options.seed))
     with (
         ZmqServer(service="replay", serializer="json") as server,
         ZmqPull(service="experience", serializer="json") as experience,
     ):
         server.start_loop(memory.answer)
-        with Member("server") as member:
-            shown = 0
-            for transitions in messages(experience, member, checks.transitions):
-                memory.add(transitions)
-                if memory.added >= shown + SIZE_EVERY:
-                    shown = memory.added
-                    uses = memory.sampled / memory.added
-                    member.log(f"{memory.added} transitions, each used {uses:.1f} times")
+        shown = 0
+        for transitions in messages(experience, checks.transitions):
+            memory.add(transitions)
+            if memory.added >= shown + SIZE_EVERY:
+                shown = memory.added
+                uses = memory.sampled / memory.added
+                member.log(f"{memory.added} transitions, each used {uses:.1f} times")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.commandline.exit_codes import OK, error_message, exit_code
@@ -12,8 +12,6 @@ from symphony.errors import NotFound, SymphonyError
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.status import ExperimentStatus
-
-    List = Callable[[], list[ExperimentStatus]]
 
 
 class Listing:
@@ -30,6 +28,7 @@ class Listing:
         self._prog = prog
         self._selected = selected
         self._only_selected = only_selected
+        self._slow: list[Cluster] | None = None
         self._left_out: set[str] = set()
 
     def read(self) -> list[ExperimentStatus]:
@@ -39,50 +38,49 @@ class Listing:
         `SymphonyError` if the selected backend fails and is the only one.
         """
         if self._only_selected:
-            return self._describe_all(self._selected)
+            return self._describe(self._selected, self._selected.list_experiments())
         from symphony.commandline.commands import find_backend
 
         selected = self._selected
-        slow = [
-            cluster
-            for cluster in find_backend.slow_clusters(selected.backend)
-            if cluster.backend not in self._left_out
-        ]
         quick = list(find_backend.other_clusters(selected.backend))
+        if self._slow is None:
+            self._slow = list(find_backend.slow_clusters(selected.backend))
+        slow = [cluster for cluster in self._slow if cluster.backend not in self._left_out]
         (quick if find_backend.is_quick(selected.backend) else slow).append(selected)
         responses = [
-            find_backend.Response(cluster.backend, self._describing(cluster)) for cluster in slow
+            find_backend.Response(cluster.backend, cluster.list_experiments) for cluster in slow
         ]
         statuses: list[ExperimentStatus] = []
         for cluster in quick:
-            statuses += self._read_one(cluster.backend, self._describing(cluster))
-        for response in responses:
-            statuses += self._read_one(response.backend, response.result)
+            statuses += self._read_one(cluster, cluster.list_experiments)
+        for cluster, response in zip(slow, responses, strict=True):
+            statuses += self._read_one(cluster, response.result)
         return sorted(statuses, key=lambda status: (status.name, status.backend))
 
-    def _describing(self, cluster: Cluster) -> List:
-        return lambda: self._describe_all(cluster)
-
-    def _read_one(self, backend: str, read: List) -> list[ExperimentStatus]:
+    def _read_one(
+        self, cluster: Cluster, list_names: Callable[[], list[str]]
+    ) -> list[ExperimentStatus]:
         """Return the statuses of one backend. If it fails, report this, and return no statuses."""
         try:
-            return read()
+            return self._describe(cluster, list_names())
         except SymphonyError as exc:
-            if backend == self._selected.backend:
+            if cluster is self._selected:
                 self._report(exc)
             else:
-                self._left_out.add(backend)
-                print_note(f"{self._prog}: the experiments on {backend} are not listed: {exc}")
+                self._left_out.add(cluster.backend)
+                print_note(
+                    f"{self._prog}: the experiments on {cluster.backend} are not listed: {exc}"
+                )
             return []
 
-    def _describe_all(self, cluster: Cluster) -> list[ExperimentStatus]:
-        """Return the status of every experiment of a cluster.
+    def _describe(self, cluster: Cluster, names: Sequence[str]) -> list[ExperimentStatus]:
+        """Return the statuses of experiments.
 
         An experiment that cannot be described is reported. The statuses of the other experiments
         are still returned.
         """
         statuses = []
-        for name in cluster.list_experiments():
+        for name in names:
             try:
                 statuses.append(cluster.describe_experiment(name))
             except NotFound:

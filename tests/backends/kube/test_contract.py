@@ -48,7 +48,7 @@ INSIDE_PODS = (
     "test_a_failed_process_is_restarted_by_its_policy",
     "test_a_failure_restarts_the_experiment_and_then_stops_it",
     "test_a_process_whose_start_condition_cannot_be_met_has_failed",
-    "test_a_timeout_of_wait_names_the_running_processes",
+    "test_a_wait_for_some_processes_and_a_timeout",
     "test_an_experiment_is_stopped_at_its_deadline",
     "test_arguments_and_variables_with_special_characters_are_not_changed",
     "test_cmd_and_cmds_run_in_a_shell",

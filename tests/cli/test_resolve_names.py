@@ -81,7 +81,7 @@ class TestSelections:
         assert program.ok("describe", selections, "agent").count("log") >= 2
 
     def test_exec_and_cp_need_one_process(self, program: Program, selections: str) -> None:
-        several = "symphony: error: process 'agent' is ambiguous: crew/agent-0, crew/agent-1; "
+        several = "symphony: error: process 'agent' is ambiguous: agent-0, agent-1; "
         done = program("exec", selections, "agent", "--", "true")
         assert done.stderr == (
             f"{several}name one process, or run the command in each with --all\n"

@@ -105,8 +105,8 @@ def resolve_process(status: ExperimentStatus, given: str, *, fix: str = TYPE_MOR
 
     found = _select(status, given)
     if found:
-        by_path = {process.path: process for process in found}
-        return by_path[_choose("process", given, list(by_path), None, fix)]
+        by_name = {process.name: process for process in found}
+        return by_name[_choose("process", given, list(by_name), None, fix)]
     group, _, name = given.rpartition("/")
     candidates = {item.name: item for item in status if not group or item.group == group}
     try:

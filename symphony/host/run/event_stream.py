@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,9 +39,13 @@ class EventTranslator:
     """
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
-        self._manifest = manifest
         names = [process["name"] for process in manifest["processes"]]
         self._state: RunState = fold(names, [])
+        self.use_manifest(manifest)
+
+    def use_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Use the settings in ``manifest`` for the events from now on."""
+        self._manifest = manifest
         self._limits = {
             process["name"]: RestartPolicy.of(process.get("restart")).max_restarts
             for process in manifest["processes"]
@@ -54,14 +59,12 @@ class EventTranslator:
     def translate(self, event: Event) -> list[ExperimentEvent]:
         """Return the events for one line of the event log."""
         name = event.get("process")
-        if name is not None:
-            # The process may have been added to the experiment after the manifest was read.
-            self._state.tracks.setdefault(name, Track())
-        apply(self._state, event)
         if name is None:
+            apply(self._state, event)
             words = self._experiment_words(event)
         else:
-            track = self._state.tracks[name]
+            track = self._track(name)
+            apply(self._state, event)
             words = list(self._process_words(event, track, self._limits.get(name)))
         return [
             ExperimentEvent(
@@ -74,8 +77,17 @@ class EventTranslator:
             for kind, text in words
         ]
 
+    def _track(self, name: str) -> Track:
+        """Return the track of a process, which a change can have added or removed."""
+        leaving = self._state.leaving.get(name)
+        return leaving or self._state.tracks.setdefault(name, Track())
+
     def _experiment_words(self, event: Event) -> list[_Words]:
         kind = event["event"]
+        if kind in _INTERNAL_EVENTS:
+            return []
+        if kind == "changed":
+            return [(EventKind.CHANGED, _change_text(event))]
         if kind == "launched":
             return [(EventKind.LAUNCHED, "launched")]
         if kind == "finished":
@@ -98,7 +110,7 @@ class EventTranslator:
     def _status(self) -> ExperimentStatus:
         """Return the status of the experiment after the events so far."""
         names = {process["name"] for process in self._manifest["processes"]}
-        tracks = {name: track for name, track in self._state.tracks.items() if name in names}
+        tracks = {name: self._state.tracks.get(name, Track()) for name in names}
         return compute_status(self._manifest, replace(self._state, tracks=tracks))
 
     def _process_words(self, event: Event, track: Track, limit: int | None) -> Iterator[_Words]:
@@ -156,10 +168,15 @@ class EventStream:
             recorded = self._reader.read_new()
         events: list[ExperimentEvent] = []
         for event in recorded:
+            if event["event"] == "changed":
+                with contextlib.suppress(NotFound):
+                    self._translator.use_manifest(self._run.load_manifest())
             events += self._translator.translate(event)
         return events
 
 
+# Events of the supervisor that users do not see. The steps of a request have events of their own.
+_INTERNAL_EVENTS = ("requested", "request-done")
 # The reason codes of events that are recorded without one.
 _REASON_CODES = {
     EventKind.WAITING: ReasonCode.WAITING,
@@ -175,6 +192,12 @@ def _code_of(kind: EventKind, event: Event) -> ReasonCode | None:
         # The recorded code describes the restart.
         return ReasonCode.KILLED if signal_name(event["code"]) else ReasonCode.EXITED
     return reason_code(event) or _REASON_CODES.get(kind)
+
+
+def _change_text(event: Event) -> str:
+    """Return the text for a change of the experiment, such as ``changed: add evaluator``."""
+    lines = [" ".join(line.split()) for line in event["changes"]]
+    return f"changed: {'; '.join(lines)}" if lines else "changed"
 
 
 def _exited(event: Event, _: Track) -> _Words:

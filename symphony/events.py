@@ -215,7 +215,9 @@ def events_between(
         launched = ExperimentEvent(at=created, kind=EventKind.LAUNCHED, text="launched")
         events.insert(0, launched)
     if status.note and (previous is None or status.note != previous.note):
-        events.append(ExperimentEvent(at=now, kind=EventKind.CHANGED, text=status.note))
+        # The time of a note is unknown, but it is not later than the end.
+        at = events[-1].at if previous is None and status.ended else now
+        events.append(ExperimentEvent(at=at, kind=EventKind.CHANGED, text=status.note))
     if status.ended and status.processes and (previous is None or not previous.ended):
         events.append(finish_event(status, now))
     return events

@@ -262,6 +262,7 @@ OTHER_NAMES = {
     "symphony.hookspecs.Option",
     "symphony.hookspecs.hookimpl",
     "symphony.host.cluster.HostCluster",
+    "symphony.log_blocks.LogBlock",
     "symphony.plan.changes.Changes",
     "symphony.plan.changes.ProcessChange",
     "symphony.plan.changes.SettingChange",

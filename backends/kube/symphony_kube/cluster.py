@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
@@ -443,6 +443,23 @@ class KubeCluster(Cluster):
         return read.iter_log_lines(
             self.api, self.scope(experiment), processes, follow=follow, since=since, tail=tail
         )
+
+    def _iter_events(
+        self, experiment: str, names: Sequence[str] | None, *, follow: bool, since: float | None
+    ) -> Iterator[ExperimentEvent]:
+        import heapq
+
+        from symphony.events import select_events
+        from symphony_kube.status.earlier_runs import earlier_events
+        from symphony_kube.status.experiments import list_pods
+
+        pods = list_pods(self.api, self.scope(experiment))
+        current = list(super()._iter_events(experiment, names, follow=False, since=since))
+        earlier = select_events(earlier_events(pods, current), names, since)
+        events: Iterable[ExperimentEvent] = current
+        if follow:
+            events = super()._iter_events(experiment, names, follow=True, since=since)
+        return heapq.merge(earlier, events, key=lambda event: event.at)
 
     def _iter_output(
         self,

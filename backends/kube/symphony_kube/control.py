@@ -111,6 +111,7 @@ def start(
     attempts.check_manifests(idle)
     operation = _Operation(api, scope, target, "start", timeout)
     operation.request(idle, _with_start)
+    operation.await_start(target.existing)
     operation.run()
     return operation.statuses()
 
@@ -386,6 +387,13 @@ class _Operation:
             return
         if attempts.request(self._api, self._scope, unit, change) is not None:
             self._requested[name] = unit.attempt.number
+
+    def await_start(self, units: Mapping[str, UnitStatus]) -> None:
+        """Also wait for units that have been created and have not started yet."""
+        for name, unit in units.items():
+            is_starting = any(item.state is State.PENDING for item in unit.containers.values())
+            if name not in self._requested and is_starting:
+                self._requested[name] = unit.attempt.number - 1
 
     def run(self) -> None:
         """Perform the requests, and return when they are done.

@@ -175,9 +175,18 @@ class KubeCluster(Cluster):
         from symphony_kube.render import experiment as render
 
         plan = self.plan(experiment)
-        return render.render(
+        manifest = render.render(
             plan, self.scope(plan.experiment), self.options, render.read_files(plan)
         )
+        if not manifest.needs_supervisor:
+            return manifest
+        where = "starts a supervisor on this machine"
+        if self._supervisor_image is not None:
+            where = (
+                "creates the objects of a supervisor: a Secret, a ServiceAccount, a Role, a "
+                f"RoleBinding and a Job with the image {self._supervisor_image}"
+            )
+        return dataclasses.replace(manifest, supervisor=where)
 
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None

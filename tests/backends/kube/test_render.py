@@ -16,6 +16,7 @@ import yaml
 from symphony import Cluster, Experiment, SpecError
 from symphony.plan.policies import Policies
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, ROSTER, SERVICE, UNIT, Scope
+from symphony_kube.cluster import KubeCluster
 from symphony_kube.render.experiment import render
 from symphony_kube.render.manifest import REDACTED, KubeManifest
 from symphony_kube.render.options import RenderOptions
@@ -507,3 +508,21 @@ def test_policies_that_the_supervisor_applies() -> None:
     assert manifest.policies == Policies(ends_with=("p",), on_failure="restart", deadline=60)
     assert spec_of(manifest, "p")["activeDeadlineSeconds"] == 60
     assert manifest.ignored == ()
+
+
+@pytest.mark.parametrize(
+    ("image", "text"),
+    [
+        (None, "starts a supervisor on this machine"),
+        ("symphony:1", "a RoleBinding and a Job with the image symphony:1"),
+    ],
+)
+def test_dry_run_names_the_supervisor(image: str | None, text: str) -> None:
+    cluster = KubeCluster(image="i", supervisor_image=image)
+    exp = cluster.new_experiment("e")
+    exp.new_process("p")
+    assert "supervisor" not in str(cluster.manifest(exp))
+    exp.deadline = 60
+    manifest = cluster.manifest(exp)
+    assert text in str(manifest).splitlines()[0]
+    assert text in manifest.to_dict()["supervisor"]

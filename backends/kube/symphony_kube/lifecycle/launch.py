@@ -33,7 +33,6 @@ from symphony_kube.lifecycle import delete, wait_deleted
 from symphony_kube.lifecycle.attempts import with_manifest
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
-from symphony_kube.lifecycle.supervisor.decisions import is_supervised_to_the_end
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.render.manifest import KubeManifest
@@ -345,7 +344,7 @@ def _create(
         if scope.shared:
             _check_no_other_launch(api, scope, creation, first, body)
         creation.create_all([resources[name] for name in first_units[1:]])
-    if not later_units and not is_supervised_to_the_end(manifest.roster, manifest.policies):
+    if not manifest.needs_supervisor:
         return ()
     run = SupervisedRun(
         scope=replace(scope, run=run_id),

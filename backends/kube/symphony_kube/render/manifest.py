@@ -14,7 +14,7 @@ from symphony.plan.policies import Policies
 from symphony_kube.api.labels import Scope
 from symphony_kube.render import secret_file
 from symphony_kube.render.overrides import Override
-from symphony_kube.render.roster import Roster
+from symphony_kube.render.roster import Roster, is_supervised_to_the_end
 
 Object = dict[str, Any]
 
@@ -36,6 +36,9 @@ class KubeManifest(Manifest):
     * ``overrides``: the overrides that users set on the units.
     * ``policies``: the rules for the end of the experiment that its supervisor applies.
     * ``source_files``: the files from which Secrets and ConfigMaps are created.
+    * ``supervisor``: where the experiment is supervised, or ``""`` if it needs no supervisor. The
+      objects of a supervisor in the cluster are not a part of the manifest, because they contain
+      the identifier of the run.
 
     The text of the manifest is YAML for ``kubectl create -f -`` or ``kubectl apply -f -``. It does
     not contain the values of secrets.
@@ -51,10 +54,17 @@ class KubeManifest(Manifest):
     source_files: tuple[Path, ...] = ()
     policies: Policies = field(default_factory=Policies)
     notes: tuple[str, ...] = ()
+    supervisor: str = ""
 
     def __iter__(self) -> Iterator[Object]:
         yield from self.base_objects
         yield from self.units
+
+    @property
+    def needs_supervisor(self) -> bool:
+        """True if decisions remain after the launch has created the first objects."""
+        has_later_units = any(unit.starts_after for unit in self.roster)
+        return has_later_units or is_supervised_to_the_end(self.roster, self.policies)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as JSON data in which the values of secrets are redacted."""
@@ -67,6 +77,7 @@ class KubeManifest(Manifest):
                 {"setting": item.setting, "processes": list(item.processes)}
                 for item in self.ignored
             ],
+            "supervisor": self.supervisor,
         }
 
     def __str__(self) -> str:
@@ -74,6 +85,8 @@ class KubeManifest(Manifest):
 
         objects = [redacted(item) for item in self]
         notes = [f"# Ignored on this backend: {item}\n" for item in self.ignored]
+        if self.supervisor:
+            notes.append(f"# A launch also {self.supervisor}\n")
         text = "".join(notes) + to_yaml_documents(objects)
         has_secrets = any(item["kind"] == "Secret" for item in objects)
         return f"{_REDACTED_NOTE}{text}" if has_secrets else text

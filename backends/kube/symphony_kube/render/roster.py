@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from symphony.model.limits import MAX_BYTES
+from symphony.plan.policies import Policies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,13 @@ def roster_unit(roster: Roster) -> Unit:
         if not unit.starts_after:
             return unit
     return roster[0]
+
+
+def is_supervised_to_the_end(roster: Roster, policies: Policies) -> bool:
+    """Return whether decisions can be necessary until all processes have finished."""
+    if policies.names:
+        return True
+    return any(unit.supervised_restart for unit in roster)
 
 
 def encode_roster(roster: Roster) -> str:

@@ -14,7 +14,7 @@ from symphony.plan.policies import (
     seconds_to_deadline,
 )
 from symphony.status import ENDED, ReasonCode
-from symphony_kube.render.roster import Roster
+from symphony_kube.render.roster import Roster, is_supervised_to_the_end
 from symphony_kube.status.ending import StoppedProcesses
 from symphony_kube.status.observe import Observation
 
@@ -76,18 +76,11 @@ def decide(
             is_waiting = True
     retry = [name for name, status in observation.unit_statuses.items() if status.retry is not None]
     finished = not create and not retry and not is_waiting
-    if is_supervised_to_the_end(roster, policies):
+    if is_supervised_to_the_end(roster, policies or Policies()):
         # A process that a user has stopped can be started again.
         can_start = any(item.reason_code is ReasonCode.STOPPED for item in observation.status)
         finished = finished and observation.status.ended and not can_start
     return Decisions(create=tuple(create), retry=tuple(retry), finished=finished, seconds=seconds)
-
-
-def is_supervised_to_the_end(roster: Roster, policies: Policies | None) -> bool:
-    """Return whether decisions can be necessary until all processes have finished."""
-    if policies is not None and policies.names:
-        return True
-    return any(unit.supervised_restart for unit in roster)
 
 
 def find_startable(roster: Roster, observation: Observation) -> list[str]:

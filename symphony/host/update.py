@@ -22,6 +22,7 @@ from symphony.host.changes import (
     with_gpus,
     with_present_gpus,
 )
+from symphony.host.run.events import previous_processes
 from symphony.plan.changes import ADDED, RESTARTED, Changes, compare
 from symphony.status import ENDED, ExperimentStatus
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from symphony.host.render import HostManifest
     from symphony.host.resources.leases import GpuLeases, PortLeases
     from symphony.host.run.directory import RunDirectory
+    from symphony.host.run.events import RunState
     from symphony.host.run.status import StatusReader
     from symphony.model import Experiment
 
@@ -54,8 +56,7 @@ class Update:
         processes, self._missing_gpus = with_present_gpus(manifest.processes, self._running, ended)
         self._manifest = replace(manifest, processes=processes)
         self._new_keys = self._keys_to_generate()
-        tracks = reader.state.tracks.items()
-        self.changes = self._compare([name for name, track in tracks if track.outdated])
+        self.changes = self._compare(reader.state)
 
     def _keys_to_generate(self) -> tuple[str, ...]:
         """Return the names of the keys of encrypted services, or ``()`` if they exist already."""
@@ -67,7 +68,7 @@ class Update:
 
         return change_directory.secret_file(self._run, self._running, name)
 
-    def _compare(self, unfinished: list[str]) -> Changes:
+    def _compare(self, state: RunState) -> Changes:
         if self._manifest.secrets:
             from symphony.host import preflight
 
@@ -78,11 +79,14 @@ class Update:
         # All keys are generated together, so the processes that have keys must be restarted.
         old_secrets.update(dict.fromkeys(self._new_keys, "present"))
         new_secrets.update(dict.fromkeys(self._new_keys, "generated"))
+        # A change in progress has not stopped these processes yet.
+        leaving = [item for item in previous_processes(running) if item["name"] in state.leaving]
+        present = {**running, "processes": [*running["processes"], *leaving]}
         changes = compare(
-            snapshot(running, old_secrets),
+            snapshot(present, old_secrets),
             snapshot(new.to_dict(), new_secrets),
             live_settings=LIVE_SETTINGS,
-            unfinished=unfinished,
+            unfinished=[name for name, track in state.tracks.items() if track.outdated],
         )
         started = {*changes.names(ADDED), *changes.names(RESTARTED)}
         if started:

@@ -161,7 +161,7 @@ def test_a_running_experiment_is_not_replaced(program: Program) -> None:
         ),
         (["logs", "rl", "--tial", "3", "a"], "unknown option '--tial'; did you mean '--tail'?"),
         (["logs", "rl", "a", "-f", "--jsn", "b"], "unknown option '--jsn'; did you mean '--json'"),
-        (["ps", "rl", "--json", "more"], "unknown argument 'more'"),
+        (["logs", "rl", "--json", "--more"], "unknown option '--more'"),
         (["forward", "rl", "db", "--local", "8080"], "unknown option '--local'"),
         (["logs", "rl", "a", "--tail"], "--tail: expected one argument"),
     ],

@@ -56,7 +56,7 @@ def test_an_imported_compose_file_runs(program: Program) -> None:
     assert done.stderr.endswith("wrote shop.yml; next: symphony launch shop.yml --follow\n")
     assert program("check", "shop.yml", "--offline").returncode == 0
     program.ok("launch", "shop.yml", "--wait", "ready")
-    assert "200 info" in program.ok("logs", "-f", "shop", "client")
+    assert "200 info" in program("logs", "-f", "shop", "client").stdout
 
 
 def test_the_result_is_printed_or_written(program: Program) -> None:

@@ -84,7 +84,7 @@ def file(program: Program) -> str:
 @pytest.fixture
 def launched(program: Program, file: str) -> None:
     program("launch", file)
-    program.ok("logs", "rl", "workers/agent", "--follow")
+    program.process("wait", "rl", "workers/agent")
 
 
 def test_an_experiment(program: Program, launched: None) -> None:
@@ -110,7 +110,7 @@ def test_a_process(program: Program, launched: None) -> None:
 
 def test_lines(program: Program, launched: None) -> None:
     (line,) = documented("Lines of logs")
-    assert set(json.loads(program.ok("logs", "rl", "--json"))) == line
+    assert set(json.loads(program.ok("logs", "rl", "--json", "--timestamps"))) == line
 
 
 def test_a_topology(program: Program, file: str) -> None:

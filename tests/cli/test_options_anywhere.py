@@ -44,7 +44,8 @@ BOTH = ["agent   | agent", "learner | learner"]
 )
 def test_logs(program: Program, words: str, shown: list[str]) -> None:
     # The order of lines that two processes write at the same time is not defined.
-    assert sorted(program.ok(*words.split()).splitlines()) == shown
+    done = program(*words.split())
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, shown), done.stderr
 
 
 @pytest.mark.parametrize(

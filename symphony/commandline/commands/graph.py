@@ -73,7 +73,8 @@ class GraphCommands(BaseCommands):
             if not args.no_states:
                 status = graph_drawing.find_experiment_status(self.cluster, drawn.experiment)
         else:
-            self.cluster = self.cluster_with(args.file)
+            if not args.run:
+                self.cluster = self.cluster_with(args.file)
             status = self._launched_experiment(args)
             drawn = graph_drawing.find_topology(self.cluster, status)
         if args.dry_run and graph_drawing.writes_a_file(args.output):

@@ -169,9 +169,13 @@ class Control:
     def _receive(self, connection: _Connection) -> None:
         try:
             data, descriptors, _, _ = socket.recv_fds(
-                connection.socket, _RECEIVE_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+                connection.socket, _RECEIVE_BYTES, _MAX_DESCRIPTORS
             )
             connection.descriptors += descriptors
+            for descriptor in descriptors:
+                # Otherwise, the processes would inherit the leases. The function ignores the flag
+                # MSG_CMSG_CLOEXEC.
+                os.set_inheritable(descriptor, False)
         except BlockingIOError:
             return
         except OSError:
@@ -490,10 +494,11 @@ class Control:
 
     def _remove(self, operation: _Operation) -> None:
         self._operations.remove(operation)
+        if operation.change is not None:
+            # A client can use the released resources as soon as the end is recorded.
+            self._supervisor.end_change(operation.change)
         if operation.number is not None:
             self._supervisor.record_request_done(operation.number)
-        if operation.change is not None:
-            self._supervisor.end_change(operation.change)
 
     def _startable(self, operation: _Operation) -> list[str]:
         """Return the processes that can be started, in declaration order.

@@ -19,6 +19,7 @@ import errno
 import functools
 import os
 import socket
+import stat
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -66,6 +67,8 @@ def held_resource(descriptor: int) -> tuple[str, str] | None:
     if the descriptor holds no resource.
     """
     try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return None
         with socket.socket(fileno=os.dup(descriptor)) as own:
             address = own.getsockname()
             is_hold = own.family == socket.AF_INET and own.type == socket.SOCK_STREAM

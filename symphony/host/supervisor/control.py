@@ -462,8 +462,8 @@ class Control:
         except Exception as exc:
             # Otherwise, the client would wait forever, and its processes would count as busy.
             if operation in self._operations:
-                self._remove(operation)
-                operation.reply(_error(f"an internal error occurred in the supervisor: {exc}"))
+                message = f"an internal error occurred in the supervisor: {exc}"
+                self._end(operation, _error(message))
             raise
 
     def _do_next_steps(self, operation: _Operation) -> None:
@@ -489,16 +489,19 @@ class Control:
         ):
             self._loop.after(_CHECK_SECONDS, lambda: self._advance(operation))
             return
-        self._remove(operation)
-        operation.reply(_error(operation.error) if operation.error else {"answer": "done"})
+        self._end(operation, _error(operation.error) if operation.error else {"answer": "done"})
 
-    def _remove(self, operation: _Operation) -> None:
+    def _end(self, operation: _Operation, answer: Answer) -> None:
+        """Record and answer a request that is done."""
         self._operations.remove(operation)
-        if operation.change is not None:
-            # A client can use the released resources as soon as the end is recorded.
-            self._supervisor.end_change(operation.change)
-        if operation.number is not None:
-            self._supervisor.record_request_done(operation.number)
+        try:
+            if operation.change is not None:
+                # A client can use the released resources as soon as the end is recorded.
+                self._supervisor.end_change(operation.change)
+        finally:
+            if operation.number is not None:
+                self._supervisor.record_request_done(operation.number)
+            operation.reply(answer)
 
     def _startable(self, operation: _Operation) -> list[str]:
         """Return the processes that can be started, in declaration order.

@@ -1,18 +1,29 @@
-"""A trial in which several programs change an experiment that is running."""
+"""Trials in which an experiment is changed while it is running."""
 
 from __future__ import annotations
 
 import signal
+import time
+from pathlib import Path
 
 import psutil
 
 from symphony import Experiment
+from symphony.host.processes.environment import read_environment
+from symphony.status import State
 from torture.children import Child
 from torture.trial import trial
 from torture.trials.killing import send
-from torture.workspace import Violation, Workspace, is_success
+from torture.workspace import NAME, Violation, Workspace, is_any_code, is_success
 
 _VERSION = "TRIAL_VERSION"
+# The longest delay after the preparation of a change.
+_DELAY_SECONDS, _POLL_SECONDS = 0.1, 0.0005
+# The grace period of processes that can ignore SIGTERM.
+_GRACE_SECONDS = 1
+
+# Maps the names of processes to texts, each of which stands for a description of the process.
+_Texts = dict[str, str]
 
 
 @trial("up")
@@ -95,3 +106,115 @@ def _running_versions(workspace: Workspace) -> dict[str, str | None]:
 def _pid_of_kept(workspace: Workspace) -> int | None:
     status = workspace.status()
     return None if status is None else status.processes[0].pid
+
+
+@trial("kill-up")
+def kill_up(workspace: Workspace) -> None:
+    """The supervisor or the command is killed at random moments of `up`.
+
+    The next command completes the change, or nothing of it has been done. The next `up` does it.
+    """
+    count = workspace.count(3, 10)
+    old = _random_texts(workspace, count)
+    workspace.run("up", str(_write(workspace, old)), is_permitted=is_success)
+    workspace.note_runs()
+    for _ in range(workspace.count(2, 6)):
+        workspace.wait_for(
+            lambda: _running(workspace).keys() == set(old.values()),  # noqa: B023
+            lambda: [f"{old} should run, not {_running(workspace)}"],  # noqa: B023
+        )
+        new = _random_texts(workspace, count)
+        _change(workspace, old, new)
+        old = new
+
+
+def _change(workspace: Workspace, old: _Texts, new: _Texts) -> None:
+    before = _running(workspace)
+    path = str(_write(workspace, new))
+    command = workspace.start_command("up", path)
+    _wait_for_attack(workspace, command)
+    attack = workspace.random.choice(("supervisor", "supervisor", "command", "both"))
+    if attack != "supervisor":
+        command.kill()
+    if attack != "command":
+        for supervisor in workspace.supervisors():
+            send(supervisor, signal.SIGKILL)
+    workspace.expect(command, "up", is_permitted=is_any_code if attack == "supervisor" else _any)
+    workspace.run("ps", NAME, is_permitted=is_success)
+    if workspace.random.random() < 0.7:
+        workspace.wait_for(
+            lambda: _is_complete(workspace, old) or _is_complete(workspace, new),
+            lambda: [f"{old} became a part of {new}: {_running(workspace)}"],
+        )
+    workspace.run("up", path, is_permitted=is_success)
+    workspace.wait_for(
+        lambda: _is_complete(workspace, new),
+        lambda: [f"{old} did not become {new}: {_running(workspace)}"],
+    )
+    after = _running(workspace)
+    kept = before.keys() & after.keys()
+    workspace.refuse([f"{text} was restarted" for text in kept if before[text] != after[text]])
+    workspace.check_status()
+
+
+def _wait_for_attack(workspace: Workspace, command: Child) -> None:
+    """Wait for a random time, usually after the command has begun the change."""
+    if workspace.random.random() < 0.2:
+        workspace.sleep()
+        return
+    directory = workspace.root / NAME
+    while command.poll() is None and not any(directory.glob("change-*")):
+        time.sleep(_POLL_SECONDS)
+    # The delays are distributed as in `Workspace.sleep`.
+    time.sleep(_DELAY_SECONDS * 0.001 ** workspace.random.random())
+
+
+def _random_texts(workspace: Workspace, count: int) -> _Texts:
+    """Return random processes. A text contains the name of a process, a setting and a port."""
+    choice = workspace.random.choice
+    numbers = [number for number in range(count) if workspace.random.random() < 0.8] or [0]
+    return {
+        f"p-{number}": f"p-{number} {choice('ab')} {choice((0, 0, 0, 50)) + number}"
+        for number in numbers
+    }
+
+
+def _write(workspace: Workspace, texts: _Texts) -> Path:
+    """Write the file of an experiment, and return its path."""
+    path = workspace.directory / "experiment.json"
+    experiment = workspace.cluster().new_experiment(NAME)
+    for name, text in texts.items():
+        _, setting, port = text.split()
+        ignored = "trap '' TERM; " if setting == "b" else ""
+        process = experiment.new_process(name, cmd=f"{ignored}exec sleep 100000")
+        process.set_env("TEXT", text).termination_grace_period(_GRACE_SECONDS)
+        # A process without connections does not depend on the ports of the others.
+        process.binds({f"service-{name}": workspace.ports[int(port)]})
+        process.connects(f"service-{name}")
+    experiment.dump_file(path)
+    return path
+
+
+def _running(workspace: Workspace) -> dict[str, int]:
+    """Return the texts and the pids of the running processes."""
+    found = {}
+    for sleeper in workspace.sleepers():
+        environment = read_environment(sleeper.pid)
+        if environment is not None:
+            found[environment.variables["TEXT"]] = sleeper.pid
+    return found
+
+
+def _is_complete(workspace: Workspace, texts: _Texts) -> bool:
+    """Return whether exactly the processes of a description are running, and none is changing."""
+    status = workspace.status()
+    return (
+        _running(workspace).keys() == set(texts.values())
+        and status is not None
+        and {process.name for process in status} == texts.keys()
+        and all(process.state is State.RUNNING and process.kill_at is None for process in status)
+    )
+
+
+def _any(_: int) -> bool:
+    return True

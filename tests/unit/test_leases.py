@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 from symphony.errors import LaunchFailed
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.resources.gpus import assign_gpus
-from symphony.host.resources.leases import GpuLeases, PortLeases, take_lease, visible_gpus
+from symphony.host.resources.leases import (
+    GpuLeases,
+    PortLeases,
+    close_port_sockets,
+    held_resource,
+    take_lease,
+    visible_gpus,
+)
 
 TakeLease = Callable[[str], "int | None"]
 
@@ -265,3 +272,22 @@ def test_devices_are_leased_once_and_all_released(counts: list[int]) -> None:
         assert len(set(out)) == len(out) == len(leased.leases)
     with GpuLeases(devices) as later:
         assert later.count_free() == 3
+
+
+def test_held_resources_are_found_by_their_descriptors(tmp_path):
+    # The name of a GPU can contain slashes.
+    device = f"MIG-{uuid.uuid4()}/1/2"
+    file = os.open(tmp_path / "file", os.O_CREAT)
+    with socket.socket() as hold:
+        hold.bind(("0.0.0.0", 0))
+        port = hold.getsockname()[1]
+        gpu = take_lease("gpu", device)
+        before = len(os.listdir("/proc/self/fd"))
+        take_lease("port", str(port))
+        found = [held_resource(number) for number in (file, hold.fileno(), gpu)]
+        assert found == [None, ("hold", str(port)), ("gpu", device)]
+        os.close(gpu)
+        close_port_sockets(port)
+        assert len(os.listdir("/proc/self/fd")) == before - 2
+        hold.detach()
+    os.close(file)

@@ -19,7 +19,6 @@ import errno
 import functools
 import os
 import socket
-import stat
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -67,16 +66,19 @@ def held_resource(descriptor: int) -> tuple[str, str] | None:
     if the descriptor holds no resource.
     """
     try:
-        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            return None
-        with socket.socket(fileno=os.dup(descriptor)) as own:
-            address = own.getsockname()
-            is_hold = own.family == socket.AF_INET and own.type == socket.SOCK_STREAM
+        own = socket.socket(fileno=descriptor)
     except OSError:
         return None
+    try:
+        address = own.getsockname()
+        is_hold = own.family == socket.AF_INET and own.type == socket.SOCK_STREAM
+    except OSError:
+        return None
+    finally:
+        own.detach()
     if is_hold:
         return ("hold", str(address[1])) if address[0] == ANY_ADDRESS else None
-    parts = address.decode(errors="replace").split("/") if isinstance(address, bytes) else []
+    parts = address.decode(errors="replace").split("/", 2) if isinstance(address, bytes) else []
     return (parts[1], parts[2]) if len(parts) == 3 and parts[0] == "\0symphony" else None
 
 

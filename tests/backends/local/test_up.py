@@ -15,7 +15,7 @@ from symphony.host.run.status import StatusReader
 from symphony.testing import until
 from symphony.testing.contract import all_running
 
-from .conftest import eventually, kill, python
+from .conftest import eventually, kill, marked, python, run_id_of
 from .test_control import in_background, is_stopping
 from .test_stopping import STUBBORN
 
@@ -34,7 +34,12 @@ def events(cluster, kind, name="exp"):
 def leases(cluster, name="exp"):
     """Return the names of the leases that the supervisor holds."""
     directory = f"/proc/{RunDirectory(cluster._root / name).supervisor().pid}/fd"
-    sockets = {os.readlink(f"{directory}/{entry}") for entry in os.listdir(directory)}
+    links = {os.readlink(f"{directory}/{entry}") for entry in os.listdir(directory)}
+    sockets = {link for link in links if link.startswith("socket:")}
+    run_id = run_id_of(cluster, name)
+    for pid in marked(run_id):
+        inherited = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+        assert sockets.isdisjoint(inherited), f"process {pid} has inherited a lease"
     lines = Path("/proc/net/unix").read_text().splitlines()
     found = (line.split() for line in lines if "@symphony/" in line)
     return {words[7] for words in found if f"socket:[{words[6]}]" in sockets}

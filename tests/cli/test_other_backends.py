@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,25 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
 
 def listed(program: Program, *words: str) -> list[tuple[str, str]]:
     return [(status["name"], status["backend"]) for status in program.json("ls", *words)]
+
+
+def test_command_finds_the_cluster_of_an_experiment_in_the_record_of_its_launch(
+    program: Program,
+) -> None:
+    run = program.state / "runs" / ".active" / "far-20261122-093011-7f3a"
+    run.mkdir(parents=True, mode=0o700)
+    kubeconfig = str(program.directory / "missing.yaml")
+    record = {
+        "run": run.name,
+        "experiment": "far",
+        "backend": "kube",
+        "launched": 1.0,
+        "options": {"kubeconfig": kubeconfig},
+    }
+    (run / "record.json").write_text(json.dumps(record))
+    done = program("ps", "far")
+    shutil.rmtree(run)
+    assert (done.returncode, kubeconfig in done.stderr) == (3, True), done.stderr
 
 
 def test_ls_lists_the_experiments_of_all_backends_of_this_machine(program: Program) -> None:

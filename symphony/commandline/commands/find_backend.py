@@ -5,6 +5,9 @@ backend that can list them without delay, such as the experiments in tmux. Backe
 respond, such as a Kubernetes cluster, are included if the configuration contains one of the options
 that select their experiments, such as a context. They are asked only if no other backend has the
 experiment, and have a short time to respond.
+
+The records of runs also show where an experiment was launched from this machine, for example in a
+cluster that is not configured.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from symphony.names import join_names
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.hookspecs import BackendInfo
+    from symphony.runs.archive import Run
 
 Result = TypeVar("Result")
 
@@ -46,6 +50,11 @@ def find_cluster(selected: Cluster, given: str, *, partial: bool = True) -> Clus
     names.update(others)
     found = _having(names, wanted)
     if not found:
+        run = _recorded_run(selected.backend, wanted)
+        if run is not None:
+            from symphony.commandline.commands.runs import cluster_of_record
+
+            return cluster_of_record(run)
         names.update(_slow_names(selected.backend))
         found = _having(names, wanted)
     if not found and partial:
@@ -168,6 +177,25 @@ def _slow_names(selected: str) -> dict[str, list[str]]:
         except SymphonyError as exc:
             print_note(f"symphony: {exc}")
     return found
+
+
+def _recorded_run(selected: str, wanted: Sequence[str]) -> Run | None:
+    """Return the newest run of an experiment that was launched from this machine on another backend
+    and not deleted, or None if there is none. ``wanted`` contains the possible names.
+
+    Only backends that keep their records apart from their experiments, such as Kubernetes, are
+    considered. The experiments of the others are listed.
+    """
+    from symphony.runs import archive
+
+    try:
+        runs = archive.find_active([archive.active_directory()])
+    except SymphonyError:
+        return None
+    for run in archive.newest_first(runs):
+        if run.backend != selected and run.experiment in wanted:
+            return run
+    return None
 
 
 def _names_of_selected(selected: Cluster, given: str, others: Sequence[str]) -> list[str]:

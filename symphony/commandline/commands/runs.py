@@ -186,7 +186,7 @@ class RunsCommands(BaseCommands):
         run = self._find_run(args.run)
         experiment = _load_definition(run, args.name)
         if not self.args.backend and run.backend:
-            self.cluster = _cluster_of_record(run)
+            self.cluster = cluster_of_record(run)
         if args.dry_run:
             self._show_dry_run(experiment, args)
             return OK
@@ -282,10 +282,10 @@ def _cluster_of(cluster: Cluster, run: Run) -> Cluster:
     if run.is_archived and run.backend in ("", cluster.backend):
         return cluster
     is_elsewhere = run.backend != cluster.backend or bool(run.summary.get("options"))
-    return _cluster_of_record(run) if run.backend and is_elsewhere else cluster
+    return cluster_of_record(run) if run.backend and is_elsewhere else cluster
 
 
-def _cluster_of_record(run: Run) -> Cluster:
+def cluster_of_record(run: Run) -> Cluster:
     """Return the cluster on which a run was launched."""
     from symphony.cluster import Cluster
     from symphony.runs.record import RECORD_FILE, read_json

@@ -39,7 +39,8 @@ class ReadingCommands(BaseCommands):
         try:
             return resolve_experiment(self.cluster, args.experiment)
         except NotFound:
-            if any(run.experiment == args.experiment for run in self.cluster.list_runs()):
+            runs = [run for run in self.cluster.list_runs() if run.experiment == args.experiment]
+            if runs and runs[0].is_archived:
                 print_note(
                     f"{args.experiment} was deleted; to show the {verb} of its last run, use: "
                     f"{self.prog} {verb} --run {args.experiment}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import socket
 import subprocess
@@ -130,9 +131,11 @@ class Environment:
         """Return each file with its content and times, all processes, and the windows of tmux."""
         found: dict[str, object] = {}
         for path in sorted(self.program.directory.rglob("*")):
-            stat = path.lstat()
-            content = path.read_bytes() if path.is_file() else b""
-            found[str(path)] = (stat.st_mode, stat.st_ino, stat.st_mtime_ns, content)
+            # A supervisor that exits removes files.
+            with contextlib.suppress(FileNotFoundError):
+                stat = path.lstat()
+                content = path.read_bytes() if path.is_file() else b""
+                found[str(path)] = (stat.st_mode, stat.st_ino, stat.st_mtime_ns, content)
         cluster = Cluster.new(self.backend, state_dir=self.program.state / self.backend)
         for name in cluster.list_experiments():
             found[name] = cluster.describe_experiment(name)

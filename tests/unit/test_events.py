@@ -117,6 +117,13 @@ HISTORIES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         [started(), RESTARTS, started(3.0, pid=11)],
         {**SECOND_RUN, "pid": 11, "group": 11, "ready": True, "was_ready": True},
     ),
+    "restarted by a change that was applied before it was recorded": (
+        [
+            started(),
+            *[event("changed", None, revision=1, added=[], removed=[], restarted=["p"])] * 2,
+        ],
+        {**READY, "first_started": None, "outdated": True},
+    ),
     "never started": (
         [event("waiting", reason="w"), event("never", at=4.0, reason="r", reason_code="stopped")],
         {"state": State.FAILED, "ended": 4.0, "reason": "r", "reason_code": ReasonCode.STOPPED},
@@ -154,6 +161,15 @@ def test_request_is_open_until_it_is_done() -> None:
     assert run.requests == {1: Request("stop", names, 2.0), 2: Request("restart", ["other"])}
     apply(run, event("request-done", None, number=1))
     assert (list(run.requests), run.request_count) == ([2], 2)
+    # The change of an experiment is a request, and a stop takes precedence over it.
+    apply(
+        run, event("changed", None, revision=1, added=["new"], removed=["p"], restarted=["other"])
+    )
+    apply(run, event("requested", None, number=4, request="stop", names=["other"]))
+    apply(run, event("start-requested", "new"))
+    assert run.requests[3] == Request("change", [])
+    assert run.is_changing
+    assert run.requests[2] == Request("restart", [])
 
 
 def test_history_of_an_experiment() -> None:

@@ -1,5 +1,6 @@
 """Changing a running experiment: what changes, what does not, and interruptions."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from symphony import AlreadyExists, Cluster, LaunchFailed, SpecError, State
+from symphony import AlreadyExists, Cluster, LaunchFailed, SpecError
+from symphony.host.run import change_directory
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.status import StatusReader
 from symphony.testing import until
 from symphony.testing.contract import all_running
 
-from .conftest import eventually, kill, marked, python, run_id_of
+from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
 from .test_control import in_background, is_stopping
 from .test_stopping import STUBBORN
 
@@ -31,15 +33,20 @@ def events(cluster, kind, name="exp"):
     return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
+def sockets_of(pid):
+    found = set()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        # The process can close the descriptor at this moment.
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(path))
+    return {link for link in found if link.startswith("socket:")}
+
+
 def leases(cluster, name="exp"):
     """Return the names of the leases that the supervisor holds."""
-    directory = f"/proc/{RunDirectory(cluster._root / name).supervisor().pid}/fd"
-    links = {os.readlink(f"{directory}/{entry}") for entry in os.listdir(directory)}
-    sockets = {link for link in links if link.startswith("socket:")}
-    run_id = run_id_of(cluster, name)
-    for pid in marked(run_id):
-        inherited = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
-        assert sockets.isdisjoint(inherited), f"process {pid} has inherited a lease"
+    sockets = sockets_of(supervisor_of(cluster, name))
+    for pid in marked(run_id_of(cluster, name)):
+        assert sockets.isdisjoint(sockets_of(pid)), f"process {pid} has inherited a lease"
     lines = Path("/proc/net/unix").read_text().splitlines()
     found = (line.split() for line in lines if "@symphony/" in line)
     return {words[7] for words in found if f"socket:[{words[6]}]" in sockets}
@@ -120,16 +127,18 @@ def test_policies_and_start_conditions_change_without_a_restart(cluster, experim
     assert cluster.up(experiment).launch == "it has finished"
 
 
-def test_two_ups_wait_for_each_other_and_a_removed_process_is_shown_until_it_exits(
+def test_change_goes_on_if_its_client_and_supervisor_are_killed_and_the_next_waits(
     cluster, experiment
 ):
     sleeper(experiment, "kept")
-    python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(100)
+    removed = python(experiment, "stubborn", STUBBORN).binds("old")
+    removed.ready(log="up").termination_grace_period(100)
     cluster.launch(experiment)
     kept, stubborn = cluster.wait("exp", until="ready", timeout=20)
     second = cluster.new_experiment("exp")
     sleeper(second, "kept")
-    # The first command is killed, but its change goes on, and the second one waits for it.
+    # The first command and the supervisor are killed, but the change goes on, and the second
+    # command waits for it.
     program = (
         "import sys; from symphony import Cluster, Experiment\n"
         "experiment = Experiment('exp')\n"
@@ -141,6 +150,13 @@ def test_two_ups_wait_for_each_other_and_a_removed_process_is_shown_until_it_exi
     assert [process.name for process in status] == ["kept", "stubborn"]
     client.send_signal(signal.SIGKILL)
     client.wait()
+    port = leases(cluster)
+    assert len(port) == 1
+    kill(supervisor_of(cluster))
+    assert is_stopping(cluster.describe_experiment("exp"))
+    assert cluster.describe_process("exp", "stubborn").pid == stubborn.pid
+    assert leases(cluster) == port
+    assert cluster.diff(second).names("removed") == ["stubborn"]
     sleeper(second, "added")
     result = in_background(cluster.up, second)
     os.kill(stubborn.pid, signal.SIGKILL)
@@ -148,6 +164,7 @@ def test_two_ups_wait_for_each_other_and_a_removed_process_is_shown_until_it_exi
     status = cluster.describe_experiment("exp")
     assert [process.name for process in status] == ["kept", "added"]
     assert status.processes[0] == kept
+    assert leases(cluster) == set()
     assert [event["revision"] for event in events(cluster, "changed")] == [1, 2]
     assert not any(name.startswith("change-") for name in os.listdir(cluster._root / "exp"))
 
@@ -186,33 +203,40 @@ def test_experiment_of_another_backend_is_not_launched_a_second_time(tmp_path, m
         elsewhere.delete("exp")
 
 
-def test_change_whose_event_a_killed_supervisor_has_not_written_counts(cluster, experiment):
+def test_new_supervisor_completes_a_change_that_is_not_recorded(cluster, experiment):
     sleeper(experiment, "kept")
     sleeper(experiment, "changed")
-    sleeper(experiment, "removed")
+    sleeper(experiment, "removed").binds("old")
     cluster.launch(experiment)
-    path = cluster._root / "exp" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    removed = manifest["processes"].pop()
-    added = {**removed, "name": "added"}
+    before = {process.name: process.pid for process in cluster.describe_experiment("exp")}
+    run = RunDirectory(cluster._root / "exp")
+    manifest = run.load_manifest()
+    kept, changed, removed = manifest["processes"]
+    added = {**removed, "name": "added", "releases": [], "env_secrets": {"TOKEN": "token"}}
     change = {"event": "changed", "at": 1.0, "revision": 1, "directory": "change-1"}
     names = {"added": ["added"], "removed": ["removed"], "restarted": ["changed"]}
-    manifest = {
-        **manifest,
-        "processes": [*manifest["processes"], added],
-        "previous": {"processes": [removed], "env": manifest["env"]},
-        "change": {**change, **names},
-    }
-    reader = StatusReader(RunDirectory(cluster._root / "exp"))
-    reader.read()
-    new = path.with_name("new")
-    new.write_text(json.dumps(manifest))
-    new.rename(path)
-    status = reader.read()
-    assert [(process.name, process.state) for process in status] == [
-        ("kept", State.RUNNING),
-        ("changed", State.RUNNING),
-        ("added", State.PENDING),
-        ("removed", State.RUNNING),
-    ]
+    manifest.update(
+        processes=[kept, changed, added],
+        services={},
+        previous={"processes": [changed, removed], "env": manifest["env"]},
+        change={**change, **names},
+    )
+    kill(supervisor_of(cluster))
+    directory = cluster._root / "exp" / "change-1"
+    (directory / "secrets").mkdir(parents=True)
+    (directory / "secrets" / "token").write_text("new")
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    change_directory.commit(run, "change-1")
+    reader = StatusReader(run)
+    assert [process.name for process in reader.read()] == ["kept", "changed", "added", "removed"]
     assert [name for name, track in reader.state.tracks.items() if track.outdated] == ["changed"]
+    cluster.describe_experiment("exp")
+    status = until(cluster, "exp", lambda now: all_running(now) and len(now.processes) == 3)
+    after = {process.name: process.pid for process in status}
+    assert list(after) == ["kept", "changed", "added"]
+    assert after["kept"] == before["kept"]
+    assert sorted(marked(run_id_of(cluster))) == sorted(after.values())
+    assert b"TOKEN=new" in Path(f"/proc/{after['added']}/environ").read_bytes()
+    eventually(lambda: events(cluster, "request-done"))
+    assert leases(cluster) == set()
+    assert [event["revision"] for event in events(cluster, "changed")] == [1]

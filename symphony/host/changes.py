@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.resources.unsupervised import GPU_VARIABLE
+from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
 from symphony.plan.changes import (
     ADDED,
     REMOVED,
@@ -96,10 +95,10 @@ def secret_digests(names: Iterable[str], find: Callable[[str], Path]) -> dict[st
 
     ``find`` returns the file of a secret. Secrets whose files cannot be read are omitted.
     """
-    import hashlib
-
     digests: dict[str, str] = {}
     for name in names:
+        import hashlib
+
         try:
             content = find(name).read_bytes()
         except OSError:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from symphony.host.resources.unsupervised import GPU_VARIABLE
+from symphony.host.processes.spec import GPU_VARIABLE
 from symphony.host.run.events import Event
 from symphony.plan.encryption_keys import variable
 from symphony.plan.topology import Service, Topology, of_status

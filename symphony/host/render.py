@@ -5,6 +5,7 @@ All functions in this module are pure and do not access files.
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -175,6 +176,11 @@ def render(
     Raises SpecError if a process has no command.
     """
     base = plan.base_dir or working_directory
+
+    @functools.cache
+    def directory_path(start_dir: str) -> str:
+        return str(base / start_dir)
+
     env = {**plan.shared_env, RUN_ID_VARIABLE: run_id}
     if plan.secrets:
         env[SECRETS_VARIABLE] = str(directory / "secrets")
@@ -184,7 +190,10 @@ def render(
         launched=launched,
         run_id=run_id,
         directory=str(directory),
-        processes=tuple(_process_spec(plan, process, env, base, shell) for process in plan),
+        processes=tuple(
+            _process_spec(plan, process, env, directory_path(process.start_dir or ""), shell)
+            for process in plan
+        ),
         env=env,
         services={name: endpoint.addr for name, endpoint in plan.addresses.items()},
         exposed=tuple(name for name, endpoint in plan.addresses.items() if endpoint.exposed),
@@ -196,7 +205,7 @@ def render(
 
 
 def _process_spec(
-    plan: Plan, process: PlannedProcess, shared_env: Mapping[str, str], base: Path, shell: str
+    plan: Plan, process: PlannedProcess, shared_env: Mapping[str, str], cwd: str, shell: str
 ) -> ProcessSpec:
     owners = (process.name, process.group)
     endpoints = [endpoint for endpoint in plan.addresses.values() if endpoint.owner in owners]
@@ -206,7 +215,7 @@ def _process_spec(
         name=process.name,
         group=process.group,
         argv=tuple(_argv(process, shell)),
-        cwd=str(base / (process.start_dir or "")),
+        cwd=cwd,
         env=_own_variables(plan, process, shared_env),
         env_secrets={**plan.env_secrets(process), **{key: key for key in process.keys}},
         grace=_grace_seconds(process.pod),

@@ -9,7 +9,7 @@ that all errors in a document are reported together.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +19,6 @@ from symphony.model.component import Component
 from symphony.model.document_path import REPLICA_KEYS
 from symphony.model.error_collector import ErrorCollector
 from symphony.model.experiment_options import EXPERIMENT_OPTIONS
-from symphony.model.foreign_keys import experiment_hint, process_hint, volume_hint
 from symphony.model.group import GROUP_OPTIONS, ProcessGroup
 from symphony.model.images import IMAGE_FIELDS
 from symphony.model.process import PROCESS_OPTIONS, Process
@@ -35,6 +34,11 @@ T = TypeVar("T")
 # The key under which editors look for a JSON file's schema.
 SCHEMA_KEY = "$schema"
 EXPERIMENT_KEYS = ("name", *EXPERIMENT_OPTIONS, "images", "processes", parameters.KEY)
+# The keys of a process and of a group, as dictionaries, in which a key is found quickly.
+_PROCESS_KEYS: dict[str, None] = dict.fromkeys((*PROCESS_OPTIONS, *SETTINGS, *REPLICA_KEYS))
+_GROUP_KEYS: dict[str, None] = dict.fromkeys(
+    (*GROUP_OPTIONS, *SETTINGS, *REPLICA_KEYS, replicas.MEMBERS)
+)
 # An experiment without a valid name has this name while its other errors are collected.
 _PLACEHOLDER_NAME = "experiment"
 
@@ -93,7 +97,7 @@ class _Loader:
     ) -> Experiment | None:
         document.pop(SCHEMA_KEY, None)
         document = self._known_keys(
-            document, EXPERIMENT_KEYS, "an experiment", lambda key, _: experiment_hint(key)
+            document, EXPERIMENT_KEYS, "an experiment", _hint_for_experiment_key
         )
         given_document = document
         document = parameters.substitute(document, given_parameters, os.environ, self._errors)
@@ -151,8 +155,7 @@ class _Loader:
                         experiment.add_process_group(group)
 
     def _load_process(self, entry: replicas.Entry) -> Process | None:
-        keys = (*PROCESS_OPTIONS, *SETTINGS, *REPLICA_KEYS)
-        data = self._component_keys(entry, keys, "process")
+        data = self._component_keys(entry, _PROCESS_KEYS, "process")
         options = {key: value for key, value in data.items() if key in PROCESS_OPTIONS}
         process = self._construct(Process, entry.name, PROCESS_OPTIONS, options)
         if process is not None:
@@ -162,8 +165,7 @@ class _Loader:
     def _load_group(
         self, entry: replicas.Entry, members: Iterable[replicas.Entry]
     ) -> ProcessGroup | None:
-        keys = (*GROUP_OPTIONS, *SETTINGS, *REPLICA_KEYS, replicas.MEMBERS)
-        data = self._component_keys(entry, keys, "group")
+        data = self._component_keys(entry, _GROUP_KEYS, "group")
         options = {key: value for key, value in data.items() if key in GROUP_OPTIONS}
         group = self._construct(ProcessGroup, entry.name, GROUP_OPTIONS, options)
         if group is None:
@@ -177,22 +179,24 @@ class _Loader:
         return group
 
     def _component_keys(
-        self, entry: replicas.Entry, known: Iterable[str], kind: str
+        self, entry: replicas.Entry, known: Mapping[str, None], kind: str
     ) -> dict[str, Any]:
         """Return the items of a process or group with known keys, and add an error for each
         unknown key. If another program has the key, the error contains the key of symphony.
         """
-        keys = frozenset(known)
 
         def hint(key: str, value: Any) -> str:
-            return process_hint(key, value, entry.origin, keys)
+            # A file without errors needs no hints.
+            from symphony.model.foreign_keys import process_hint
+
+            return process_hint(key, value, entry.origin, frozenset(known))
 
         return self._known_keys(entry.data, known, f"{kind} {entry.name!r}", hint)
 
     def _known_keys(
         self,
         data: Mapping[str, Any],
-        known: Iterable[str],
+        known: Collection[str],
         subject: str,
         hint: Callable[[str, Any], str] = lambda _key, _value: "",
     ) -> dict[str, Any]:
@@ -200,7 +204,6 @@ class _Loader:
 
         ``hint`` returns the end of the error message for an unknown key and its value.
         """
-        known = list(known)
         result: dict[str, Any] = {}
         for key, value in data.items():
             if key in known:
@@ -313,6 +316,8 @@ class _Loader:
         for index, volume in enumerate(_items(value, "volumes")):
             with self._errors.at(index):
                 if not isinstance(volume, Mapping) or len(volume) != 1:
+                    from symphony.model.foreign_keys import volume_hint
+
                     raise SpecError(
                         "a volume must have one kind with its settings, such as nfs: {...}, "
                         f"not {shown(volume)}{volume_hint(volume)}"
@@ -328,6 +333,12 @@ class _Loader:
                         {} if details is None else details,
                         f"a volume of kind {kind}",
                     )
+
+
+def _hint_for_experiment_key(key: str, _: Any) -> str:
+    from symphony.model.foreign_keys import experiment_hint
+
+    return experiment_hint(key)
 
 
 def _items(value: Any, subject: str) -> list[Any]:

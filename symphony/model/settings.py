@@ -473,10 +473,6 @@ _OBJECT = ValueType({"type": "object"}, validators.plain_mapping)
 # --- the table ---
 
 
-def _none() -> None:
-    return None
-
-
 def _setting(
     level: str,
     description: str,
@@ -484,11 +480,13 @@ def _setting(
     *,
     method: str = "",
     form: FileForm = FileForm.VALUE,
-    unset: Callable[[], Any] = dict,
+    unset: Callable[[], Any] | None = dict,
     fields: dict[str, Field] | None = None,
     reports_parts: bool = False,
 ) -> Any:
-    """Declare a setting as a field of `Settings`. ``unset`` creates the field's initial value."""
+    """Declare a setting as a field of `Settings`. ``unset`` creates the field's initial value,
+    which is None if ``unset`` is None.
+    """
     declaration = {
         "level": level,
         "description": description,
@@ -499,6 +497,8 @@ def _setting(
         "fields": fields or {},
         "reports_parts": reports_parts,
     }
+    if unset is None:
+        return field(default=None, metadata=declaration)
     return field(default_factory=unset, metadata=declaration)
 
 
@@ -580,7 +580,7 @@ class Settings:
         "The condition under which Kubernetes pulls the image.",
         choice(PULL_POLICIES),
         method="image_pull_policy",
-        unset=_none,
+        unset=None,
     )
     restart_policy: str | dict[str, Any] | None = _setting(
         POD,
@@ -590,7 +590,7 @@ class Settings:
         method="restart_policy",
         form=FileForm.KEYWORDS_OR_WORD,
         fields=RESTART_FIELDS,
-        unset=_none,
+        unset=None,
         reports_parts=True,
     )
     termination_grace_period: int | None = _setting(
@@ -598,7 +598,7 @@ class Settings:
         "The time in seconds between SIGTERM and SIGKILL; the default is 30.",
         WHOLE_NUMBER,
         method="termination_grace_period",
-        unset=_none,
+        unset=None,
     )
     ready: dict[str, Any] | None = _setting(
         CONTAINER,
@@ -607,7 +607,7 @@ class Settings:
         method="ready",
         form=FileForm.KEYWORDS,
         fields=READY_FIELDS,
-        unset=_none,
+        unset=None,
     )
     starts_after: dict[str, str] = _setting(
         POD,
@@ -624,14 +624,14 @@ class Settings:
         "64Ki.",
         LOG_SIZE,
         method="log_limit",
-        unset=_none,
+        unset=None,
     )
     tty: bool | None = _setting(
         CONTAINER,
         "Run the process on a terminal, which 'symphony attach' joins and leaves.",
         FLAG,
         method="tty",
-        unset=_none,
+        unset=None,
     )
     job: dict[str, Any] | None = _setting(
         POD,
@@ -640,7 +640,7 @@ class Settings:
         method="job",
         form=FileForm.KEYWORDS_OR_FLAG,
         fields=JOB_FIELDS,
-        unset=_none,
+        unset=None,
         reports_parts=True,
     )
     volumes: list[dict[str, Any]] = _setting(
@@ -690,20 +690,32 @@ class Settings:
         """Return copies of the values that differ from the initial values, in the table's order."""
         # Each launch calls this method several times for each process, and many processes have no
         # settings.
+        return {name: _copied(value) for name, value in self.given().items()}
+
+    def given(self) -> dict[str, Any]:
+        """Return the values that differ from the initial values, in the table's order."""
+        # Most processes have few settings, and each launch calls this method several times for each
+        # process. The identity is compared first because it is the faster comparison.
         values = vars(self)
-        if values == _UNSET:
-            return {}
         return {
-            name: copy.deepcopy(values[name])
+            name: value
             for name, unset in _UNSET.items()
-            if values[name] != unset
+            if (value := values[name]) is not unset and value != unset
         }
+
+    def copied(self) -> Settings:
+        """Return a copy."""
+        return Settings(**self.dump())
 
     def at_level(self, level: str) -> Settings:
         """Return a copy that contains only the settings at the given level."""
-        values = self.dump()
+        values = self.given()
         return Settings(
-            **{name: value for name, value in values.items() if SETTINGS[name].level == level}
+            **{
+                name: _copied(value)
+                for name, value in values.items()
+                if SETTINGS[name].level == level
+            }
         )
 
     def under(self, inner: Settings) -> Settings:
@@ -747,7 +759,8 @@ class OwnSettings(Settings):
         in its normalized form.
         """
         for name, value in vars(self).items():
-            if not _is_unset(name, value):
+            # Most values are None, which is compared faster here.
+            if value is not _UNSET[name] and not _is_unset(name, value):
                 check_unchanged(SETTINGS[name].parse(value, name), value, name)
 
 
@@ -762,6 +775,21 @@ def check_unchanged(parsed: object, value: object, subject: str) -> None:
     if parsed != value:
         with error_path(subject):
             raise SpecError(f"{subject} must be {shown(parsed)}, not {shown(value)}")
+
+
+_SCALAR_TYPES = frozenset({str, int, float, bool, type(None)})
+
+
+def _copied(value: Any) -> Any:
+    """Return a deep copy. Most values are scalars, or contain only scalars, and are copied fast."""
+    kind = type(value)
+    if kind in _SCALAR_TYPES:
+        return value
+    if kind is list and _SCALAR_TYPES.issuperset(map(type, value)):
+        return value.copy()
+    if kind is dict and _SCALAR_TYPES.issuperset(map(type, value.values())):
+        return value.copy()
+    return copy.deepcopy(value)
 
 
 def _merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:

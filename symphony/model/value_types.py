@@ -60,8 +60,12 @@ class Field:
 
     def parse(self, value: object) -> Any:
         """Return the value in its normalized form, or raise `SpecError`."""
-        with error_path(self.name):
+        # This is the same as `error_path`, but faster. A launch calls it for each option.
+        try:
             return self.type.parse(value, self.subject or self.name)
+        except SpecError as exc:
+            exc.path = (self.name, *exc.path)
+            raise
 
     def schema(self) -> Schema:
         """Return the schema of the value."""

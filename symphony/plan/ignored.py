@@ -52,6 +52,6 @@ def ignored_settings(plan: Plan, honoured: frozenset[str]) -> tuple[Ignored, ...
 def _setting_names(process: PlannedProcess) -> Iterator[str]:
     if process.container_image:
         yield "container_image"
-    values = {**process.settings.dump(), **process.pod.dump()}
+    values = {**process.settings.given(), **process.pod.given()}
     for key, value in values.items():
         yield from SETTINGS[key].reported_names(value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError
 from symphony.model.component import mount_path_of
-from symphony.model.settings import CONTAINER, Settings
+from symphony.model.settings import CONTAINER
 from symphony.names import join_names
 from symphony.plan import encryption_keys
 from symphony.plan.findings import Finding, finding_of, suggestion
@@ -15,6 +15,7 @@ from symphony.plan.findings import Finding, finding_of, suggestion
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process
     from symphony.model.document_path import DocumentPath
+    from symphony.model.settings import Settings
     from symphony.plan.env_files import EnvFiles
 
 
@@ -23,10 +24,10 @@ def effective_settings(process: Process, env_files: EnvFiles) -> Settings:
 
     The variables in env files are part of ``env``.
     """
-    outer = Settings()
-    if process.group is not None:
-        outer = env_files.applied_to(process.group.settings.at_level(CONTAINER))
-    return outer.under(env_files.applied_to(process.settings))
+    own = env_files.applied_to(process.settings)
+    if process.group is None:
+        return own.copied()
+    return env_files.applied_to(process.group.settings.at_level(CONTAINER)).under(own)
 
 
 def check_process_settings(

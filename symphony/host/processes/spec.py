@@ -10,6 +10,9 @@ from typing import Any
 
 from symphony.plan.restart_policy import RestartPolicy
 
+# The variable that contains the GPUs of a process.
+GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+
 DEFAULT_GRACE_SECONDS = 30.0
 DEFAULT_LOG_LIMIT_BYTES = 2**30
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from symphony.errors import LaunchFailed
-from symphony.host.processes.spec import ProcessSpec
+from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
 from symphony.host.resources.leases import GpuLeases
-from symphony.host.resources.unsupervised import GPU_VARIABLE
 from symphony.names import join_names
 
 

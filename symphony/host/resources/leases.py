@@ -23,7 +23,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from symphony.host.resources.unsupervised import GPU_VARIABLE, UnsupervisedUsage
+from symphony.host.processes.spec import GPU_VARIABLE
+from symphony.host.resources.unsupervised import UnsupervisedUsage
 
 if TYPE_CHECKING:
     from symphony.host.resources.ports import ExperimentPorts, FinishingPorts

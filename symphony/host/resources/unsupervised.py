@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError, SpecError
+from symphony.host.processes.spec import GPU_VARIABLE
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import (
@@ -23,8 +24,6 @@ from symphony.host.run.events import (
     recorded_leaders,
     unfinished_previous,
 )
-
-GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)

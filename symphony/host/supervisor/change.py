@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import shown
-from symphony.host.processes.spec import ProcessSpec
+from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
 from symphony.host.resources.leases import close_port_sockets, held_resource, take_lease
-from symphony.host.resources.unsupervised import GPU_VARIABLE, service_ports
+from symphony.host.resources.unsupervised import service_ports
 from symphony.host.run import change_directory
 from symphony.host.supervisor.control import RequestRefused
 from symphony.plan.policies import Policies

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.host.processes.control import signal_group
 from symphony.host.processes.identity import ProcessId, is_alive
-from symphony.host.processes.spec import ProcessSpec
+from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory, all_roots
 from symphony.host.run.events import Event, RunState, Track, after, apply, fold
@@ -577,7 +577,7 @@ class Supervisor:
         if not spec.gpus or name in self._gpus:
             return True
         from symphony.host.resources.leases import GpuLeases
-        from symphony.host.resources.unsupervised import GPU_VARIABLE, UnsupervisedUsage
+        from symphony.host.resources.unsupervised import UnsupervisedUsage
 
         unsupervised = UnsupervisedUsage(all_roots(self._directory.path.parent), self._directory)
         leases = GpuLeases(spec.env[GPU_VARIABLE].split(","), unsupervised)

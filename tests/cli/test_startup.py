@@ -40,6 +40,35 @@ def test_frequent_commands_import_no_heavy_module(program: Program, words: tuple
     assert imported & HEAVY == set()
 
 
+# The modules that `up` needs only if the experiment changes, has secrets, or is not valid.
+ONLY_FOR_A_CHANGE = {
+    "hashlib",
+    "symphony.host.preflight",
+    "symphony.host.resources.gpus",
+    "symphony.host.resources.leases",
+    "symphony.host.resources.unsupervised",
+    "symphony.host.supervisor",
+    "symphony.model.foreign_keys",
+}
+
+
+@pytest.mark.without_coverage
+def test_up_imports_nothing_for_a_change_if_there_is_no_change(program: Program) -> None:
+    file = program.file("rl", {"a": {"cmd": FOREVER, "binds": "service"}})
+    program.ok("launch", file)
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "symphony", "up", str(file)],
+        env=program.env,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "symphony.host.update" in imported
+    assert imported & ONLY_FOR_A_CHANGE == set()
+
+
 # A launch waits for the supervisor's imports. These modules are needed only by some experiments, or
 # only after the launch.
 NOT_FOR_A_START = HEAVY | {

@@ -176,7 +176,8 @@ def test_later_changes_do_not_affect_the_plan() -> None:
     process = (
         group.new_process("p", command=["c"], args=["x"], env={"P": "1"}).binds("s").ready(tcp="s")
     )
-    lone = experiment.new_process("q", cmds=["a"]).starts_after("g")
+    lone = experiment.new_process("q", cmds=["a"], env={"Q": "1"}).starts_after("g").connects("s")
+    lone.mount_pvc("c", "/m").container_yml = {"list": [1]}
     plan = resolve(experiment, SCHEME)
     before = copy.deepcopy(plan.to_dict())
     experiment.set_env("A", "2").set_env("B", "2")
@@ -193,7 +194,10 @@ def test_later_changes_do_not_affect_the_plan() -> None:
     process.args.append("y")
     assert lone.cmds is not None
     lone.cmds.append("b")
-    lone.starts_after("g", "succeeded")
+    lone.starts_after("g", "succeeded").set_env("Q", "2")
+    lone.settings.connects.append("t")
+    lone.settings.volumes[0]["pvc"]["claim"] = "other"
+    lone.container_yml["list"].append(2)
     assert plan.to_dict() == before
 
 

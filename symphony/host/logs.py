@@ -19,6 +19,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import heapq
+import math
 import os
 import re
 import time
@@ -27,7 +28,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.events import EXIT_KINDS
+from symphony.events import EXIT_KINDS, EventKind
 from symphony.host.run.directory import LOG_START_SUFFIX, RunDirectory
 from symphony.log_blocks import LogBlock
 
@@ -347,6 +348,7 @@ def read_merged(
     tail: int | None = None,
     ignored: IgnoredLine | None = None,
     events: Iterable[ExperimentEvent] = (),
+    ends: Mapping[str, int] | None = None,
 ) -> tuple[Iterator[LogBlock | ExperimentEvent], dict[str, LogTail]]:
     """Return the lines that are already in several logs, in chronological order, and readers for
     later lines.
@@ -354,23 +356,31 @@ def read_merged(
     The readers are returned as a mapping from process names to `LogTail` objects. The caller may
     use them when all lines have been consumed. ``since``, ``tail`` and ``ignored`` have the same
     meaning as in `start_offset`. ``events`` are yielded between the lines, in chronological order.
-    They must have been read before this call.
+    They must have been read before this call. ``ends`` contains the lengths up to which the
+    logs are read, if these are not their current lengths.
     """
     tails = {
         name: LogTail(run.log(name), start_offset(run, name, since, tail, ignored))
         for name in processes
     }
-    return _merge(run, tails, deque(events)), tails
+    return _merge(run, tails, deque(events), ends or lengths(run, processes)), tails
+
+
+def lengths(run: RunDirectory, processes: Iterable[str]) -> dict[str, int]:
+    """Return the current lengths of logs in bytes."""
+    return {name: _file_size(run.log(name)) for name in processes}
 
 
 def _merge(
-    run: RunDirectory, tails: Mapping[str, LogTail], events: deque[ExperimentEvent]
+    run: RunDirectory,
+    tails: Mapping[str, LogTail],
+    events: deque[ExperimentEvent],
+    ends: Mapping[str, int],
 ) -> Iterator[LogBlock | ExperimentEvent]:
     now = time.time()
     names = list(tails)
     timed_lengths = [
-        _timed_lengths(run, name, index, _file_size(tails[name].path), now)
-        for index, name in enumerate(names)
+        _timed_lengths(run, name, index, ends[name], now) for index, name in enumerate(names)
     ]
     for at, index, length in heapq.merge(*timed_lengths):
         # The length of a log is recorded before the exit of its process.
@@ -406,33 +416,34 @@ def follow(
     *,
     check_every: float = STATUS_CHECK_SECONDS,
     read_events: Callable[[], Iterable[ExperimentEvent]] = tuple,
+    exited: Iterable[str] = (),
 ) -> Iterator[LogBlock | ExperimentEvent]:
     """Yield log lines as they are written, until all processes have exited.
 
     ``have_ended`` returns whether they have exited. It is called when the event log grows and,
     while no log grows, at least every ``check_every`` seconds. ``read_events`` returns the new
-    events, which are yielded between the lines. All lines of a process come before its exit.
+    events, which are yielded between the lines. All lines of a process come before its exit, and
+    those that it writes after it was started again come after its start. ``exited`` contains the
+    processes that had exited before the first of these events.
+
+    A process can write before its start is recorded. Output that follows an exit is therefore held
+    until the start is recorded, but for at most ``check_every`` seconds, because it can also come
+    from a child of the process.
     """
     is_over = have_ended()
     grown: Collection[str] = tails.keys()
+    reader = _FollowReader(run, tails, exited, hold_seconds=check_every)
     paths = {name: log.path for name, log in tails.items()}
     with growing({**paths, _EVENTS_KEY: run.events}) as wait:
         while True:
-            # A process writes its last lines before its exit is recorded.
+            # The lengths must be read before the events: output of a later execution that is within
+            # these lengths comes after an exit that is among the events.
+            ends = lengths(run, {*reader.held, *grown} - {_EVENTS_KEY})
             events = list(read_events())
-            exited = {event.process for event in events if event.kind in EXIT_KINDS}
-            now = time.time()
-            for name, log in tails.items():
-                if name in grown or name in exited:
-                    offset = log.offset
-                    yield from _blocks(name, log.read_new(partial=True), now)
-                    log.read_at = log.read_at if log.offset == offset else now
-                if name in exited:
-                    yield from _blocks(name, log.read_incomplete_line(), log.read_at)
-            yield from events
+            yield from reader.read(ends, events, is_over=is_over)
             if is_over:
                 break
-            grown = wait(check_every)
+            grown = wait(min(check_every, reader.seconds_until_release()))
             # The check reads the status of every process and is therefore too slow to run for each
             # line.
             if _EVENTS_KEY in grown or not grown:
@@ -441,6 +452,92 @@ def follow(
                     # Processes may have written output between the last read and their exit.
                     grown = tails.keys()
     yield from incomplete_lines(tails)
+
+
+class _FollowReader:
+    """A reader that puts new lines and new events in order.
+
+    ``held`` contains the processes whose output is held until their start is recorded, with the
+    times at which the output was found, on the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        tails: Mapping[str, LogTail],
+        exited: Iterable[str],
+        *,
+        hold_seconds: float,
+    ) -> None:
+        self._run = run
+        self._tails = tails
+        self._exited = set(exited)
+        self._hold_seconds = hold_seconds
+        self.held: dict[str, float] = {}
+
+    def seconds_until_release(self) -> float:
+        """Return after how many seconds output that is held must be read, or infinity."""
+        if not self.held:
+            return math.inf
+        return max(0.0, min(self.held.values()) + self._hold_seconds - time.monotonic())
+
+    def read(
+        self, ends: Mapping[str, int], events: Sequence[ExperimentEvent], *, is_over: bool
+    ) -> Iterator[LogBlock | ExperimentEvent]:
+        """Yield the new events, and the lines up to the offsets ``ends``. If the processes have
+        exited for good, no output is held.
+        """
+        exits = {event.process for event in events if event.kind in EXIT_KINDS}
+        for name, end in ends.items():
+            if name not in exits and name not in self._exited:
+                yield from self._read_to(name, end)
+        for event in events:
+            if event.process is not None and event.process in self._tails:
+                yield from self._read_before(event, event.process)
+            yield event
+        for name, end in ends.items():
+            if is_over or not self._is_held(name, end):
+                yield from self._read_to(name, end)
+
+    def _read_before(self, event: ExperimentEvent, name: str) -> Iterator[LogBlock]:
+        """Yield the lines of a process that were written before one of its events, if the event is
+        an exit.
+        """
+        if event.kind in EXIT_KINDS:
+            yield from self._read_to(name, _length_at(self._run, name, event.at))
+            log = self._tails[name]
+            yield from _blocks(name, log.read_incomplete_line(), log.read_at)
+            self._exited.add(name)
+        elif event.kind is EventKind.STARTED:
+            self._exited.discard(name)
+
+    def _is_held(self, name: str, end: int) -> bool:
+        if name not in self._exited or end <= self._tails[name].offset:
+            self.held.pop(name, None)
+            return False
+        now = time.monotonic()
+        if now < self.held.setdefault(name, now) + self._hold_seconds:
+            return True
+        del self.held[name]
+        return False
+
+    def _read_to(self, name: str, end: int) -> Iterator[LogBlock]:
+        log = self._tails[name]
+        if end == log.offset:
+            return
+        now = time.time()
+        offset = log.offset
+        yield from _blocks(name, log.read_new(end, partial=True), now)
+        log.read_at = log.read_at if log.offset == offset else now
+
+
+def _length_at(run: RunDirectory, process: str, at: float) -> int:
+    """Return the last recorded length of a log at the time ``at``.
+
+    The supervisor records the length just before it records an exit.
+    """
+    latest = at + _TIME_PRECISION_SECONDS
+    return max((length for time, length in log_times(run, process) if time < latest), default=0)
 
 
 def incomplete_lines(tails: Mapping[str, LogTail]) -> Iterator[LogBlock]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from symphony.events import ExperimentEvent, select_events
+from symphony.events import EXIT_KINDS, EventKind, ExperimentEvent, select_events
 from symphony.host import logs
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.event_stream import EventStream
@@ -59,7 +59,9 @@ def _iter_logged(
 ) -> Iterator[LogBlock | ExperimentEvent]:
     read_events = _event_reader(run, selection, status)
     with run.report_damage(run.logs):
-        # The events come first, so that no event is older than a line that is read later.
+        # If output is followed, the lines that are written from now on come after the events that
+        # are recorded from now on. Otherwise, no event is older than a line that is missing.
+        lengths = logs.lengths(run, selection.names) if selection.follow else {}
         events = read_events()
         lines, tails = logs.read_merged(
             run,
@@ -68,13 +70,32 @@ def _iter_logged(
             tail=selection.tail,
             ignored=ignored,
             events=events if selection.tail is None else (),
+            ends=lengths,
         )
         yield from lines
         if selection.follow:
-            have_ended = status.end_check(selection.names)
-            yield from logs.follow(run, tails, have_ended, read_events=read_events)
+            yield from logs.follow(
+                run,
+                tails,
+                status.end_check(selection.names),
+                read_events=read_events,
+                exited=_exited_processes(events),
+            )
         else:
             yield from logs.incomplete_lines(tails)
+
+
+def _exited_processes(events: Iterable[ExperimentEvent]) -> set[str]:
+    """Return the processes that have exited and were not started again."""
+    exited = set()
+    for event in events:
+        if event.process is None:
+            continue
+        if event.kind in EXIT_KINDS:
+            exited.add(event.process)
+        elif event.kind is EventKind.STARTED:
+            exited.discard(event.process)
+    return exited
 
 
 def _event_reader(

@@ -81,8 +81,7 @@ class TestLaunchFollow:
     def test_restart_is_marked_between_the_lines(self, program: Program) -> None:
         """On a terminal, the events are between the lines, and a progress bar is visible."""
         restarts = {"policy": "OnFailure", "max_restarts": 1}
-        # The first output of the second execution comes after its start has been recorded.
-        bar = "sleep 0.3; printf '\\r10%%'; sleep 0.1; printf '\\r20%%'; sleep 0.1; echo; exit 9"
+        bar = "printf '\\r10%%'; sleep 0.1; printf '\\r20%%'; sleep 0.1; echo; exit 9"
         file = program.file("rl", {"c": {"cmd": bar, "restart_policy": restarts}})
         screen = program.terminal("launch", file, "--follow")
         assert screen.finish() == 9

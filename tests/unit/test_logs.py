@@ -293,16 +293,34 @@ def test_events_are_between_the_lines(run: RunDirectory) -> None:
     events = [an_event(10.0006, EventKind.EXITED), an_event(11.5, EventKind.STARTED)]
     lines, tails = logs.read_merged(run, ["a", "b"], events=events)
     assert shown(lines) == ["1\n", "exited", "2\n", "started", "3\n"]
-    batches = [[], [an_event(13.0, EventKind.EXITED)]]
+    # A process writes its last output before its exit is recorded, and the output of its next
+    # execution before the start is recorded. A child can write after the exit.
+    steps: list[tuple[str, str, str, list[ExperimentEvent]]] = [
+        ("last\nwords", "13.0 14\n", "again\n", [an_event(13.0, EventKind.EXITED)]),
+        ("", "", "", []),
+        ("", "", "more\n", [an_event(13.1, EventKind.STARTED)]),
+        ("", "14.0 25\n", "", [an_event(14.0, EventKind.EXITED)]),
+        ("of a child\n", "", "", []),
+    ]
 
     def read_events() -> list[ExperimentEvent]:
-        """Append the last output before the exit is recorded, as a process does."""
-        with run.log("a").open("a") as log:
-            log.write("last\nwords")
-        return batches.pop()
+        before, recorded, after, new_events = steps.pop(0) if steps else ("", "", "", [])
+        append(run.log("a"), before)
+        append(run.log_times("a"), recorded)
+        append(run.log("a"), after)
+        return new_events
 
-    followed = logs.follow(run, tails, lambda: True, read_events=read_events)
-    assert shown(followed) == ["last\n", "words", "exited"]
+    followed = logs.follow(run, tails, lambda: not steps, read_events=read_events, check_every=0.01)
+    assert shown(followed) == [
+        *("last\n", "words", "exited"),
+        *("started", "again\n", "more\n", "exited"),
+        "of a child\n",
+    ]
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
 
 
 @pytest.mark.parametrize("has_inotify", [True, False])

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from symphony_kube.api.labels import Scope
 
 _PAUSE_SECONDS = 0.5
+# A longer list of units is not recorded, because annotations together have at most 256 KiB.
+_MAX_OTHERS_CHARS = 64 << 10
 # A process with one of these reasons does not start soon. A command does not wait for it.
 _OBSTACLES = frozenset(
     {
@@ -189,11 +191,12 @@ def _with_stop(control: Control, seconds: float | None) -> Control:
     kill = control.kill
     if seconds is not None:
         kill = now + seconds if not kill else min(kill, now + seconds)
-    return replace(attempts.stop_requested(control, now), kill=kill)
+    requested = attempts.stop_requested(control, now)
+    return replace(requested, kill=kill, command="", others="")
 
 
 def _with_start(control: Control) -> Control:
-    return replace(control, stop=control.stop, start=time.time(), reason="", code="", in_row=0)
+    return replace(control, start=time.time(), reason="", code="", in_row=0, command="", others="")
 
 
 def _with_restart(control: Control, seconds: float | None) -> Control:
@@ -356,9 +359,13 @@ class _Operation:
     ) -> None:
         """Record a request for each unit.
 
-        The request is recorded again if another command has replaced the unit in the meantime.
+        The request is recorded again if another command has replaced the unit in the meantime. The
+        first unit also records the others, so that the status shows if the client is killed before
+        it has recorded all requests.
         """
         remaining = dict(units)
+        if len(remaining) > 1:
+            self._request_first(remaining, change)
         while remaining:
             in_parallel(
                 lambda item: self._request_unit(*item, change),
@@ -372,6 +379,26 @@ class _Operation:
             remaining = {
                 name: unit for name, unit in target.existing.items() if name in set(missed)
             }
+
+    def _request_first(
+        self, units: dict[str, UnitStatus], change: Callable[[Control], Control]
+    ) -> None:
+        """Record the request for one unit, and remove the unit from ``units``."""
+        name = next((name for name, unit in units.items() if not unit.control.replaced), None)
+        if name is None:
+            return
+        first = units.pop(name)
+        others = " ".join(f"{key}:{unit.attempt.number}" for key, unit in units.items())
+        if len(others) > _MAX_OTHERS_CHARS:
+            others = ""
+
+        def with_others(control: Control) -> Control:
+            return replace(change(control), command=self._verb, others=others)
+
+        self._request_unit(name, first, with_others)
+        if name not in self._requested:
+            # Another command has replaced the unit.
+            units[name] = first
 
     def _request_unit(
         self, name: str, unit: UnitStatus, change: Callable[[Control], Control]

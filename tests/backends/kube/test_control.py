@@ -64,6 +64,7 @@ def observe(*pods, roster=None, now=NOW):
 
 STOPPING = Control(stop=STOP)
 RESTARTING = Control(stop=STOP, start=STOP)
+INTERRUPTED = {"command": "restart", "others": "b:1"}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ RESTARTING = Control(stop=STOP, start=STOP)
         (EXITED, "Failed", "n1", Control(stop=NOW), ("failed", ReasonCode.KILLED, None)),
         ({}, "Pending", "", STOPPING, ("stopped", None, None)),
         (RUNNING, "Failed", "n1", RESTARTING, ("stopping", None, STOP + 90)),
-        (EXITED, "Failed", "n1", RESTARTING, ("pending", None, None)),
+        (EXITED, "Failed", "n1", RESTARTING, ("pending", ReasonCode.WAITING, None)),
         (EXITED, "Failed", "n1", replace(RESTARTING, replaced=NOW), ("pending", None, None)),
         (EXITED, "Failed", "n1", replace(RESTARTING, replaced=STOP - 60), ("unknown", None, None)),
     ],
@@ -119,6 +120,20 @@ def test_processes_are_started_again_in_their_order():
     new = pod("a", RUNNING, attempt=2)
     observation = observe(replaced, new, waiting, roster=roster)
     assert find_startable(roster, observation) == ["b"]
+
+
+def test_command_that_was_not_recorded_in_all_units():
+    roster = (Unit(name="a", processes=("a",)), Unit(name="b", processes=("b",)))
+    first = pod("a", EXITED, phase="Failed", control=replace(RESTARTING, **INTERRUPTED))
+    observation = observe(first, pod("b", RUNNING), roster=roster)
+    assert observation.status.note == (
+        "restart was interrupted after 'a' and before b; repeat the command"
+    )
+    assert find_startable(roster, observation) == []
+    for second in (pod("b", RUNNING, control=STOPPING), pod("b", RUNNING, attempt=2)):
+        observation = observe(first, second, roster=roster)
+        assert observation.status.note == ""
+        assert find_startable(roster, observation) == ["a"]
 
 
 def test_restart_policy_that_the_supervisor_applies():
@@ -236,6 +251,20 @@ def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
         f"{name}-stubborn.2",
         f"{name}-stubborn.3",
     ]
+    # A client is killed after it has recorded the first of two requests.
+    request = attempts.request
+
+    def request_first(*arguments):
+        patched.setattr(attempts, "request", fail)
+        return request(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(attempts, "request", request_first)
+        with pytest.raises(KeyboardInterrupt):
+            shared.restart_processes(name, ["stubborn", "job"], at_once=True)
+    assert shared.describe_experiment(name).note == (
+        "restart was interrupted after 'stubborn' and before job; repeat the command"
+    )
     stopped = shared.stop_processes(name, at_once=True)
     assert {item.displayed_state for item in stopped} == {"stopped", "pending"}
     assert shared.describe_process(name, "waiting").reason == (

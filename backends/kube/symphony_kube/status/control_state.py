@@ -32,6 +32,8 @@ class Control:
     * ``reason`` and ``code``: why the supervisor starts the unit again, or ``""`` if a user does.
     * ``in_row``: the number of restarts that count for the next delay, if the restart policy of the
       unit is the reason for the next attempt, or 0.
+    * ``command``: the command that is recorded in other units after this one, or ``""``.
+    * ``others``: these units with the numbers of their attempts, such as ``b:1 c:2``.
     """
 
     stop: float = 0.0
@@ -42,6 +44,13 @@ class Control:
     reason: str = ""
     code: str = ""
     in_row: int = 0
+    command: str = ""
+    others: str = ""
+
+    def attempts_of_others(self) -> dict[str, int]:
+        """Return the other units of the command, with the numbers of their attempts."""
+        pairs = (item.rpartition(":") for item in self.others.split())
+        return {name: int(number) for name, _, number in pairs if number.isdecimal()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

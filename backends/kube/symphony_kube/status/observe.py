@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from symphony.names import join_names
 from symphony.plan.policies import DEADLINE_EXCEEDED, Policies
 from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
@@ -63,7 +64,8 @@ class Observation:
     contains the units that existed earlier but no longer exist. ``missing_units`` contains the
     units that have never been observed. ``deleting`` is true if all Pods are being deleted.
     ``empty`` is true if neither Pods nor Jobs exist. ``unit_statuses`` contains the states of the
-    units that exist.
+    units that exist. ``unfinished`` contains the units in which a command is recorded that was not
+    recorded in all of its units, because the client was killed.
     """
 
     status: ExperimentStatus
@@ -74,6 +76,7 @@ class Observation:
     deleting: bool = False
     empty: bool = False
     unit_statuses: Mapping[str, UnitStatus] = field(default_factory=dict)
+    unfinished: frozenset[str] = frozenset()
 
     def is_same_as(self, other: Observation | None) -> bool:
         """Return whether all processes are in the same state as in ``other``."""
@@ -337,8 +340,9 @@ class PodObserver:
                     on_nodes.difference_update(unit_status.containers)
             containers = apply_ending(ending, containers, on_nodes)
         deleted_units = [unit for unit in self._deleted if not self._pods.get(unit)]
+        unfinished = _unfinished_commands(unit_statuses)
         return Observation(
-            status=self._experiment_status(units, containers, ending),
+            status=self._experiment_status(units, containers, ending, unfinished.values()),
             deleting=self._is_being_deleted(),
             containers=containers,
             valid_until=min(expiries, default=None),
@@ -346,6 +350,7 @@ class PodObserver:
             missing_units=frozenset(unit.name for unit in missing),
             empty=self.empty,
             unit_statuses=unit_statuses,
+            unfinished=frozenset(unfinished),
         )
 
     def _awaited_ready(self, units: Roster) -> set[str]:
@@ -494,8 +499,10 @@ class PodObserver:
         units: Roster,
         containers: Mapping[str, ContainerStatus],
         ending: StoppedProcesses | None,
+        unfinished: Iterable[str],
     ) -> ExperimentStatus:
-        note = self._log_problems() if ending is None else ending.reason
+        problems = [*sorted(set(unfinished)), *self._log_problems()]
+        note = "; ".join(problems) if ending is None else ending.reason
         if self._is_being_deleted():
             note = "is being deleted"
         policies = self._policies
@@ -517,7 +524,7 @@ class PodObserver:
             deadline=deadline,
         )
 
-    def _log_problems(self) -> str:
+    def _log_problems(self) -> list[str]:
         """Return the problems of processes whose logs have not shown yet that they are ready."""
         problems = []
         for pod in self._current_pods():
@@ -526,7 +533,7 @@ class PodObserver:
                 is_running = container is not None and container.state is State.RUNNING
                 if is_running and name not in pod.ready_by_log:
                     problems.append(f"{name}: {message}")
-        return "; ".join(sorted(problems))
+        return sorted(problems)
 
     def _is_being_deleted(self) -> bool:
         """Return whether the experiment has Pods and all of them are being deleted."""
@@ -594,6 +601,27 @@ def _explain_waiting(
             containers[name] = replace(
                 containers[name], state=state, cause=Reason(text, code), next_start=None
             )
+
+
+def _unfinished_commands(units: Mapping[str, UnitStatus]) -> dict[str, str]:
+    """Return a message for each unit whose command was not recorded in all other units.
+
+    A client records a command in one unit first. This record contains the other units.
+    """
+    unfinished = {}
+    for name, unit in units.items():
+        control = unit.control
+        missed = []
+        for other, number in control.attempts_of_others().items():
+            status = units.get(other)
+            if status is not None and not status.is_requested_by(control.command, number):
+                missed.append(other)
+        if missed:
+            unfinished[name] = (
+                f"{control.command} was interrupted after {name!r} and before "
+                f"{join_names(missed, limit=3)}; repeat the command"
+            )
+    return unfinished
 
 
 def _with_problem(problem: Problem) -> ContainerStatus:

@@ -27,6 +27,10 @@ POD_DELETED = exit_unknown("its Pod was deleted")
 NOT_REPLACED = exit_unknown("its new Pod does not exist; start it again")
 STOPPED = Reason("stopped", ReasonCode.STOPPED)
 STOPPING = Reason("stopping", ReasonCode.STOPPING)
+START_REQUESTED = Reason(
+    "waiting to be started on request; if the command was interrupted, repeat it",
+    ReasonCode.WAITING,
+)
 POD_DELETING = Reason("its Pod is being deleted", ReasonCode.DELETING)
 
 Containers = dict[str, ContainerStatus]
@@ -124,6 +128,16 @@ class UnitStatus:
     def waits_for_start(self) -> bool:
         """True if the next attempt is to be created, and this one has ended."""
         return bool(self.control.start) and self.has_ended and not self.control.replaced
+
+    def is_requested_by(self, command: str, number: int) -> bool:
+        """Return whether a command on attempt ``number`` of the unit was recorded, or is no longer
+        necessary.
+        """
+        if self.attempt.number != number or self.control.replaced:
+            return True
+        if command == "start":
+            return bool(self.control.start)
+        return bool(self.control.stop) or (command == "stop" and self.has_ended)
 
     # --- requests ---
 
@@ -435,6 +449,9 @@ class UnitStatus:
 
 
 def _reason_of(control: Control) -> Reason:
+    """Return why a unit is started again."""
+    if not control.reason:
+        return START_REQUESTED
     try:
         return Reason(control.reason, ReasonCode(control.code) if control.code else None)
     except ValueError:

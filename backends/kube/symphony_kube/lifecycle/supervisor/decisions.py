@@ -87,7 +87,8 @@ def find_startable(roster: Roster, observation: Observation) -> list[str]:
     """Return the units whose next attempt is requested and whose start conditions are met.
 
     The time of the request is not considered. While a process waits to be started again, no other
-    one starts after it.
+    one starts after it. If the command was not recorded in all of its units, because the client was
+    killed, no unit is started again until the command is repeated.
     """
     blocked: set[str] = set()
     for unit in roster:
@@ -97,7 +98,9 @@ def find_startable(roster: Roster, observation: Observation) -> list[str]:
     startable = []
     for unit in roster:
         status = observation.unit_statuses.get(unit.name)
-        if status is None or not status.waits_for_start or blocked.intersection(unit.starts_after):
+        if status is None or not status.waits_for_start:
+            continue
+        if unit.name in observation.unfinished or blocked.intersection(unit.starts_after):
             continue
         if start_order.verdict(unit.starts_after, observation.containers) is start_order.START:
             startable.append(unit.name)

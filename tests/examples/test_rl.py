@@ -14,6 +14,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ import pytest
 import yaml
 
 from symphony import Cluster, Experiment, SpecError
-from symphony.addons.zmq import ZmqPull, ZmqPush
+from symphony.addons.zmq import ZmqPull, ZmqPush, ZmqServer
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rl"
 MODULES = ("configuration", "experiment", "launch", "roles")
@@ -392,6 +393,33 @@ def test_goal_is_reachable_from_every_state(example: Any) -> None:
     maze = example("roles.maze")
     assert len(distances(maze)) == maze.STATES
     assert distances(maze)[maze.START] == 20
+
+
+def test_lost_requests_are_repeated(example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for the first parameters has no limit."""
+    monkeypatch.setattr(example("roles.member"), "REPEAT_SECONDS", 0.05)
+    monkeypatch.setenv("SYMPH_VERSIONS_HOST", "127.0.0.1")
+    monkeypatch.setenv("SYMPH_VERSIONS_PORT", "1")
+    first = ZmqServer(port=0, serializer="json")
+    monkeypatch.setenv("SYMPH_PARAMETERS_HOST", "127.0.0.1")
+    monkeypatch.setenv("SYMPH_PARAMETERS_PORT", first.address.rpartition(":")[2])
+
+    def lose_requests() -> ZmqServer:
+        server = first
+        for _ in range(4):
+            server.recv()
+            server.close()
+            server = ZmqServer(address=first.address, serializer="json")
+        return server
+
+    with ThreadPoolExecutor(1) as pool:
+        newest = pool.submit(example("roles.newest").Newest, 0.1)
+        with lose_requests() as server:
+            server.start_loop(lambda _: {"version": 7, "values": []})
+            found = newest.result(timeout=30)
+    assert found.version == 7
+    for socket in (found._versions, found._server):
+        socket.close()
 
 
 def test_learner_and_agents_wait_for_each_other(example: Any) -> None:

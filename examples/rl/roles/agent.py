@@ -8,7 +8,7 @@ import time
 from random import Random
 
 from roles import policy
-from roles.member import Member
+from roles.member import Member, repeated
 from roles.newest import Newest
 from symphony.addons.zmq import ZmqClient
 
@@ -24,8 +24,8 @@ class Agent:
         patience = member.options.patience
         self._member = member
         self._newest = Newest(patience)
-        self._replay = ZmqClient(service="replay", serializer="json", timeout=patience)
-        self._starts = ZmqClient(service="starts", serializer="json", timeout=patience)
+        self._replay = ZmqClient(service="replay", serializer="json", **repeated(patience))
+        self._starts = ZmqClient(service="starts", serializer="json", **repeated(patience))
         self._noise = NOISES[member.number % len(NOISES)]
         self._random = Random(f"{member.options.seed} {member.name}")
         self._last: dict[str, object] = {}

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from roles import options, policy
-from roles.member import Log
+from roles.member import Log, repeated
 from roles.options import Options
 from roles.policy import Values
 from roles.scores import WINDOW, Scores
@@ -30,10 +30,9 @@ class Learner:
         self._settings = settings
         self._checkpoint = settings.results / "checkpoint.json" if settings.results else None
         self.version, self.values = load(self._checkpoint)
-        self._replay = ZmqClient(service="replay", serializer="json", timeout=settings.patience)
-        self._parameters = ZmqClient(
-            service="parameters", serializer="json", timeout=settings.patience
-        )
+        repeats = repeated(settings.patience)
+        self._replay = ZmqClient(service="replay", serializer="json", **repeats)
+        self._parameters = ZmqClient(service="parameters", serializer="json", **repeats)
         self._log = Log(NAME, settings.patience)
         self._metrics = ZmqPush(service="metrics", serializer="json", timeout=settings.patience)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +18,18 @@ from symphony.addons.zmq import (
     ZmqTimeoutError,
 )
 
+# A message and its reply are lost if the connection breaks. A message without a reply is therefore
+# sent again after this many seconds.
+REPEAT_SECONDS = 5.0
+
+
+def repeated(patience: float) -> dict[str, Any]:
+    """Return the options of a socket that repeats each message until a reply arrives, for about
+    ``patience`` seconds.
+    """
+    timeout = min(REPEAT_SECONDS, patience)
+    return {"timeout": timeout, "retries": math.ceil(patience / timeout) - 1}
+
 
 class Log:
     """A client that sends lines to the logger. When `write` returns, the logger has received the
@@ -28,7 +41,7 @@ class Log:
 
     def __init__(self, name: str, patience: float) -> None:
         self._name, self._connected = name, True
-        self._logger = ZmqSender(service="log", serializer="json", timeout=patience)
+        self._logger = ZmqSender(service="log", serializer="json", **repeated(patience))
 
     def write(self, text: str) -> None:
         """Send a line to the logger. Print the line instead if the logger does not accept it."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 
+from roles.member import repeated
 from roles.policy import Values
 from roles.ps import VERSION
 from symphony.addons.zmq import ZmqClient, ZmqSub, ZmqTimeoutError
@@ -16,8 +17,11 @@ ASK = 0.05
 
 
 class Newest:
-    """The most recently fetched parameters and their version. The constructor waits until
-    parameters are available.
+    """The most recently fetched parameters and their version.
+
+    The constructor waits until parameters are available. This wait has no limit, because the start
+    of the other processes can take long on a cluster, and because symphony stops this process if
+    the learner exits.
     """
 
     def __init__(self, patience: float) -> None:
@@ -27,9 +31,15 @@ class Newest:
         # Subscribe before the first request. Otherwise, a version that is announced after the
         # request and before the subscription would be missed.
         self._versions = ZmqSub(service="versions", topics=VERSION, serializer="json")
-        self._server = ZmqClient(service="parameters", serializer="json", timeout=patience)
-        while not self.fetch():
+        self._server = ZmqClient(service="parameters", serializer="json", **repeated(patience))
+        while not self._fetch_first():
             time.sleep(0.05)
+
+    def _fetch_first(self) -> bool:
+        try:
+            return self.fetch()
+        except ZmqTimeoutError:
+            return False
 
     def fetch(self) -> bool:
         """Request the parameters, and return whether they have changed."""

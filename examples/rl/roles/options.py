@@ -15,7 +15,8 @@ class Options:
     ``evaluators`` is the number of evaluators. Unless ``forever`` is set, the run ends after
     ``updates`` updates, or earlier if the mean return reaches ``target``. ``pace`` is the minimum
     duration of an update, and ``patience`` is the longest wait for another process, both in
-    seconds. ``seed`` is the seed for random numbers. ``results`` is the directory for results.
+    seconds; agents and evaluators wait without a limit for the first parameters. ``seed`` is the
+    seed for random numbers. ``results`` is the directory for results.
     """
 
     evaluators: int = 1

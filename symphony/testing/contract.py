@@ -769,12 +769,12 @@ class BackendContract:
 
         old, new = describe("1", "removed"), describe("2", "added")
         assert cluster.up(old).launch == "it does not exist"
-        before = until(cluster, "contract", all_running, timeout=self.timeout)
+        before = cluster.wait("contract", until="ready", timeout=self.timeout)
         assert cluster.diff(old).is_empty
         assert cluster.diff(new).summary == "1 added, 1 removed, 1 restarted, 1 unchanged"
         assert cluster.describe_experiment("contract") == before
         assert cluster.up(new).names("restarted") == ["changed"]
-        after = until(cluster, "contract", all_running, timeout=self.timeout)
+        after = cluster.wait("contract", until="ready", timeout=self.timeout)
         assert [process.name for process in after] == ["server", "changed", "added"]
         assert after.processes[0] == before.processes[0]
         first, _, second, _ = cluster.get_log("contract", "changed").splitlines()

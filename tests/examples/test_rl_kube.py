@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
+import yaml
 
 from symphony.addons import clean_images
-from tests.examples.test_rl import EXAMPLE, GOOD, returns
+from tests.examples.test_rl import EXAMPLE, GOOD
 
 
 @pytest.fixture
@@ -32,50 +36,97 @@ def engine(kube_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_groups_of_agents_learn_on_assigned_nodes(
     kube_cluster: Any, engine: Any, tmp_path: Path
 ) -> None:
-    """devcluster.yml uses the labels of the nodes and the registry of the test cluster."""
-    options = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig)]
-    options += ["--namespace", kube_cluster.namespace]
+    """devcluster.yml uses the labels of the nodes and the registry of the test cluster.
+
+    The nodes run on this machine and share its files. Only the learner is restarted with changed
+    code, which ends the run.
+    """
+    code = shutil.copytree(EXAMPLE, tmp_path / "rl", ignore=shutil.ignore_patterns("__pycache__"))
+    configuration = code / "mounted.yml"
+    settings = yaml.safe_load((code / "devcluster.yml").read_text())
+    settings |= {"code": {"host_path": str(code)}, "run": {"forever": True, "updates": 200}}
+    configuration.write_text(yaml.safe_dump(settings))
     image = f"{engine.registry}/{kube_cluster.namespace}-rl"
+    command = [sys.executable, str(code / "launch.py"), "-b", "kube"]
+    command += ["--kubeconfig", str(kube_cluster.kubeconfig)]
+    command += ["--namespace", kube_cluster.namespace]
 
-    def example(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(EXAMPLE / "launch.py"), *options, *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=110)
+    def example(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60)
 
+    train = [*command, "train", "--config", str(configuration), "--follow", "--build"]
+    train += ["--repository", image, "--base", kube_cluster.image]
+    train += ["--host-path", str(tmp_path / "results")]
     try:
-        train = ["train", "--config", EXAMPLE / "devcluster.yml", "--follow"]
-        build = ["--build", "--repository", image, "--base", kube_cluster.image]
-        done = example(*train, *build, "--host-path", tmp_path / "results")
-        assert done.returncode == 0, done.stdout + done.stderr
-        first, last = returns(example("logs", "rl", "learner").stdout)
-        assert first == -100
-        assert last > GOOD, done.stdout
-        status = json.loads(example("ps", "rl", "--json").stdout)
-        found = {
-            (process["group"], process["name"]): process["state"] for process in status["processes"]
-        }
-        assert len(found) == 7 + 4 + 1
-        grouped = {
-            (None, "learner"),
-            ("servers", "replay"),
-            ("agents-0", "agent-1"),
-            ("agents-1", "agent-2"),
-            (None, "evaluator-0"),
-        }
-        assert grouped <= set(found)
-        assert found.pop((None, "learner")) == "succeeded"
-        assert set(found.values()) == {"stopped"}
+        with following(train) as output:
+            read_until(output, "evaluator-0: version 10: ")
+            copied = example("exec", "rl", "agent-0", "--", "cat", "/app/roles/learner.py")
+            assert "BATCH = 256" in copied.stdout, copied.stderr
+            before = uids(kube_cluster)
+            program = code / "roles" / "learner.py"
+            changed = program.read_text().replace("BATCH = 256", "BATCH = 512")
+            program.write_text(changed.replace("while settings.forever or (", "while ("))
+            restarted = example("restart", "rl", "learner")
+            assert restarted.stdout == "restarted learner of rl\n", restarted.stderr
+            rest = read_until(output, "rl succeeded after ")
+        after = uids(kube_cluster)
+        assert before.items() <= after.items()
+        assert after.keys() - before.keys() == {"rl-learner.2"}
         assert pools(kube_cluster) == {
             "rl-learner": "gpu",
+            "rl-learner.2": "gpu",
             "rl-servers": "gpu",
             "rl-agents-0": "plain",
             "rl-agents-1": "plain",
             "rl-evaluator-0": "reserved",
         }
-        # The nodes run on this machine and share its files.
-        assert json.loads((tmp_path / "results" / "result.json").read_text())["last"] > GOOD
+        continued = re.search(r"version (\d+), batches of 512", rest)
+        assert continued is not None, rest
+        assert int(continued[1]) >= 10
+        status = json.loads(example("ps", "rl", "--json").stdout)
+        found = {
+            (process["group"], process["name"]): process["state"] for process in status["processes"]
+        }
+        assert len(found) == 7 + 4 + 1
+        grouped = {("servers", "replay"), ("agents-0", "agent-1"), ("agents-1", "agent-2")}
+        assert grouped <= set(found)
+        assert found.pop((None, "learner")) == "succeeded"
+        assert set(found.values()) == {"stopped"}
+        result = json.loads((tmp_path / "results" / "result.json").read_text())
+        assert result["last"] > GOOD, rest
     finally:
         deleted = example("delete", "-f", "rl")
     assert deleted.returncode == 0, deleted.stderr
+
+
+@contextmanager
+def following(command: list[str]) -> Iterator[IO[str]]:
+    """Run a command, and yield its output. Check that the command succeeds."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
+
+
+def read_until(output: IO[str], text: str) -> str:
+    """Return the output until the line that contains ``text``."""
+    lines: list[str] = []
+    for line in output:
+        lines.append(line)
+        if text in line:
+            return "".join(lines)
+    pytest.fail(f"the command did not print {text!r}:\n{''.join(lines)}")
+
+
+def uids(kube_cluster: Any) -> dict[str, str]:
+    """Return the uid of each Pod by its name."""
+    pods = kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
 
 
 def pools(kube_cluster: Any) -> dict[str, str]:

@@ -250,6 +250,7 @@ def objects_of_supervisor(kube, name):
     return {plural: names for plural, names in found.items() if names}
 
 
+@pytest.mark.timeout(300)  # The Pods of the supervisor start slowly on a busy machine.
 def test_supervisor_in_the_cluster(kube_cluster, open_cluster, supervisor_in_pod, name):
     """The launcher does nothing more. The supervisor continues the start order, restarts the
     experiment after a failure, and ends it after the next one. In the meantime, the supervisor's
@@ -268,8 +269,8 @@ def test_supervisor_in_the_cluster(kube_cluster, open_cluster, supervisor_in_pod
     kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{pod}"), {"gracePeriodSeconds": 0})
     wait_until_running(cluster, name, "first")
     release(cluster, name, "first")
-    # The failure of the learner restarts the experiment.
-    wait_until(lambda: cluster.describe_process(name, "first").restarts)
+    # The failure of the learner restarts the experiment. A new Pod of the supervisor comes first.
+    wait_until(lambda: cluster.describe_process(name, "first").restarts, seconds=120)
     wait_until_running(cluster, name, "first")
 
     store = SecretStore(cluster.api, kube_cluster.namespace, f"{name}-symphony-supervisor")

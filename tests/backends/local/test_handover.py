@@ -423,7 +423,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 ours, theirs = socket.socketpair()
 descriptors = [0] * 40
 for _ in range(2):
-    handover._send_descriptors(ours, descriptors)
+    handover.send_descriptors(ours, descriptors)
 try:
     socket.send_fds(ours, [b" "], descriptors)
 except OSError as exc:
@@ -438,7 +438,7 @@ def receive():
             os.close(descriptor)
 
 threading.Timer(0.1, receive).start()
-handover._send_descriptors(ours, descriptors)
+handover.send_descriptors(ours, descriptors)
 """
 
 

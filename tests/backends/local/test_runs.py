@@ -14,6 +14,12 @@ from tests.backends.local.conftest import python
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
+@pytest.fixture(autouse=True)
+def no_other_runs(tmp_path, monkeypatch):
+    """Hide the records in the default state directory, which other tests may have written."""
+    monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "default"))
+
+
 def finish(cluster, experiment):
     cluster.launch(experiment)
     cluster.wait(experiment.name, timeout=60)

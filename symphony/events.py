@@ -217,7 +217,9 @@ def events_between(
     if status.note and (previous is None or status.note != previous.note):
         # The time of a note is unknown, but it is not later than the end.
         at = events[-1].at if previous is None and status.ended else now
-        events.append(ExperimentEvent(at=at, kind=EventKind.CHANGED, text=f"reports: {status.note}"))
+        events.append(
+            ExperimentEvent(at=at, kind=EventKind.CHANGED, text=f"reports: {status.note}")
+        )
     if status.ended and status.processes and (previous is None or not previous.ended):
         events.append(finish_event(status, now))
     return events

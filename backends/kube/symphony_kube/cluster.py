@@ -7,8 +7,9 @@ import dataclasses
 import functools
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
 from symphony.errors import NotFound, SpecError, shown
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.validators import Strings
+    from symphony.plan.changes import Changes
     from symphony.plan.resolve import Plan
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus, LogLine, ProcessStatus
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.delete import Keeping
+    from symphony_kube.lifecycle.description import NewDescription
     from symphony_kube.render.manifest import KubeManifest
     from symphony_kube.runs.recording import Settings
 
@@ -156,15 +159,20 @@ class KubeCluster(Cluster):
 
     # --- launching ---
 
-    def plan(self, experiment: Experiment) -> Plan:
-        """Resolve an experiment for this cluster without sending any requests. Raises
-        `SpecError`.
+    def plan(
+        self, experiment: Experiment, present: Mapping[str, int] = MappingProxyType({})
+    ) -> Plan:
+        """Resolve an experiment for this cluster without sending any requests.
+
+        ``present`` maps the services of a running experiment to their ports. Raises `SpecError`.
         """
         from symphony.plan.addresses import AddressScheme
         from symphony.plan.resolve import resolve
 
         scope = self.scope(experiment.name)
-        scheme = AddressScheme(backend=self.backend, host=scope.object_name, bind_host=BIND_HOST)
+        scheme = AddressScheme(
+            backend=self.backend, host=scope.object_name, bind_host=BIND_HOST, present=present
+        )
         return resolve(experiment, scheme, self.defaults)
 
     def manifest(self, experiment: Experiment) -> KubeManifest:
@@ -172,12 +180,15 @@ class KubeCluster(Cluster):
 
         Raises `SpecError`.
         """
-        from symphony_kube.render import experiment as render
+        from symphony_kube.render.files import read_files
 
         plan = self.plan(experiment)
-        manifest = render.render(
-            plan, self.scope(plan.experiment), self.options, render.read_files(plan)
-        )
+        return self._render(plan, read_files(plan))
+
+    def _render(self, plan: Plan, files: Mapping[str, bytes]) -> KubeManifest:
+        from symphony_kube.render import experiment as render
+
+        manifest = render.render(plan, self.scope(plan.experiment), self.options, files)
         if not manifest.needs_supervisor:
             return manifest
         where = "starts a supervisor on this machine"
@@ -197,15 +208,25 @@ class KubeCluster(Cluster):
         are created by the supervisor.
         """
         from symphony_kube.lifecycle import launch
+        from symphony_kube.lifecycle.description import Description, description_object
         from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
         from symphony_kube.runs import recording
 
         del on_change
-        manifest = self.manifest(experiment)
+        new = self._describe(experiment, {})
+        manifest = new.manifest
         run = recording.Launch.new(experiment.name, secrets.token_hex(6))
         settings = self._record_settings()
         supervisor = SupervisorOptions(
             image=self._supervisor_image, image_pull_secrets=self.options.image_pull_secrets
+        )
+        description = Description(
+            snapshot=new.snapshot,
+            record=new.record,
+            run_id=run.run_id,
+            run_name=run.run,
+            launched=run.launched,
+            jobs_only=new.jobs_only,
         )
         with recording.recording_launch(
             self.api, manifest, experiment, run, settings
@@ -218,6 +239,7 @@ class KubeCluster(Cluster):
                 supervisor=supervisor,
                 run_name=run.run,
                 keeping=self._keeping_record(experiment.name, launching=run.run),
+                description=description_object(description, manifest.scope),
             )
         return dataclasses.replace(manifest, notes=(*notes, *record_notes))
 
@@ -290,6 +312,49 @@ class KubeCluster(Cluster):
 
         limits = configured_limits(self.configuration.get("runs", {}))
         return Settings(retention=self._retention(), limits=limits)
+
+    # --- changing ---
+
+    def diff(self, experiment: Experiment) -> Changes:
+        """Return how a running experiment differs from ``experiment``; see `Cluster.diff`."""
+        from symphony_kube import change
+
+        return change.diff(
+            self.api, self.scope(experiment.name), functools.partial(self._describe, experiment)
+        )
+
+    def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
+        """Change a running experiment; see `Cluster.up`."""
+        from symphony_kube import change
+        from symphony_kube.runs import recording
+
+        scope = self.scope(experiment.name)
+        difference = change.change(self.api, scope, functools.partial(self._describe, experiment))
+        recording.record_change(self.api, scope, difference.new)
+        if on_change is not None:
+            on_change(self.describe_experiment(experiment.name))
+        return difference.changes
+
+    def _launch_record(self, experiment: str) -> Mapping[str, Any]:
+        from symphony_kube import change
+
+        return change.read_description(self.api, self.scope(experiment)).record
+
+    def _describe(self, experiment: Experiment, present: Mapping[str, int]) -> NewDescription:
+        """Return the new description of an experiment, whose services keep their ports."""
+        from symphony.runs.record import launch_record
+        from symphony_kube.lifecycle.description import NewDescription
+        from symphony_kube.render.files import read_files
+        from symphony_kube.render.snapshot import take_snapshot
+
+        plan = self.plan(experiment, present)
+        files = read_files(plan)
+        return NewDescription(
+            manifest=self._render(plan, files),
+            snapshot=take_snapshot(plan, self.options, files),
+            record=launch_record(experiment, self.backend, "", 0.0),
+            jobs_only=self.options.jobs_only,
+        )
 
     # --- controlling processes ---
 

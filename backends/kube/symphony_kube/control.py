@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.matching import select_processes
 from symphony.errors import BackendError, NotFound, SpecError
@@ -27,12 +28,12 @@ from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.lifecycle.exits import ExitWatcher, find_stopping_pod
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
-from symphony_kube.render.roster import Unit
+from symphony_kube.render.roster import Roster, Unit
 from symphony_kube.status import experiments
 from symphony_kube.status.control_state import Control
 from symphony_kube.status.find_pod import process_state
 from symphony_kube.status.follow_status import ObservationStream
-from symphony_kube.status.observe import Observation, PodObserver
+from symphony_kube.status.observe import Observation
 from symphony_kube.status.pod_status import ContainerRef, PodStatus
 from symphony_kube.status.unit_status import UnitStatus
 
@@ -93,7 +94,7 @@ def stop(
         name: unit for name, unit in target.existing.items() if not _is_stopped_for_good(unit)
     }
     _check_grace(existing, seconds)
-    operation = _Operation(api, scope, target, "stop", timeout)
+    operation = Operation(api, scope, target, "stop", timeout)
     operation.request(existing, partial(_with_stop, seconds=seconds))
     operation.run()
     return operation.statuses()
@@ -111,7 +112,7 @@ def start(
     _check_not_finished(target.observation.status)
     idle = {name: unit for name, unit in target.existing.items() if _can_be_started(target, name)}
     attempts.check_manifests(idle)
-    operation = _Operation(api, scope, target, "start", timeout)
+    operation = Operation(api, scope, target, "start", timeout)
     operation.request(idle, _with_start)
     operation.await_start(target.existing)
     operation.run()
@@ -133,7 +134,7 @@ def restart(
     _check_not_finished(target.observation.status)
     attempts.check_manifests(target.existing)
     _check_grace(target.existing, seconds)
-    operation = _Operation(api, scope, target, "restart", timeout)
+    operation = Operation(api, scope, target, "restart", timeout)
     operation.request(target.existing, partial(_with_restart, seconds=seconds))
     operation.run()
     return operation.statuses()
@@ -230,9 +231,12 @@ def _check_grace(units: Mapping[str, UnitStatus], seconds: float | None) -> None
 
 @dataclass(kw_only=True)
 class _Target:
-    """The processes that a command selects, and their units."""
+    """The processes that a command selects, and their units.
 
-    observer: PodObserver
+    ``all_units`` contains the units of the whole experiment.
+    """
+
+    all_units: Roster
     observation: Observation
     names: list[str]
     units: list[Unit] = field(default_factory=list)
@@ -258,9 +262,9 @@ def _find_target(api: Api, scope: Scope, processes: Sequence[str] | None, action
     if observation.deleting:
         raise BackendError(f"experiment {scope.experiment!r} is being deleted")
     names = [process.name for process in select_processes(observation.status, processes)]
-    target = _Target(observer=observer, observation=observation, names=names)
+    target = _Target(all_units=observer.units, observation=observation, names=names)
     selected = set(names)
-    for unit in observer.units:
+    for unit in target.all_units:
         chosen = selected.intersection(unit.processes)
         if not chosen:
             continue
@@ -331,23 +335,59 @@ def _awaits_log(unit: Unit, status: UnitStatus, observation: Observation, logs: 
 # --- the operation ---
 
 
-class _Operation:
+def request_replacements(
+    api: Api,
+    scope: Scope,
+    observation: Observation,
+    roster: Roster,
+    manifests: Mapping[str, Mapping[str, Any]],
+    revision: int,
+) -> Operation:
+    """Request that units are stopped and created again from other manifests.
+
+    ``roster`` is the new roster. ``manifests`` maps the names of existing units to their new Pods
+    or Jobs, and ``revision`` is the number of the change of the experiment. The result performs the
+    requests.
+    """
+    units = [unit for unit in roster if unit.name in manifests]
+    names = [process for unit in units for process in unit.processes]
+    target = _Target(all_units=roster, observation=observation, names=names, units=units)
+    operation = Operation(api, scope, target, "change", None, manifests)
+
+    def change(control: Control) -> Control:
+        if control.revision > revision:
+            raise BackendError(f"another command has changed experiment {scope.experiment!r}")
+        return replace(_with_restart(control, None), revision=revision)
+
+    operation.request(target.existing, change)
+    return operation
+
+
+class Operation:
     """The performance of the requests of one command."""
 
     def __init__(
-        self, api: Api, scope: Scope, target: _Target, verb: str, timeout: float | None
+        self,
+        api: Api,
+        scope: Scope,
+        target: _Target,
+        verb: str,
+        timeout: float | None,
+        manifests: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
         self._api = api
         self._scope = scope
         self._target = target
         self._verb = verb
         self._timeout = timeout
+        self._manifests = manifests
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._observation = target.observation
         self._roster = {unit.name: unit for unit in target.units}
         # The number of the attempt that each request concerned.
         self._requested: dict[str, int] = {}
         self._replacer = Replacer(api, scope)
+        self._completed: set[str] = set()
         self._exits = ExitWatcher(api, scope)
         self._killed: set[str] = set()
         # The first observation can be older than the request.
@@ -408,11 +448,13 @@ class _Operation:
             attempts.replace_attempt(
                 self._api, self._scope, unit, deadline=self._observation.status.deadline
             )
-            if self._verb == "stop":
+            # The replacement can have another manifest than the requested one.
+            if self._verb in ("stop", "change"):
                 return
             self._requested[name] = unit.attempt.number
             return
-        if attempts.request(self._api, self._scope, unit, change) is not None:
+        manifest = self._manifests.get(name)
+        if attempts.request(self._api, self._scope, unit, change, manifest) is not None:
             self._requested[name] = unit.attempt.number
 
     def await_start(self, units: Mapping[str, UnitStatus]) -> None:
@@ -422,6 +464,13 @@ class _Operation:
             if name not in self._requested and is_starting:
                 self._requested[name] = unit.attempt.number - 1
 
+    def await_created(self, units: Collection[str]) -> None:
+        """Also wait for units that were created after the requests."""
+        for unit in self._target.all_units:
+            if unit.name in units:
+                self._requested[unit.name] = 0
+                self._roster[unit.name] = unit
+
     def run(self) -> None:
         """Perform the requests, and return when they are done.
 
@@ -429,7 +478,7 @@ class _Operation:
         """
         if not self._requested:
             return
-        roster = self._target.observer.units
+        roster = self._target.all_units
         with (
             ObservationStream(self._api, self._scope) as stream,
             ReadyLogs(self._api, self._scope, roster, others=self._started_units()) as logs,
@@ -441,6 +490,7 @@ class _Operation:
                 if self._errors:
                     raise self._errors[0]
                 self._replacer.replace(roster, observation, now=time.time())
+                self._complete_replacements(observation)
                 if self._is_done(observation, logs):
                     return
                 pause = self._follow_exits(observation)
@@ -454,6 +504,27 @@ class _Operation:
                 if logs.pending:
                     pauses.append(LOG_POLL_SECONDS)
                 latest = stream.next(min(pauses, default=None)) or latest
+
+    def _complete_replacements(self, observation: Observation) -> None:
+        """Create the next attempts whose creation has begun.
+
+        Another client or supervisor that was about to create them can have been killed.
+        """
+        names = []
+        for name, number in self._requested.items():
+            unit = observation.unit_statuses.get(name)
+            if unit is None or not unit.control.replaced or unit.attempt.number > number:
+                continue
+            if self._verb != "stop" and name not in self._completed:
+                names.append(name)
+        self._completed.update(names)
+
+        def complete(name: str) -> None:
+            unit = observation.unit_statuses[name]
+            deadline = observation.status.deadline
+            attempts.replace_attempt(self._api, self._scope, unit, deadline=deadline)
+
+        in_parallel(complete, names, threads=self._api.connections)
 
     def statuses(self) -> list[ProcessStatus]:
         """Return the statuses of the selected processes."""
@@ -500,7 +571,13 @@ class _Operation:
             unit = self._started_units().get(process)
             container = observation.containers[process]
             verdict = start_order.verdict({process: condition}, observation.containers)
-            if unit is None or verdict.word != "wait":
+            is_left_alone = unit is None and self._verb != "change"
+            if is_left_alone or verdict.word != "wait":
+                continue
+            if unit is None:
+                # The process is created by the supervisor.
+                if container.state not in ENDED and container.cause.code not in _OBSTACLES:
+                    return False
                 continue
             if container.cause.code not in _OBSTACLES and not self._waits_in_vain(
                 unit, observation

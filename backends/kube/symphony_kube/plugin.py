@@ -57,6 +57,7 @@ def symphony_backend() -> BackendInfo:
             {
                 "launch",
                 "control",
+                "up",
                 "logs",
                 "runs",
                 "exec",

@@ -41,7 +41,8 @@ def test_launch_creates_all_objects_with_one_run_label(kube_cluster, any_cluster
     assert {"db", "team"} <= {pod.removeprefix(prefix) for pod in found["pods"]}
     assert found["jobs"] == [f"{prefix}batch"]
     assert found["services"] == [f"{prefix}index", f"{prefix}store"]
-    assert len(found["secrets"]) == 1
+    assert f"{prefix}symphony-description" in found["secrets"]
+    assert len(found["secrets"]) == 2
     runs = set()
     for group, kind in (
         ("api/v1", "services"),
@@ -69,7 +70,7 @@ def test_number_of_requests_of_a_launch(kube_cluster, kube_faults, open_cluster,
         cluster = open_cluster(**through, **options)
         before = kube_faults.count()
         manifest = cluster.launch(with_all_kinds(cluster, name, tmp_path))
-        assert kube_faults.count() - before == len(list(manifest)) + 2
+        assert kube_faults.count() - before == len(list(manifest)) + 3
         cluster.delete(name)
 
 

@@ -49,13 +49,17 @@ LOG_PROBLEMS = "symphony/log-problems"
 MANIFEST = "symphony/manifest"
 ATTEMPT = "symphony/attempt"
 CONTROL = "symphony/control"
+# An annotation of the Secret with the description: the command that is changing the experiment.
+HOLDER = "symphony/holder"
 
 # The label selector for all objects created by symphony.
 MANAGED_SELECTOR = f"{MANAGED_BY}={SYMPHONY}"
 
-# The names of an experiment's two Secrets: one for its secrets and one for its encryption keys.
+# The names of an experiment's Secrets: for its secrets, for its encryption keys, and for the
+# description with which a changed experiment is compared.
 SECRETS = "symphony-secrets"
 KEYS = "symphony-keys"
+DESCRIPTION = "symphony-description"
 
 # The maximum name lengths for Secrets and ConfigMaps. The names of other objects are also used as
 # label values and host names, so their maximum length is `MAX_LENGTH`.

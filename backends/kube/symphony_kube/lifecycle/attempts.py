@@ -64,10 +64,12 @@ def with_manifest(body: Object) -> dict[str, Any]:
     text = encode_manifest(body)
     if len(text) > MAX_MANIFEST_CHARS:
         return dict(body)
-    return _annotated(body, {MANIFEST: text})
+    return annotated(body, {MANIFEST: text})
 
 
-def _annotated(body: Object, annotations: Mapping[str, str]) -> dict[str, Any]:
+def annotated(body: Object, annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Return an object with more annotations. Pure."""
+    """Return an object with more annotations. Pure."""
     metadata = body["metadata"]
     merged = {**(metadata.get("annotations") or {}), **annotations}
     return {**body, "metadata": {**metadata, "annotations": merged}}
@@ -80,7 +82,7 @@ def next_attempt(manifest: Object, attempt: Attempt) -> dict[str, Any]:
     """
     base = manifest["metadata"]["name"]
     name = f"{base}.{attempt.number}"
-    body = with_attempt(_annotated(manifest, {MANIFEST: encode_manifest(manifest)}), attempt)
+    body = with_attempt(annotated(manifest, {MANIFEST: encode_manifest(manifest)}), attempt)
     spec = body["spec"]
     if body["kind"] == "Job":
         if len(name) > MAX_LENGTH:
@@ -99,21 +101,26 @@ def stop_requested(control: Control, now: float) -> Control:
 
 def with_attempt(body: Object, attempt: Attempt) -> dict[str, Any]:
     """Return a Pod, or a Job and the template of its Pods, with an attempt. Pure."""
-    body = _annotated(body, {ATTEMPT: encode(attempt)})
+    body = annotated(body, {ATTEMPT: encode(attempt)})
     if body["kind"] != "Job":
         return body
-    template = _annotated(body["spec"]["template"], {ATTEMPT: encode(attempt)})
+    template = annotated(body["spec"]["template"], {ATTEMPT: encode(attempt)})
     return {**body, "spec": {**body["spec"], "template": template}}
 
 
 def request(
-    api: Api, scope: Scope, unit: UnitStatus, change: Callable[[Control], Control]
+    api: Api,
+    scope: Scope,
+    unit: UnitStatus,
+    change: Callable[[Control], Control],
+    manifest: Object | None = None,
 ) -> Control | None:
     """Change the requests for a unit's latest attempt, and stop the attempt if this is requested.
 
-    Return the requests, or None if the attempt does not exist any more or has been replaced.
+    If ``manifest`` is not None, the next attempt is created from it. Return the requests, or None
+    if the attempt does not exist any more or has been replaced.
     """
-    found = _update(api, scope, unit, lambda body: _change_control(body, change))
+    found = _update(api, scope, unit, lambda body: _change_control(body, change, manifest))
     if found is None:
         return None
     control = _control_of(found)
@@ -123,12 +130,17 @@ def request(
     return control
 
 
-def _change_control(body: Object, change: Callable[[Control], Control]) -> dict[str, Any] | None:
+def _change_control(
+    body: Object, change: Callable[[Control], Control], manifest: Object | None
+) -> dict[str, Any] | None:
     before = _control_of(body)
     if before.replaced:
         return None
     control = change(before)
-    patch: dict[str, Any] = {"metadata": {"annotations": {CONTROL: encode(control)}}}
+    annotations = {CONTROL: encode(control)}
+    if manifest is not None:
+        annotations[MANIFEST] = encode_manifest(manifest)
+    patch: dict[str, Any] = {"metadata": {"annotations": annotations}}
     if control.stop:
         patch["spec"] = _stopping_fields(body)
     return patch
@@ -178,6 +190,7 @@ def replace_attempt(
         retries=unit.attempt.retries + 1 if control.in_row else 0,
         in_row=control.in_row,
         round=max(round, unit.attempt.round),
+        revision=max(control.revision, unit.attempt.revision),
     )
     body = next_attempt(manifest, attempt)
     if deadline is not None:
@@ -216,6 +229,22 @@ def _remove_pending(api: Api, scope: Scope, unit: UnitStatus) -> None:
     for pod in unit.pods:
         if not pod.node and unit.job is None:
             delete_uid(api, f"{path}/{pod.name}", pod.uid, grace_seconds=0)
+
+
+def annotate(api: Api, scope: Scope, unit: UnitStatus, annotations: Mapping[str, str]) -> bool:
+    """Annotate a unit's latest attempt and the manifest of the next one.
+
+    Return whether the attempt exists.
+    """
+
+    def change(body: Object) -> dict[str, Any]:
+        present = (body["metadata"].get("annotations") or {}).get(MANIFEST, "")
+        added = dict(annotations)
+        if present:
+            added[MANIFEST] = encode_manifest(annotated(decode_manifest(present), annotations))
+        return {"metadata": {"annotations": added}}
+
+    return _update(api, scope, unit, change) is not None
 
 
 def _update(

@@ -20,6 +20,7 @@ from symphony_kube.api.resources import (
     describe,
     is_managed,
     items_of,
+    labels_of,
     plural_name,
 )
 from symphony_kube.lifecycle import wait_deleted
@@ -245,6 +246,16 @@ def _delete_targets(
         uids_by_kind.setdefault(target.kind, set()).add(target.uid)
     for kind, uids in uids_by_kind.items():
         _wait(api, scope, kind, uids)
+
+
+def delete_units(api: Api, scope: Scope, selects: Callable[[Mapping[str, str]], bool]) -> None:
+    """Delete the Jobs and Pods whose labels ``selects`` selects, and wait until they are gone."""
+    targets = []
+    for kind in ("Job", "Pod"):
+        for item in _list(api, scope, kind, jobs_only=True) or ():
+            if selects(labels_of(item)):
+                targets.append(_target(kind, item))
+    _delete_targets(api, scope, targets)
 
 
 def end_pods_of_run(api: Api, scope: Scope, run_id: str) -> None:

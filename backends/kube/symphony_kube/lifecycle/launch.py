@@ -62,11 +62,13 @@ def launch(
     supervisor: SupervisorOptions = ON_THIS_MACHINE,
     run_name: str = "",
     keeping: delete.Keeping = contextlib.nullcontext,
+    description: Object | None = None,
 ) -> tuple[str, ...]:
     """Create an experiment's objects, each labelled with ``run_id``, and start its supervisor.
 
     ``run_name`` is the identifier of the run that users see. ``keeping`` keeps the record of an
-    experiment that is replaced; see `delete.delete`.
+    experiment that is replaced; see `delete.delete`. ``description`` is the Secret with the
+    description of the experiment. It is omitted if the user may not create it.
 
     Return when all objects have been created that do not wait for other processes. If there are
     others, the supervisor creates each of them when its start conditions are met. The result
@@ -82,17 +84,17 @@ def launch(
     remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only, keeping=keeping)
     manifest = _with_run_name(manifest, run_name)
     try:
-        return _create_or_roll_back(api, manifest, run_id, supervisor)
+        return _create_or_roll_back(api, manifest, run_id, supervisor, description)
     except _Leftovers:
         # An earlier launch left objects but no Pods, so `remove_previous` did not find the
         # experiment.
         delete.delete(api, manifest.scope, jobs_only=jobs_only, keeping=keeping)
-        return _create_or_roll_back(api, manifest, run_id, supervisor)
+        return _create_or_roll_back(api, manifest, run_id, supervisor, description)
     except AlreadyExists:
         if not force:
             raise
         delete.delete(api, manifest.scope, jobs_only=jobs_only, keeping=keeping)
-        return _create_or_roll_back(api, manifest, run_id, supervisor)
+        return _create_or_roll_back(api, manifest, run_id, supervisor, description)
 
 
 def _with_run_name(manifest: KubeManifest, run_name: str) -> KubeManifest:
@@ -224,12 +226,16 @@ def _is_old(body: Object) -> bool:
 
 
 def _create_or_roll_back(
-    api: Api, manifest: KubeManifest, run_id: str, supervisor: SupervisorOptions
+    api: Api,
+    manifest: KubeManifest,
+    run_id: str,
+    supervisor: SupervisorOptions,
+    description: Object | None,
 ) -> tuple[str, ...]:
     scope = manifest.scope
     creation = Creation(api, scope, run_id)
     try:
-        return _create(api, manifest, creation, run_id, supervisor)
+        return _create(api, manifest, creation, run_id, supervisor, description)
     except BaseException as exc:
         # The launch is also rolled back after Ctrl-C.
         error = _launch_error(api, scope, exc)
@@ -313,6 +319,7 @@ def _create(
     creation: Creation,
     run_id: str,
     supervisor: SupervisorOptions,
+    description: Object | None,
 ) -> tuple[str, ...]:
     scope = manifest.scope
     base = [
@@ -330,6 +337,9 @@ def _create(
         namespace = creation.create(base.pop(0))
         steps.append(partial(_wait_for_service_account, api, scope, namespace))
     steps += [partial(creation.create, resource) for resource in base]
+    if description is not None:
+        stored = to_resource(with_run_label(description, run_id), scope.namespace)
+        steps.append(partial(_create_if_permitted, creation, stored))
     in_parallel(_call, steps, threads=api.connections, stopped=creation.stopped)
     first_units = [unit.name for unit in manifest.roster if not unit.starts_after]
     later_units = [unit.name for unit in manifest.roster if unit.starts_after]
@@ -397,6 +407,15 @@ def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:
 
 def _call(step: Callable[[], object]) -> None:
     step()
+
+
+def _create_if_permitted(creation: Creation, resource: Resource) -> None:
+    try:
+        creation.create(resource)
+    except LaunchFailed as exc:
+        cause = exc.__cause__
+        if not isinstance(cause, ApiError) or not error_messages.is_forbidden(cause):
+            raise
 
 
 def _wait_for_service_account(api: Api, scope: Scope, namespace: Object) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 from symphony.model.limits import MAX_BYTES
 from symphony.plan.policies import Policies
 
+_MAX_REVISION_DIGITS = 9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
@@ -78,15 +80,28 @@ def encode_roster(roster: Roster) -> str:
     return base64.b64encode(zlib.compress(data, 6)).decode()
 
 
+def with_revision(text: str, revision: int) -> str:
+    """Return an encoded roster with the number of the change of the experiment that wrote it."""
+    return f"{revision}:{text}"
+
+
+def revision_of(text: str) -> int:
+    """Return the number of the change that wrote an encoded roster, or 0 for that of a launch."""
+    number, separator, _ = text.partition(":")
+    is_number = number.isdecimal() and len(number) <= _MAX_REVISION_DIGITS
+    return int(number) if separator and is_number else 0
+
+
 def decode_roster(text: str) -> Roster:
-    """Decode a roster that `encode_roster` encoded.
+    """Decode a roster that `encode_roster` encoded, with or without a revision.
 
     Raises ValueError if the text is not a roster or is too large. The text comes from an annotation
     that other users of the namespace may be able to change.
     """
     decompressor = zlib.decompressobj()
     try:
-        data = decompressor.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
+        encoded = base64.b64decode(text.rpartition(":")[2], validate=True)
+        data = decompressor.decompress(encoded, MAX_BYTES)
         if decompressor.unconsumed_tail:
             raise ValueError(f"not a roster: larger than {MAX_BYTES} bytes")
         units: list[Mapping[str, Any]] = json.loads(data)

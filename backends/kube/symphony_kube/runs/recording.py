@@ -33,6 +33,7 @@ from symphony_kube.status.pod_status import parse_time
 if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony_kube.api.client import Api
+    from symphony_kube.lifecycle.description import NewDescription
     from symphony_kube.render.manifest import KubeManifest
     from symphony_kube.status.observe import PodObserver
 
@@ -40,6 +41,8 @@ Object = dict[str, Any]
 
 # The key of a record with the values that identify the objects of a run.
 CLUSTER_KEY = "cluster"
+# The keys of a record that a change of a running experiment replaces.
+_DESCRIPTION_KEYS = ("definition", "source", "base_directory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,25 @@ def _not_recorded(path: Path, exc: OSError | SpecError) -> str:
 
 def _remove(path: Path) -> None:
     archive.remove(Run(path, {}))
+
+
+# --- changing ---
+
+
+def record_change(api: Api, scope: Scope, new: NewDescription) -> None:
+    """Write the new description of a running experiment into its record on this machine.
+
+    Nothing happens if the experiment was launched on another machine, or if the record cannot be
+    written.
+    """
+    with contextlib.suppress(OSError, SpecError, BackendError):
+        runs = _active_runs(api, scope)
+        if not runs:
+            return
+        run = max(runs, key=lambda run: run.launched)
+        changed = {key: new.record[key] for key in _DESCRIPTION_KEYS}
+        record.write_json(run.path / record.RECORD_FILE, {**run.load_record(), **changed})
+        record.write_json(run.path / record.MANIFEST_FILE, new.manifest.to_dict())
 
 
 # --- deleting ---

@@ -34,6 +34,8 @@ class Control:
       unit is the reason for the next attempt, or 0.
     * ``command``: the command that is recorded in other units after this one, or ``""``.
     * ``others``: these units with the numbers of their attempts, such as ``b:1 c:2``.
+    * ``revision``: the number of the change of the experiment that requested the next attempt, or
+      0 if no change did.
     """
 
     stop: float = 0.0
@@ -46,6 +48,7 @@ class Control:
     in_row: int = 0
     command: str = ""
     others: str = ""
+    revision: int = 0
 
     def attempts_of_others(self) -> dict[str, int]:
         """Return the other units of the command, with the numbers of their attempts."""
@@ -63,6 +66,7 @@ class Attempt:
     * ``retries`` and ``in_row``: the restarts that the restart policy has caused since a user
       started the unit, and how many of them count for the delay of the next one.
     * ``round``: the number of times that the experiment was restarted before this attempt.
+    * ``revision``: the number of the latest change of the experiment that replaced the unit.
     """
 
     number: int = 1
@@ -70,6 +74,7 @@ class Attempt:
     retries: int = 0
     in_row: int = 0
     round: int = 0
+    revision: int = 0
 
 
 NO_CONTROL, FIRST_ATTEMPT = Control(), Attempt()

@@ -18,7 +18,7 @@ from symphony.plan.policies import DEADLINE_EXCEEDED, Policies
 from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.api.errors import one_line
-from symphony_kube.render.roster import Roster, Unit, decode_roster
+from symphony_kube.render.roster import Roster, Unit, decode_roster, revision_of
 from symphony_kube.status.control_state import NO_CONTROL, Control
 from symphony_kube.status.creation_problems import Problem, decode_problems
 from symphony_kube.status.ending import (
@@ -127,6 +127,7 @@ class PodObserver:
         self._experiment = experiment
         self._supervising = roster is not None
         self._roster = roster
+        self._roster_text = ""
         self.created: frozenset[str] = frozenset()
         # These dictionaries map each unit to its Pods and to its Jobs by name, and to its most
         # recently deleted Pod.
@@ -213,6 +214,7 @@ class PodObserver:
         else:
             self._units = None
         pods[pod.name] = pod
+        self._note_roster(pod.roster)
         self._deleted.pop(pod.unit, None)
         self._unit_statuses.pop(pod.unit, None)
 
@@ -221,6 +223,7 @@ class PodObserver:
         if job.name not in jobs:
             self._units = None
         jobs[job.name] = job
+        self._note_roster(job.roster)
         self._unit_statuses.pop(job.unit, None)
 
     def _remove_job(self, job: JobStatus) -> None:
@@ -238,15 +241,22 @@ class PodObserver:
 
     # --- the units of the experiment ---
 
+    def _note_roster(self, text: str) -> None:
+        """Discard a roster that is older than ``text``, which a change of the experiment wrote."""
+        is_newer = revision_of(text) > revision_of(self._roster_text)
+        if is_newer and self._roster is not None and not self._supervising:
+            self._roster = self._units = None
+
     def _find_roster(self) -> None:
-        """Read the roster from the first object that has a valid roster. A roster never changes."""
+        """Read the newest roster from the objects that have one."""
         if self._roster is not None:
             return
         texts = {pod.roster for pod in (*self._current_pods(), *self._deleted.values())}
         texts.update(job.roster for job in self._current_jobs())
-        for text in sorted(text for text in texts if text):
+        for text in sorted(filter(None, texts), key=lambda text: (-revision_of(text), text)):
             try:
                 self._roster = decode_roster(text)
+                self._roster_text = text
             except ValueError:  # A user has edited the roster, so only the existing Pods are known.
                 continue
             self._unit_statuses.clear()
@@ -285,6 +295,8 @@ class PodObserver:
     def _find_units(self) -> Roster:
         self._find_roster()
         roster = self._roster or ()
+        if self._supervising:
+            return roster
         in_roster = {unit.name for unit in roster}
         names = dict.fromkeys([*self._pods, *self._jobs, *self._deleted])
         others = [name for name in names if name not in in_roster and self._is_known(name)]
@@ -292,8 +304,15 @@ class PodObserver:
         return (*roster, *(self._unit_from_objects(name) for name in others))
 
     def _is_known(self, unit: str) -> bool:
-        exists = bool(self._pods.get(unit)) or bool(self._jobs.get(unit))
-        return exists or unit in self._deleted
+        if self._pods.get(unit) or self._jobs.get(unit):
+            return True
+        if unit not in self._deleted:
+            return False
+        # A change of the experiment removes units.
+        is_removed = revision_of(self._roster_text) > 0 and all(
+            unit != item.name for item in self._roster or ()
+        )
+        return not is_removed
 
     def _creation_order(self, unit: str) -> tuple[float, str]:
         times = [pod.created for pod in self._pods.get(unit, {}).values()]

@@ -66,11 +66,14 @@ def decide(
         seconds = seconds_to_deadline(policies, launched=launched, now=now)
     create = []
     is_waiting = False
+    blocked = _processes_to_start_again(roster, observation)
     for unit in roster:
         if unit.name not in observation.missing_units or unit.name in excluded:
             continue
         decision = start_order.verdict(unit.starts_after, observation.containers)
-        if decision.word == "start":
+        if decision.word == "start" and blocked.intersection(unit.starts_after):
+            is_waiting = True
+        elif decision.word == "start":
             create.append(unit.name)
         elif decision.word == "wait":
             is_waiting = True
@@ -90,11 +93,7 @@ def find_startable(roster: Roster, observation: Observation) -> list[str]:
     one starts after it. If the command was not recorded in all of its units, because the client was
     killed, no unit is started again until the command is repeated.
     """
-    blocked: set[str] = set()
-    for unit in roster:
-        status = observation.unit_statuses.get(unit.name)
-        if status is not None and status.control.start:
-            blocked.update(unit.processes)
+    blocked = _processes_to_start_again(roster, observation)
     startable = []
     for unit in roster:
         status = observation.unit_statuses.get(unit.name)
@@ -105,6 +104,16 @@ def find_startable(roster: Roster, observation: Observation) -> list[str]:
         if start_order.verdict(unit.starts_after, observation.containers) is start_order.START:
             startable.append(unit.name)
     return startable
+
+
+def _processes_to_start_again(roster: Roster, observation: Observation) -> set[str]:
+    """Return the processes whose next attempt is requested."""
+    processes: set[str] = set()
+    for unit in roster:
+        status = observation.unit_statuses.get(unit.name)
+        if status is not None and status.control.start:
+            processes.update(unit.processes)
+    return processes
 
 
 def _stopped_processes(ending: Ending, observation: Observation, now: float) -> StoppedProcesses:

@@ -75,6 +75,10 @@ class SupervisorDirectory:
         check_state_directory(self.path)
         private_directories.create(self.path)
         (self.path / "record").unlink(missing_ok=True)
+        self.write_run(run)
+
+    def write_run(self, run: SupervisedRun) -> None:
+        """Replace the description of the run."""
         self._write("run", encode_run(run))
 
     def run(self) -> SupervisedRun:
@@ -163,14 +167,39 @@ def start(directory: SupervisorDirectory, run: SupervisedRun) -> int:
     """
     with stopped(directory):
         pass
-    try:
+    with _state_errors(directory, run):
         directory.prepare(run)
+    return _start_prepared(directory, run)
+
+
+def replace(directory: SupervisorDirectory, run: SupervisedRun, record: Record) -> int:
+    """Start a supervisor with another description of a run that takes over from the present one.
+
+    The description is replaced in one step, so that one of the two can always be started again.
+    ``record`` is the record of the new supervisor.
+    """
+    with _held(directory), _state_errors(directory, run):
+        if not directory.exists:
+            directory.prepare(run)
+        directory.write(record)
+        directory.write_run(run)
+    return _start_prepared(directory, run)
+
+
+@contextlib.contextmanager
+def _state_errors(directory: SupervisorDirectory, run: SupervisedRun) -> Iterator[None]:
+    try:
+        yield
     except OSError as exc:
         raise BackendError(
             f"the supervisor of {run.scope.experiment!r} cannot use the state directory "
             f"{directory.path}: {exc.strerror}; set {STATE_VARIABLE} to a directory that it can "
             "write to"
         ) from exc
+
+
+def _start_prepared(directory: SupervisorDirectory, run: SupervisedRun) -> int:
+    """Start the supervisor of a prepared directory, and return its pid when it is running."""
     read_end, write_end = os.pipe()
     try:
         _spawn(directory, write_end)
@@ -245,15 +274,26 @@ def stopped(directory: SupervisorDirectory) -> Iterator[None]:
 
     If no exception is raised inside the block, remove the directory at the end.
     """
-    if not directory.exists:
+    with _held(directory) as is_held:
         yield
+        if is_held:
+            directory.remove()
+
+
+@contextlib.contextmanager
+def _held(directory: SupervisorDirectory) -> Iterator[bool]:
+    """Stop the supervisor, and do not let it start again inside the block.
+
+    The value is False if there is no directory.
+    """
+    if not directory.exists:
+        yield False
         return
     deadline = time.monotonic() + STOP_SECONDS
     while True:
         with directory.locked() as is_locked:
             if is_locked:
-                yield
-                directory.remove()
+                yield True
                 return
         pid = directory.holder()
         if pid:

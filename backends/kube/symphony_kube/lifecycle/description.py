@@ -1,0 +1,285 @@
+"""The description of a running experiment: a Secret with which a changed experiment is compared.
+
+The Secret also shows which command is changing the experiment, so that two commands do not change
+it at the same time. All changes of the Secret are made to the version that was read last.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import BackendError, NotFound
+from symphony.model.limits import MAX_BYTES
+from symphony.plan.changes import Snapshot
+from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import DESCRIPTION, HOLDER, Scope
+from symphony_kube.api.resources import collection_path, is_managed
+from symphony_kube.render.files import MAX_OBJECT_BYTES
+from symphony_kube.status.permission_errors import missing_right
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+    from symphony_kube.render.manifest import KubeManifest
+
+Object = Mapping[str, Any]
+
+_KEY = "description"
+# A command that changes an experiment renews its claim at this interval. If it has not done so for
+# the longer time, it has been killed.
+RENEW_SECONDS = 4.0
+CLAIM_SECONDS = 15.0
+_PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """The description of a running experiment.
+
+    * ``snapshot``: the values with which a new description is compared.
+    * ``record``: the description of the launch; see `symphony.runs.record.launch_record`.
+    * ``run_id`` and ``run_name``: the label and the annotation of the objects of the run.
+    * ``launched``: the time of the launch in seconds since the epoch.
+    * ``host``: the machine on which the supervisor runs if it does not run in the cluster.
+    * ``jobs_only``: whether a Job is created for every Pod.
+    * ``revision``: the number of changes since the launch.
+    * ``pending``: the processes that an unfinished change concerns, each with its action and its
+      group. Empty if the latest change is complete.
+    """
+
+    snapshot: Snapshot
+    record: Mapping[str, Any]
+    run_id: str
+    run_name: str = ""
+    launched: float
+    host: str = field(default_factory=socket.gethostname)
+    jobs_only: bool = False
+    revision: int = 0
+    pending: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDescription:
+    """The new description of an experiment: its objects, its snapshot, and its launch record."""
+
+    manifest: KubeManifest
+    snapshot: Snapshot
+    record: Mapping[str, Any]
+    jobs_only: bool
+
+
+def encode_description(description: Description) -> bytes:
+    """Encode a description. The result is compressed."""
+    content = {
+        "snapshot": description.snapshot.to_dict(),
+        "record": dict(description.record),
+        "run_id": description.run_id,
+        "run_name": description.run_name,
+        "launched": description.launched,
+        "host": description.host,
+        "jobs_only": description.jobs_only,
+        "revision": description.revision,
+        "pending": {name: list(item) for name, item in description.pending.items()},
+    }
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
+
+
+def decode_description(data: bytes) -> Description:
+    """Decode a description. Raises ValueError if it is damaged or too large."""
+    try:
+        content = json.loads(zlib.decompressobj().decompress(data, MAX_BYTES))
+        return Description(
+            **{
+                **content,
+                "snapshot": Snapshot.from_dict(content["snapshot"]),
+                "pending": {
+                    name: (str(action), group)
+                    for name, (action, group) in content["pending"].items()
+                },
+            }
+        )
+    except (zlib.error, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        raise ValueError(f"not the description of an experiment: {exc}") from exc
+
+
+def as_stored(snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot as it is after it was stored, in which tuples are lists."""
+    return Snapshot.from_dict(json.loads(json.dumps(snapshot.to_dict())))
+
+
+def description_object(description: Description, scope: Scope) -> dict[str, Any] | None:
+    """Return the Secret that contains a description, or None if it is too large."""
+    data = encode_description(description)
+    if len(data) > MAX_OBJECT_BYTES:
+        return None
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": scope.object_name(DESCRIPTION, "Secret"),
+            "namespace": scope.namespace,
+            "labels": scope.labels,
+        },
+        "type": "Opaque",
+        "data": {_KEY: base64.b64encode(data).decode()},
+    }
+
+
+class DescriptionChanged(Exception):
+    """Raised if another command has changed the description since it was read."""
+
+
+class DescriptionStore:
+    """The description of an experiment in the cluster."""
+
+    def __init__(self, api: Api, scope: Scope) -> None:
+        self._api = api
+        self._scope = scope
+        name = scope.object_name(DESCRIPTION, "Secret")
+        self._path = f"{collection_path('Secret', scope.namespace)}/{name}"
+        self._lock = threading.Lock()
+        self._version = ""
+        self._holder = ""
+        self._is_lost = False
+
+    def read(self) -> Description | None:
+        """Return the description, or None if there is none that can be used."""
+        try:
+            secret = self._api.find(self._path)
+        except ApiError as exc:
+            raise self._not_permitted(exc, "get") from exc
+        if secret is None or not is_managed(secret, self._scope.experiment):
+            return None
+        metadata = secret["metadata"]
+        self._version = metadata["resourceVersion"]
+        self._holder = (metadata.get("annotations") or {}).get(HOLDER, "")
+        try:
+            return decode_description(base64.b64decode((secret.get("data") or {})[_KEY]))
+        except (ValueError, KeyError):
+            return None
+
+    def write(self, description: Description) -> None:
+        """Replace the description that was read or written last.
+
+        Raises BackendError if the description is too large, or if another command has changed it.
+        """
+        body = description_object(description, self._scope)
+        if body is None:
+            raise BackendError(
+                f"experiment {self._scope.experiment!r} is too large to be changed while it is "
+                "running: its description has more than 1 MiB; launch it again with force"
+            )
+        with self._lock:
+            self._patch_or_lose({"data": body["data"]})
+
+    def check_claim(self) -> None:
+        """Raise BackendError if another command has taken over the change."""
+        if self._is_lost:
+            raise BackendError(
+                f"another command changes experiment {self._scope.experiment!r}; run the command "
+                "again when it is done"
+            )
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[Description]:
+        """Exclude other commands that change the experiment, and return its description.
+
+        Wait while another command changes the experiment. Raises NotFound if the experiment was
+        deleted.
+        """
+        description = self._claim()
+        stopped = threading.Event()
+        thread = threading.Thread(target=self._renew, args=(stopped,), daemon=True, name="claim")
+        thread.start()
+        try:
+            yield description
+        finally:
+            stopped.set()
+            thread.join()
+            with contextlib.suppress(BackendError, DescriptionChanged):
+                self._patch(_holder_patch(None))
+
+    def _claim(self) -> Description:
+        unchanged_since, version = time.monotonic(), ""
+        while True:
+            description = self.read()
+            if description is None:
+                raise NotFound(
+                    f"experiment {self._scope.experiment!r} was deleted or replaced; run the "
+                    "command again"
+                )
+            now = time.monotonic()
+            if self._version != version:
+                unchanged_since, version = now, self._version
+            is_free = not self._holder or _has_exited(self._holder)
+            if is_free or now - unchanged_since > CLAIM_SECONDS:
+                with contextlib.suppress(DescriptionChanged):
+                    self._patch(_holder_patch(0))
+                    return description
+            else:
+                time.sleep(_PAUSE_SECONDS)
+
+    def _renew(self, stopped: threading.Event) -> None:
+        count = 0
+        while not stopped.wait(RENEW_SECONDS):
+            count += 1
+            with self._lock, contextlib.suppress(BackendError):
+                self._patch_or_lose(_holder_patch(count))
+
+    def _patch_or_lose(self, patch: Object) -> None:
+        self.check_claim()
+        try:
+            self._patch(patch)
+        except DescriptionChanged:
+            self._is_lost = True
+            self.check_claim()
+
+    def _patch(self, patch: Object) -> None:
+        metadata = {**patch.get("metadata", {}), "resourceVersion": self._version}
+        try:
+            answer = self._api.call(
+                "PATCH",
+                self._path,
+                body={**patch, "metadata": metadata},
+                content_type=MERGE_PATCH,
+                accept=ACCEPT_METADATA,
+            )
+        except ApiError as exc:
+            if exc.status in (404, 409):
+                raise DescriptionChanged from exc
+            raise self._not_permitted(exc, "get and patch") from exc
+        self._version = answer["metadata"]["resourceVersion"]
+
+    def _not_permitted(self, exc: ApiError, verbs: str) -> ApiError:
+        action = f"compare experiment {self._scope.experiment!r} with another description"
+        return missing_right(exc, action, f"{verbs} secrets", self._scope)
+
+
+def _holder_patch(count: int | None) -> Object:
+    holder = None if count is None else f"{socket.gethostname()} {os.getpid()} {count}"
+    return {"metadata": {"annotations": {HOLDER: holder}}}
+
+
+def _has_exited(holder: str) -> bool:
+    """Return whether a holder is known to have exited, because it ran on this machine."""
+    host, _, rest = holder.partition(" ")
+    pid = rest.partition(" ")[0]
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False

@@ -1,0 +1,75 @@
+"""The values of an experiment that determine what `up` changes. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from symphony.plan.changes import ProcessSnapshot, Snapshot, snapshot_of_plan
+from symphony.plan.resolve import Plan, PlannedProcess
+from symphony_kube.render.options import RenderOptions
+
+# The settings that take effect without a restart: they concern the order of starts and the
+# Services.
+LIVE_SETTINGS = frozenset({"starts_after", "exposes", "log_limit"})
+
+
+def take_snapshot(plan: Plan, options: RenderOptions, files: Mapping[str, bytes]) -> Snapshot:
+    """Return the snapshot of a plan. ``files`` is the result of `read_files`.
+
+    The contents of files appear as digests.
+    """
+    secrets = {name: _digest(files[source]) for name, source in plan.secrets.items()}
+    snapshot = snapshot_of_plan(plan, secrets)
+    processes = {
+        process.name: _with_options(snapshot.processes[process.name], process, plan, options, files)
+        for process in plan
+    }
+    return replace(snapshot, processes=processes)
+
+
+def _with_options(
+    snapshot: ProcessSnapshot,
+    process: PlannedProcess,
+    plan: Plan,
+    options: RenderOptions,
+    files: Mapping[str, bytes],
+) -> ProcessSnapshot:
+    """Return the snapshot of a process with the options of the cluster and the files that have an
+    effect on it.
+    """
+    owners = (process.name, process.group)
+    exposed = {
+        endpoint.service: options.expose
+        for endpoint in plan.addresses.endpoints
+        if endpoint.owner in owners and endpoint.exposed
+    }
+    values = {
+        "image": process.container_image or options.image,
+        "service_account": options.service_account,
+        "image_pull_secrets": list(options.image_pull_secrets),
+        "exposes": exposed,
+        "files": _file_digests(process, files),
+    }
+    if "gpu" in process.settings.resource_limit:
+        values["gpu_resource"] = options.gpu_resource
+    if any("git_repo" in volume for volume in process.settings.volumes):
+        values["git_image"] = options.git_image
+    given = {name: value for name, value in values.items() if value}
+    return replace(snapshot, settings={**snapshot.settings, **given})
+
+
+def _file_digests(process: PlannedProcess, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return the digests of the files of a process's volumes."""
+    digests = {}
+    for volume in process.settings.volumes:
+        ((kind, details),) = volume.items()
+        for name, source in details.get("files", {}).items():
+            digests[f"{details[kind]}/{name}"] = _digest(files[source])
+    return digests
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

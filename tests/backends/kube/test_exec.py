@@ -10,6 +10,7 @@ import pytest
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
 from symphony_kube.access import exec, exec_stream
 from symphony_kube.api.retries import Timeouts
+from symphony_kube.status.pod_status import ContainerRef
 from tests.cli.terminal import Terminal
 
 from .module_experiment import FOREVER, launched, python, through, until_succeeded
@@ -249,3 +250,19 @@ def test_slow_server(worker, kube_faults, kube_session):
 def test_parse_status(status, code, reason):
     end = exec_stream.parse_status(status)
     assert (end.exit_code, end.reason) == (code, reason)
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        ('exec failed: exec: "sh": executable file not found in $PATH: unknown', NotFound),
+        ('exec failed: exec: "sh": stat sh: no such file or directory: unknown', NotFound),
+        # The container exits at the same time.
+        ("exec failed: open /proc/12/ns/ipc: no such file or directory: unknown", BackendError),
+    ],
+)
+def test_a_missing_file_of_an_exiting_container_is_no_missing_program(reason, error):
+    ref = ContainerRef(process="worker", unit="worker", pod="worker", uid="1")
+    with pytest.raises(error) as caught:
+        exec.check_exit(exec_stream.CommandExit(exit_code=None, reason=reason), ref, ["sh"])
+    assert caught.type is error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import secrets
 import select
 import stat
@@ -57,7 +58,8 @@ while read -r x && [ -n "$x" ] && printf %s "$x" | base64 -d; do :; done | {
 """
 _BYTES_PER_LINE = 12 << 10
 
-_NO_PROGRAM = ("executable file not found", "no such file or directory", "not found in $PATH")
+_NO_PROGRAM = ("executable file not found", "not found in $path")
+_NO_FILE = "no such file or directory"
 _NOT_EXECUTABLE = ("permission denied", "exec format error", "is a directory")
 _CHUNK_BYTES = 1 << 16
 # The character that a terminal driver interprets as the end of the input (Ctrl-D).
@@ -169,12 +171,24 @@ def check_exit(result: CommandExit | None, ref: ContainerRef, argv: Sequence[str
     if result.exit_code is not None:
         return result.exit_code
     reason = result.reason
-    if any(text in reason.lower() for text in _NO_PROGRAM):
+    if _is_about_missing_program(reason, program):
         raise NotFound(f"cannot run {program!r} in {process!r}: its image has no such program")
     if any(text in reason.lower() for text in _NOT_EXECUTABLE):
         *_, last = reason.removesuffix(": unknown").rpartition(": ")
         raise SpecError(f"cannot run {program!r} in {process!r}: {last or reason}")
     raise BackendError(f"cannot run {program!r} in {process!r}: {reason}")
+
+
+def _is_about_missing_program(reason: str, program: str) -> bool:
+    """Return whether a runtime could not run a command because the image lacks the program.
+
+    Other files are missing if the container exits at the same time, so the message must contain the
+    quoted path of the program.
+    """
+    text = reason.lower()
+    if any(phrase in text for phrase in _NO_PROGRAM):
+        return True
+    return _NO_FILE in text and re.search(rf'["`]{re.escape(program)}\\?["`]', reason) is not None
 
 
 def parse_exit(status: bytes | None) -> CommandExit | None:

@@ -8,7 +8,6 @@ import functools
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
@@ -159,12 +158,16 @@ class KubeCluster(Cluster):
 
     # --- launching ---
 
-    def plan(
-        self, experiment: Experiment, present: Mapping[str, int] = MappingProxyType({})
-    ) -> Plan:
+    def plan(self, experiment: Experiment) -> Plan:
         """Resolve an experiment for this cluster without sending any requests.
 
-        ``present`` maps the services of a running experiment to their ports. Raises `SpecError`.
+        Raises `SpecError`.
+        """
+        return self._plan(experiment, {})
+
+    def _plan(self, experiment: Experiment, present: Mapping[str, int]) -> Plan:
+        """Resolve an experiment. ``present`` maps the services of a running experiment to their
+        ports.
         """
         from symphony.plan.addresses import AddressScheme
         from symphony.plan.resolve import resolve
@@ -347,7 +350,7 @@ class KubeCluster(Cluster):
         from symphony_kube.render.files import read_files
         from symphony_kube.render.snapshot import take_snapshot
 
-        plan = self.plan(experiment, present)
+        plan = self._plan(experiment, present)
         files = read_files(plan)
         return NewDescription(
             manifest=self._render(plan, files),

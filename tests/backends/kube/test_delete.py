@@ -27,7 +27,7 @@ def experiment(kube_cluster, shared, name):
 
 @pytest.mark.client
 def test_delete_is_complete_and_idempotent(kube_cluster, shared, experiment, name):
-    assert set(managed_objects(kube_cluster)) == {"pods", "jobs", "services"}
+    assert set(managed_objects(kube_cluster)) == {"pods", "jobs", "services", "secrets"}
     shared.delete(name)
     assert managed_objects(kube_cluster) == {}
     shared.delete(name)
@@ -99,6 +99,7 @@ def test_delete_leaves_other_experiments_alone(kube_cluster, shared, experiment,
     assert managed_objects(kube_cluster) == {
         "pods": [f"{name}-b-db"],
         "services": [f"{name}-b-store"],
+        "secrets": [f"{name}-b-symphony-description"],
     }
 
 

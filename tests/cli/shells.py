@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from devcluster import paths, shells
-from devcluster.console import Console, DevclusterError, RequirementError
+from machines.console import Console, RequirementError, ToolError
 
 FETCH_VARIABLE = "SYMPHONY_TEST_SHELLS"
 
@@ -65,7 +65,7 @@ def find(name: str) -> Shell:
         )
     try:
         root = shells.prepare(locations, console=Console(quiet=True))
-    except (RequirementError, DevclusterError, OSError) as exc:
+    except (RequirementError, ToolError, OSError) as exc:
         message = f"NOT TESTED IN {name.upper()}: it is not installed, and {exc}"
         if is_ci:
             pytest.fail(message)

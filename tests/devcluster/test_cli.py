@@ -4,11 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from devcluster import access, cli, control, objects, record, report
-from devcluster.console import Console
+from devcluster import access, cli, control, objects, report
 from devcluster.node import NODES
-from devcluster.processes import Process
-from devcluster.sandbox import Machine
+from machines import record
+from machines.console import Console
+from machines.processes import Process
+from machines.sandbox import Machine
 
 
 @pytest.fixture
@@ -89,13 +90,13 @@ def test_record_round_trip(tmp_path, monkeypatch):
     from devcluster.paths import Paths
 
     paths = Paths(cache=tmp_path, state=tmp_path)
-    assert record.load(paths) is None
+    assert record.load(paths.record) is None
     started = record.Record(path=paths.record)
     init = Process(name="node1", pid=5, start=6)
     started.add_machine(Machine(name="node1", init=init, address="10.243.0.11"))
     started.add_daemon(Process(name="etcd", pid=7, start=8))
     started.finish(image="i", timings={"nodes": 1.5})
-    read = record.load(paths)
+    read = record.load(paths.record)
     assert (read.machines, read.daemons) == (started.machines, started.daemons)
     assert (read.image, read.complete, read.timings) == ("i", True, {"nodes": 1.5})
     assert read.machine("node1").address == "10.243.0.11"
@@ -133,7 +134,7 @@ def test_researcher_can_only_manage_jobs_and_read_pods():
 
 def test_steps_are_timed_and_printed(capsys, monkeypatch):
     clock = iter([100.0, 102.504])
-    monkeypatch.setattr("devcluster.console.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("machines.console.time", SimpleNamespace(monotonic=lambda: next(clock)))
     console = Console()
     with console.step("nodes", "slow"):
         pass

@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from devcluster import cgroups, engine, host, network, paths
-from devcluster.console import RequirementError
+from machines.console import RequirementError
 
 
 def test_user_must_be_root():

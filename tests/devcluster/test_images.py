@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from devcluster import images
-from devcluster.console import RequirementError
+from machines.console import RequirementError
 
 
 @pytest.fixture

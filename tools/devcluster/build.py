@@ -6,9 +6,9 @@ import shlex
 import shutil
 from pathlib import Path
 
-from devcluster import processes, sandbox, store
-from devcluster.console import Console, DevclusterError
-from devcluster.packages import Apt
+from machines import processes, sandbox, store
+from machines.console import Console, ToolError
+from machines.packages import Apt
 
 VERSION = "1.20.2"
 # This is the checksum of Debian's upstream tarball. Debian builds only kubectl from the tarball,
@@ -88,7 +88,7 @@ def _fetch(apt: Apt, work: Path) -> Path:
     apt.run("source", "--download-only", "kubernetes", cwd=work)
     archive = next(work.glob("kubernetes_*.orig.tar.gz"), None)
     if archive is None or store.digest(archive) != SOURCE_SHA256:
-        raise DevclusterError(
+        raise ToolError(
             f"Debian's source package is no longer Kubernetes {VERSION}: "
             f"put its new version and checksum into {Path(__file__).name}"
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from devcluster.console import DevclusterError, RequirementError
 from devcluster.node import CGROUP
+from machines.console import RequirementError, ToolError
 
 MOUNTS = Path("/sys/fs/cgroup")
 NEEDED = ("blkio", "cpu", "cpuset", "devices", "freezer", "memory", "pids")
@@ -47,7 +47,7 @@ def remove() -> None:
         for directory in remaining:
             _remove_tree(directory)
         if time.monotonic() > deadline:
-            raise DevclusterError(f"{remaining[0]} is still in use: see its cgroup.procs")
+            raise ToolError(f"{remaining[0]} is still in use: see its cgroup.procs")
         time.sleep(0.02)
 
 

@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 
-from devcluster import access, cluster, host, parts, processes, record, report
+from devcluster import access, cluster, host, parts, report
 from devcluster import paths as directories
-from devcluster.console import Console, DevclusterError, RequirementError
 from devcluster.paths import Paths
+from machines import processes, record
+from machines.console import Console, RequirementError, ToolError
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -47,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     except RequirementError as exc:
         print(f"devcluster: {exc}", file=sys.stderr)
         return 2
-    except DevclusterError as exc:
+    except ToolError as exc:
         print(f"devcluster: {exc}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -108,8 +109,8 @@ def _positive(text: str) -> int:
 def _up(arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
     wheel = _wheel(arguments)
     host.check_user(os.geteuid())
-    with record.exclusive(paths):
-        running = record.load(paths)
+    with record.exclusive(paths.state, "devcluster"):
+        running = record.load(paths.record)
         if running is not None and cluster.healthy(paths, running):
             _refresh(paths, running, wheel=wheel, console=console)
         else:
@@ -148,8 +149,8 @@ def _refresh(paths: Paths, running: record.Record, *, wheel: Path | None, consol
 def _images(arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
     wheel = _wheel(arguments)
     host.check_user(os.geteuid())
-    with record.exclusive(paths):
-        running = record.load(paths)
+    with record.exclusive(paths.state, "devcluster"):
+        running = record.load(paths.record)
         if running is not None and cluster.healthy(paths, running):
             _refresh(paths, running, wheel=wheel, console=console)
         else:
@@ -170,7 +171,7 @@ def _wheel(arguments: argparse.Namespace) -> Path | None:
 
 def _down(_arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
     host.check_user(os.geteuid())
-    with record.exclusive(paths), console.step("down"):
+    with record.exclusive(paths.state, "devcluster"), console.step("down"):
         stopped = cluster.stop(paths)
     console.report("the cluster is down" if stopped else "there was no cluster")
     return 0

@@ -9,26 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from devcluster import (
-    access,
-    api,
-    cgroups,
-    control,
-    engine,
-    network,
-    node,
-    objects,
-    processes,
-    record,
-    sandbox,
-)
-from devcluster.console import Console, DevclusterError
+from devcluster import access, api, cgroups, control, engine, network, node, objects
 from devcluster.node import NODES, Node
 from devcluster.parts import Parts
 from devcluster.paths import Paths
-from devcluster.processes import Process, wait_for
-from devcluster.record import Record
-from devcluster.sandbox import Machine
+from machines import network as bridge
+from machines import processes, record, sandbox
+from machines.console import Console, ToolError
+from machines.processes import Process, wait_for
+from machines.record import Record
+from machines.sandbox import Machine
 
 _PACKAGE = Path(__file__).parent
 
@@ -55,7 +45,7 @@ def stop(paths: Paths) -> bool:
     """Stop everything that was started and remove the state, except for the logs. Return whether
     anything had been started.
     """
-    running = record.load(paths)
+    running = record.load(paths.record)
     if running is None:  # If a bridge or a control group exists, it belongs to another cluster.
         return False
     for machine in running.machines:
@@ -63,7 +53,7 @@ def stop(paths: Paths) -> bool:
     for daemon in running.daemons.values():
         # The recorded process only waits for the daemon, which has just exited with its machine.
         processes.stop(daemon)
-    network.remove_bridge()
+    bridge.remove_bridge(network.BRIDGE)
     cgroups.remove()
     if paths.run.exists():
         shutil.rmtree(paths.run)
@@ -111,10 +101,10 @@ class Starter:
         started.finish(image=str(self.parts.image), timings=self.console.timings)
 
     def _machines(self, started: Record) -> None:
-        network.make_bridge()
+        bridge.make_bridge(network.BRIDGE, network.HOST)
         controller = self._boot(started, "control", network.CONTROL, own_network=True)
         self._boot(started, "engine", network.HOST, own_network=False)
-        network.plug(controller)
+        self._plug(controller)
         joined = []
         for each in NODES:
             cgroups.make(each.cgroup)
@@ -130,7 +120,7 @@ class Starter:
                 own_network=True,
                 mounts={"/var/lib": lib, "/var/log": log},
             )
-            network.plug(machine)
+            self._plug(machine)
             joined.append((machine, each.address))
         network.join(joined, [controller])
 
@@ -147,12 +137,15 @@ class Starter:
             packages=[self.parts.packages],
             mounts=mounts or {},
             hostname=name,
-            pause=self.parts.binaries / "pause",
+            init=[str(self.parts.binaries / "pause")],
         )
         log = self.paths.logs / f"{name}.log"
         return started.add_machine(
             sandbox.boot(name, script=script, address=address, own_network=own_network, log=log)
         )
+
+    def _plug(self, machine: Machine) -> None:
+        bridge.plug(machine, bridge=network.BRIDGE, cable=f"sdc-{machine.name}")
 
     def _lib(self, each: Node) -> Path:
         return self.paths.run / each.name / "lib"
@@ -320,7 +313,7 @@ def _command(machine: Machine, *argv: str) -> None:
     done = subprocess.run(machine.inside(argv), capture_output=True, text=True)
     if done.returncode:
         error = done.stderr.strip()[-300:]
-        raise DevclusterError(f"'{' '.join(argv)[:120]}' failed on {machine.name}: {error}")
+        raise ToolError(f"'{' '.join(argv)[:120]}' failed on {machine.name}: {error}")
 
 
 def _node_ready(client: api.Client, path: str) -> bool:

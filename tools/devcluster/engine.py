@@ -13,8 +13,8 @@ import socket
 from pathlib import Path
 
 from devcluster import network
-from devcluster.console import RequirementError
 from devcluster.node import CGROUP
+from machines.console import RequirementError
 
 PORT = 5000
 LISTENERS = {"registry": "127.0.0.1", "registry-for-nodes": network.HOST}

@@ -8,9 +8,10 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from devcluster import cgroups, engine, network, processes
-from devcluster.console import RequirementError
+from devcluster import cgroups, engine, network
 from devcluster.paths import Paths
+from machines import processes
+from machines.console import RequirementError
 
 OTHERWISE = "use kind, or set SYMPHONY_TEST_KUBECONFIG to a cluster of yours (docs/testing.md)"
 RUNTIMES = ("containerd", "crio", "dockerd", "k3s", "kube-apiserver", "kubelet", "podman")

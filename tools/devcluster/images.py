@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import packages, processes, sandbox, store
-from devcluster.console import Console, RequirementError
 from devcluster.node import PAUSE_IMAGE
+from machines import packages, processes, sandbox, store
+from machines.console import Console, RequirementError
 
 NAME = "docker.io/library/symphony-test:devcluster"
 # debootstrap does not resolve virtual packages, so the cffi backend, which pyzmq needs, is listed

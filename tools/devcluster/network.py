@@ -12,11 +12,11 @@ import json
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from devcluster.console import DevclusterError, RequirementError
-from devcluster.sandbox import Machine
+from machines.console import RequirementError, ToolError
+from machines.network import bridge_exists, ip
+from machines.sandbox import Machine
 
 BRIDGE = "symphonydev0"
 HOST = "10.243.0.1"
@@ -44,17 +44,6 @@ class NodeAddress:
         return f"10.244.{self.number}.0/24"
 
 
-def ip(*arguments: str) -> str:
-    """Run `ip` from iproute2 and return its output.
-
-    Raises DevclusterError with the error message from `ip` if the command fails.
-    """
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
-    if done.returncode:
-        raise DevclusterError(f"'ip {' '.join(arguments)}' failed: {done.stderr.strip()}")
-    return done.stdout
-
-
 def collisions(routes: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return descriptions of the routes that overlap the cluster's networks.
 
@@ -75,7 +64,7 @@ def check() -> None:
     """Raise RequirementError if the host already has the bridge, or a route that overlaps the
     cluster's networks.
     """
-    if Path(f"/sys/class/net/{BRIDGE}").exists():
+    if bridge_exists(BRIDGE):
         raise RequirementError(
             f"bridge {BRIDGE} already exists, from a cluster with another XDG_STATE_HOME: run "
             f"'devcluster down' with that setting, or 'ip link delete {BRIDGE}' if it is unused"
@@ -87,46 +76,6 @@ def check() -> None:
             f"{MACHINES_NET}, {PODS_NET} and {SERVICES_NET}: remove that route, or use a kind "
             "cluster or SYMPHONY_TEST_KUBECONFIG for the tests"
         )
-
-
-def make_bridge() -> None:
-    """Create the bridge and assign the host's address to it."""
-    ip("link", "add", BRIDGE, "type", "bridge")
-    ip("address", "add", f"{HOST}/24", "dev", BRIDGE)
-    ip("link", "set", BRIDGE, "up")
-
-
-def remove_bridge() -> None:
-    """Remove the bridge and every link that is attached to it. Do nothing if there is no bridge."""
-    listed = json.loads(ip("-json", "link", "show") or "[]")
-    cables = [link["ifname"] for link in listed if link.get("master") == BRIDGE]
-    for name in (*cables, *(link["ifname"] for link in listed if link["ifname"] == BRIDGE)):
-        _delete(name)
-
-
-def _delete(name: str) -> None:
-    """Delete an interface.
-
-    Ignore an error if the kernel has just removed the interface together with the machine at its
-    other end.
-    """
-    try:
-        ip("link", "delete", name)
-    except DevclusterError:
-        if Path(f"/sys/class/net/{name}").exists():
-            raise
-
-
-def plug(machine: Machine) -> None:
-    """Connect a machine to the bridge and assign its address."""
-    cable = f"sdc-{machine.name}"
-    ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(machine.init.pid))
-    ip("link", "set", cable, "master", BRIDGE, "up")
-    batch = ("ip", "-batch", "-")
-    # There is no default route, so a program that looks for a cloud's metadata service fails at
-    # once instead of after 5 s.
-    commands = f"address add {machine.address}/24 dev eth0\nlink set lo up\nlink set eth0 up\n"
-    subprocess.run(machine.inside(batch), input=commands, text=True, check=True)
 
 
 def join(machines: Sequence[tuple[Machine, NodeAddress]], others: Sequence[Machine]) -> None:
@@ -153,4 +102,4 @@ def join(machines: Sequence[tuple[Machine, NodeAddress]], others: Sequence[Machi
 def _inside(machine: Machine, *argv: str) -> None:
     done = subprocess.run(machine.inside(argv), capture_output=True, text=True)
     if done.returncode:
-        raise DevclusterError(f"'{' '.join(argv)}' failed on {machine.name}: {done.stderr.strip()}")
+        raise ToolError(f"'{' '.join(argv)}' failed on {machine.name}: {done.stderr.strip()}")

@@ -9,10 +9,29 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from devcluster import build, images, packages, store
-from devcluster.console import Console
-from devcluster.packages import Apt
+from devcluster import build, images
 from devcluster.paths import Paths
+from machines import packages, store
+from machines.console import Console
+from machines.packages import Apt
+
+# The packages that a running cluster needs, and those that only the build of Kubernetes needs.
+RUNTIME = (
+    "conntrack",
+    "containerd",
+    "containernetworking-plugins",
+    "debootstrap",
+    "docker-registry",
+    "docker.io",
+    "etcd-server",
+    "iproute2",
+    "iptables",
+    "kubernetes-client",
+    "openssl",
+    "python3-pip",
+    "runc",
+)
+BUILD = ("golang-go", "make", "rsync")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +77,16 @@ def prepare(paths: Paths, *, project: Path, wheel: Path | None, console: Console
 
 def runtime(cache: Path) -> Path:
     """Return the cache entry for the packages that a running cluster needs."""
-    return cache / "packages" / f"runtime-{store.key(packages.RELEASE, packages.RUNTIME)}"
+    return cache / "packages" / f"runtime-{store.key(packages.RELEASE, RUNTIME)}"
 
 
 def _unpack(apt: Apt, directory: Path) -> None:
-    packages.unpack(apt, packages.RUNTIME, directory / "root")
+    packages.unpack(apt, RUNTIME, directory / "root")
 
 
 def _build(directory: Path, *, paths: Paths, apt: Apt, console: Console) -> None:
     tools = directory / "tools"
-    packages.unpack(apt, packages.BUILD, tools)
+    packages.unpack(apt, BUILD, tools)
     build.make(directory, apt=apt, tools=tools, console=console, log=paths.logs / "build.log")
 
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.console import RequirementError
+from machines.console import RequirementError
+from machines.directories import cache_home, state_home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +60,8 @@ def find(environ: Mapping[str, str], home: Path) -> Paths:
     Raises RequirementError if a directory cannot be used.
     """
     paths = Paths(
-        cache=_base(environ, "XDG_CACHE_HOME", home / ".cache") / "symphony" / "devcluster",
-        state=_base(environ, "XDG_STATE_HOME", home / ".local/state") / "symphony" / "devcluster",
+        cache=cache_home(environ, home) / "symphony" / "devcluster",
+        state=state_home(environ, home) / "symphony" / "devcluster",
     )
     for path in (paths.cache, paths.state):
         if any(path.is_relative_to(covered) for covered in _COVERED):
@@ -74,13 +75,3 @@ def find(environ: Mapping[str, str], home: Path) -> Paths:
                 "commas or colons; set XDG_CACHE_HOME and XDG_STATE_HOME to plain names"
             )
     return paths
-
-
-def _base(environ: Mapping[str, str], variable: str, default: Path) -> Path:
-    """Return the path in the environment variable `variable`, or `default` if the variable contains
-    no absolute path.
-
-    The specification requires relative paths to be ignored.
-    """
-    value = Path(environ.get(variable, ""))
-    return value if value.is_absolute() else default

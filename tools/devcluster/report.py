@@ -6,22 +6,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from devcluster import (
-    access,
-    api,
-    build,
-    cluster,
-    control,
-    engine,
-    images,
-    node,
-    objects,
-    parts,
-    processes,
-    record,
-)
+from devcluster import access, api, build, cluster, control, engine, images, node, objects, parts
 from devcluster.paths import Paths
-from devcluster.record import Record
+from machines import processes, record
+from machines.record import Record
 
 
 def collect(paths: Paths) -> dict[str, Any]:
@@ -29,7 +17,7 @@ def collect(paths: Paths) -> dict[str, Any]:
 
     If nothing has been started, the status is only {"up": false}.
     """
-    running = record.load(paths)
+    running = record.load(paths.record)
     if running is None:
         return {"up": False}
     up = cluster.healthy(paths, running)

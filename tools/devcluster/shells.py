@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from devcluster import packages, store
-from devcluster.console import Console
-from devcluster.packages import Apt
 from devcluster.paths import Paths
+from machines import packages, store
+from machines.console import Console
+from machines.packages import Apt
 
 # These are the shells and those of their dependencies that a minimal system lacks. Packages that
 # only the shells' help needs are omitted.

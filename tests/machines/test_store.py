@@ -1,6 +1,6 @@
 import pytest
 
-from devcluster import store
+from machines import store
 
 
 def make(directory):

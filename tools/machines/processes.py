@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from devcluster.console import Console, DevclusterError
+from machines.console import Console, ToolError
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def identify(name: str, pid: int) -> Process:
     """Return the identity of a process that has just been started."""
     start = start_time(pid)
     if start is None:
-        raise DevclusterError(f"{name} exited as soon as it was started")
+        raise ToolError(f"{name} exited as soon as it was started")
     return Process(name=name, pid=pid, start=start)
 
 
@@ -75,9 +75,7 @@ def stop(process: Process, *, grace: float = 0) -> None:
         if not exited:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
             if not _wait_for_exit(handle, 30):
-                raise DevclusterError(
-                    f"{process.name} (pid {process.pid}) did not exit after SIGKILL"
-                )
+                raise ToolError(f"{process.name} (pid {process.pid}) did not exit after SIGKILL")
     except ProcessLookupError:
         return
     finally:
@@ -114,7 +112,7 @@ def run(
     """Run a command until it exits, and append its output to `log`. If `console` is given, report
     the last line of the log every 20 seconds.
 
-    Raises DevclusterError with the last lines of the log if the command fails.
+    Raises ToolError with the last lines of the log if the command fails.
     """
     with log.open("ab") as output:
         child = subprocess.Popen(
@@ -132,7 +130,7 @@ def run(
         raise
     if code:
         command = " ".join(argv)[:120]
-        raise DevclusterError(f"'{command}' failed with {code}; the end of {log}:\n{tail(log, 8)}")
+        raise ToolError(f"'{command}' failed with {code}; the end of {log}:\n{tail(log, 8)}")
 
 
 def _wait(child: subprocess.Popen[bytes], seconds: float) -> int | None:
@@ -164,7 +162,7 @@ def wait_for(
 ) -> T:
     """Call `probe` until its result is true, and return the result.
 
-    Raises DevclusterError if this takes longer than `seconds` seconds, or if a process in
+    Raises ToolError if this takes longer than `seconds` seconds, or if a process in
     `needs` exits.
     """
     deadline = time.monotonic() + seconds
@@ -176,7 +174,7 @@ def wait_for(
         if dead is not None or time.monotonic() > deadline:
             cause = f"{dead.name} has exited" if dead else f"not within {seconds:.0f} s"
             log_end = f"; the end of {log}:\n{tail(log, 8)}" if log else ""
-            raise DevclusterError(f"waiting for {what}: {cause}{log_end}")
+            raise ToolError(f"waiting for {what}: {cause}{log_end}")
         time.sleep(0.05)
 
 

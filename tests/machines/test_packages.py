@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import packages
-from devcluster.console import RequirementError
+from machines import packages
+from machines.console import RequirementError
 
 DEB822 = """\
 Types: deb

@@ -2,7 +2,7 @@
 mounted over /usr.
 
 A machine has its own mounts, processes and host name, and usually its own network. Its first
-process is the `pause` program, which reaps orphaned processes. When this first process is killed,
+process reaps orphaned processes. When this first process is killed,
 the kernel kills all other processes in the machine. The machine's mounts and interfaces disappear
 when its last process exits.
 """
@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import processes
-from devcluster.console import DevclusterError
-from devcluster.processes import Process
+from machines import processes
+from machines.console import ToolError
+from machines.processes import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +49,19 @@ def overlay(packages: Sequence[Path]) -> str:
 
 
 def setup(
-    *, packages: Sequence[Path], mounts: Mapping[str, Path], hostname: str, pause: Path
+    *,
+    packages: Sequence[Path],
+    mounts: Mapping[str, Path],
+    hostname: str,
+    init: Sequence[str],
+    extra: str = "",
 ) -> str:
     """Return the script that a new machine runs first.
 
-    `mounts` maps directories in the machine to the host directories that are mounted over them.
+    `packages` are mounted over /usr, if there are any. `mounts` maps files and directories in the
+    machine to those of the host that are mounted over them. `init` is the command line of the first
+    process, which must reap orphaned processes. `extra` contains further shell lines, each of which
+    ends with a newline.
     """
     binds = "".join(
         f"mount --bind {shlex.quote(str(source))} {target}\n" for target, source in mounts.items()
@@ -62,7 +70,7 @@ def setup(
         "set -e\n"
         # At this point, /proc still belongs to the host, so the script reads its pid on the host.
         "read -r pid rest </proc/self/stat\n"
-        + overlay(packages)
+        + (overlay(packages) if packages else "")
         + "mount -t tmpfs -o mode=755 tmpfs /run\n"
         + binds
         + "mount -t proc proc /proc\n"
@@ -70,15 +78,16 @@ def setup(
         # propagate to the host.
         + "mount --make-rshared /\n"
         + f"hostname {hostname}\n"
+        + extra
         + 'echo "$pid"\n'
-        + f"exec {shlex.quote(str(pause))} >/dev/null\n"
+        + f"exec {shlex.join(init)} >/dev/null\n"
     )
 
 
 def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) -> Machine:
     """Start a machine, and return it after its mounts have been created.
 
-    Raises DevclusterError with the end of the log if the start fails.
+    Raises ToolError with the end of the log if the start fails.
     """
     namespaces = ["--mount", "--pid", "--fork", "--uts", *(["--net"] if own_network else [])]
     read_end, write_end = os.pipe()
@@ -95,7 +104,7 @@ def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) 
         answer = answers.readline().strip()
     if not answer:
         child.wait()
-        raise DevclusterError(f"machine {name} could not be created: {processes.tail(log, 5)}")
+        raise ToolError(f"machine {name} could not be created: {processes.tail(log, 5)}")
     return Machine(name=name, init=processes.identify(name, int(answer)), address=address)
 
 

@@ -1,4 +1,4 @@
-"""A file that records the processes of the cluster.
+"""A file that records the machines and the processes of a tool.
 
 The file is written whenever a process is started, so that `down` always finds all processes.
 """
@@ -14,15 +14,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from devcluster.console import RequirementError
-from devcluster.paths import Paths
-from devcluster.processes import Process
-from devcluster.sandbox import Machine
+from machines.console import RequirementError
+from machines.processes import Process
+from machines.sandbox import Machine
 
 
 @dataclass(slots=True)
 class Record:
-    """The machines, daemons, image and timings of a cluster.
+    """The machines, daemons and timings of a cluster, and its test image if it has one.
 
     A daemon is recorded as the process on the host that waits for it.
     """
@@ -54,7 +53,7 @@ class Record:
             self._save()
         return process
 
-    def finish(self, *, image: str, timings: dict[str, float]) -> None:
+    def finish(self, *, timings: dict[str, float], image: str = "") -> None:
         """Record that everything is running, which image is in use, and how long each step took."""
         with self._lock:
             self.image, self.complete = image, True
@@ -78,13 +77,13 @@ class Record:
         fresh.rename(self.path)
 
 
-def load(paths: Paths) -> Record | None:
+def load(path: Path) -> Record | None:
     """Return the record of the started processes, or None if there is no record.
 
     Raises RequirementError if the record is damaged.
     """
     try:
-        content = json.loads(paths.record.read_text())
+        content = json.loads(path.read_text())
         daemons = [Process(**entry) for entry in content["daemons"]]
         machines = [
             Machine(name=m["name"], address=m["address"], init=Process(**m["init"]))
@@ -94,11 +93,11 @@ def load(paths: Paths) -> Record | None:
         return None
     except (ValueError, KeyError, TypeError) as exc:
         raise RequirementError(
-            f"{paths.record} is damaged ({exc!r}): stop the processes of the cluster by hand "
+            f"{path} is damaged ({exc!r}): stop the processes of the cluster by hand "
             f"(those of 'lsns -t pid'), then delete it"
         ) from exc
     return Record(
-        path=paths.record,
+        path=path,
         machines=machines,
         daemons={process.name: process for process in daemons},
         image=content["image"],
@@ -108,18 +107,18 @@ def load(paths: Paths) -> Record | None:
 
 
 @contextmanager
-def exclusive(paths: Paths) -> Iterator[None]:
-    """Hold the tool's lock for the `with` block.
+def exclusive(state: Path, tool: str) -> Iterator[None]:
+    """Hold the lock of a tool, which is in its state directory, for the `with` block.
 
     Raises RequirementError if another process holds the lock.
     """
-    paths.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (paths.state / "lock").open("w") as file:
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (state / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RequirementError(
-                "another 'devcluster' is bringing the cluster up or down: wait until it exits"
+                f"another '{tool}' is bringing the cluster up or down: wait until it exits"
             ) from None
         os.set_inheritable(file.fileno(), False)
         yield

@@ -10,32 +10,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from devcluster import processes
-from devcluster.console import Console, RequirementError
+from machines import processes
+from machines.console import Console, RequirementError
 
 RELEASE = "bookworm"
 APT_SOURCES = Path("/etc/apt")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-
-RUNTIME = (
-    "conntrack",
-    "containerd",
-    "containernetworking-plugins",
-    "debootstrap",
-    "docker-registry",
-    "docker.io",
-    "etcd-server",
-    "iproute2",
-    "iptables",
-    "kubernetes-client",
-    "openssl",
-    "python3-pip",
-    "runc",
-)
-BUILD = ("golang-go", "make", "rsync")
 
 # Debian's alternatives system would create these links during installation.
 _ALTERNATIVES = {
@@ -50,13 +33,25 @@ _ALTERNATIVES = {
 class Apt:
     """An interface to apt-get with separate package lists and archives.
 
-    The machine's own lists and archives are neither used nor changed.
+    The machine's own lists and archives are neither used nor changed. ``mirrors`` contains
+    (address, suite) pairs; the default is the mirrors of the machine. If ``all_dependencies`` is
+    true, no package counts as installed.
     """
 
-    def __init__(self, directory: Path, *, log: Path, console: Console) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        log: Path,
+        console: Console,
+        mirrors: Sequence[tuple[str, str]] | None = None,
+        all_dependencies: bool = False,
+    ) -> None:
         self._directory = directory
         self._log = log
         self._console = console
+        self._mirrors = mirrors
+        self._all_dependencies = all_dependencies
         self._updated = False
 
     @property
@@ -65,7 +60,7 @@ class Apt:
         return self._directory / "cache" / "archives"
 
     def run(self, *arguments: str, cwd: Path | None = None) -> None:
-        """Run apt-get. Raises DevclusterError with the end of the output if apt-get fails."""
+        """Run apt-get. Raises ToolError with the end of the output if apt-get fails."""
         if not self._updated:
             self._prepare()
         self._apt(*arguments, cwd=cwd)
@@ -73,12 +68,15 @@ class Apt:
     def _prepare(self) -> None:
         for name in ("lists/partial", "cache/archives/partial"):
             (self._directory / name).mkdir(parents=True, exist_ok=True)
-        (self._directory / "sources.list").write_text(sources_list(machine_mirrors()))
+        mirrors = machine_mirrors() if self._mirrors is None else self._mirrors
+        (self._directory / "sources.list").write_text(sources_list(mirrors))
+        if self._all_dependencies:
+            (self._directory / "status").touch()
         self._apt("update")
         self._updated = True
 
     def _apt(self, *arguments: str, cwd: Path | None = None) -> None:
-        options = {
+        options: dict[str, object] = {
             "Dir::Etc::SourceList": self._directory / "sources.list",
             "Dir::Etc::SourceParts": "-",
             "Dir::State::Lists": self._directory / "lists",
@@ -87,6 +85,8 @@ class Apt:
             # The user _apt cannot access another user's cache directory.
             "APT::Sandbox::User": "root",
         }
+        if self._all_dependencies:
+            options["Dir::State::status"] = self._directory / "status"
         flags = [f"-o{key}={value}" for key, value in options.items()]
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
         processes.run(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import processes
-from devcluster.console import DevclusterError
-from devcluster.processes import Process
+from machines import processes
+from machines.console import ToolError
+from machines.processes import Process
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_start_time_of_a_name_with_a_parenthesis(tmp_path):
 
 
 def test_failed_command_shows_the_end_of_its_log(tmp_path):
-    with pytest.raises(DevclusterError, match="failed with 3") as caught:
+    with pytest.raises(ToolError, match="failed with 3") as caught:
         processes.run(["sh", "-c", "echo the cause; exit 3"], log=tmp_path / "log")
     assert "the cause" in str(caught.value)
 
@@ -77,12 +77,12 @@ def test_wait_for_fails_when_a_required_process_exits(child, tmp_path):
     process = processes.identify("server", child.pid)
     child.kill()
     child.wait()
-    with pytest.raises(DevclusterError, match="server has exited") as caught:
+    with pytest.raises(ToolError, match="server has exited") as caught:
         processes.wait_for(lambda: False, "it", seconds=60, needs=[process], log=tmp_path / "log")
     assert "the cause" in str(caught.value)
 
 
 def test_wait_for_returns_the_result_or_times_out():
     assert processes.wait_for(lambda: 7, "it", seconds=1) == 7
-    with pytest.raises(DevclusterError, match="not within 0 s"):
+    with pytest.raises(ToolError, match="not within 0 s"):
         processes.wait_for(lambda: None, "it", seconds=0)

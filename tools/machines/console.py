@@ -16,7 +16,7 @@ class RequirementError(Exception):
     """
 
 
-class DevclusterError(Exception):
+class ToolError(Exception):
     """Raised if an operation fails.
 
     The message states what failed. It often includes the end of a log. The exit code is 1.

@@ -86,7 +86,7 @@ IMPORTS_OF_A_SUPERVISOR = f"""
 import sys
 sys.path[:] = {sys.path}
 from symphony.host.supervisor import handover
-handover._import_modules("symphony_local.children:LocalChildren")
+handover._import_modules("symphony.host.supervisor.local_children:LocalChildren")
 print(*sys.modules)
 """
 

@@ -16,7 +16,7 @@ class LocalCluster(HostCluster):
     """
 
     backend: ClassVar[str] = "local"
-    children: ClassVar[str] = "symphony_local.children:LocalChildren"
+    children: ClassVar[str] = "symphony.host.supervisor.local_children:LocalChildren"
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Attach the terminal to a process with the setting ``tty``, until the user leaves it.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import functools
 import os
 import signal
 import sys
@@ -20,8 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.host.processes.control import signal_group
-from symphony.host.processes.identity import ProcessId, is_alive
+from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory, all_roots
@@ -31,8 +29,8 @@ from symphony.host.supervisor.children import Child, Children, ExitCallback, Sta
 from symphony.host.supervisor.clock import LaunchClock, boot_time
 from symphony.host.supervisor.event_log import EventLog
 from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
-from symphony.host.supervisor.log_times import LogTimes
-from symphony.host.supervisor.readiness import ReadinessMonitor, failing_probe, make_probe
+from symphony.host.supervisor.process_host import ProcessHost, ThisHost
+from symphony.host.supervisor.readiness import ReadinessMonitor, failing_probe
 from symphony.plan import restart_policy, start_order
 from symphony.plan.policies import (
     DEADLINE_EXCEEDED,
@@ -48,7 +46,6 @@ from symphony.status import ENDED, ReasonCode, State
 if TYPE_CHECKING:
     import socket
 
-    from symphony.host.processes.membership import RunProcesses
     from symphony.host.supervisor.change import Change
     from symphony.host.supervisor.control import Control
     from symphony.host.supervisor.terminal import Terminal
@@ -89,7 +86,7 @@ class Supervisor:
     descriptor just before it starts the process that serves the port. ``gpus`` maps each process
     name to the file descriptors of the process's GPU leases. The supervisor closes these
     descriptors when the process has exited for the last time. ``children`` creates the object that
-    starts processes.
+    starts processes, and ``host`` is the machines on which they run. The default is this machine.
 
     ``missing_support`` is a message about what the file system does not support, or ``""``.
 
@@ -116,6 +113,7 @@ class Supervisor:
         change: Event | None = None,
         old_specs: Mapping[str, ProcessSpec] | None = None,
         lost_ports: Collection[int] = (),
+        host: ProcessHost | None = None,
     ) -> None:
         self._directory = run
         self._run_id = run_id
@@ -148,8 +146,9 @@ class Supervisor:
         self._last_error = ""
         self._loop = EventLoop(self._handle_error)
         self._children = children(self._loop, run, self._handle_exit)
+        self._host = host or ThisHost(run_id)
         log_limits = {name: spec.log_limit for name, spec in specs.items()}
-        self._log_times = LogTimes(self._loop, run, log_limits, self._notes)
+        self._log_times = self._host.record_logs(self._loop, run, log_limits, self._notes)
         self._search_process = _search_process(specs.values())
         # Maps the name of each process that has exited to its process group, while the group still
         # has members.
@@ -164,7 +163,6 @@ class Supervisor:
         self._control_socket: socket.socket | None = None
         self._control: Control | None = None
         self._sweep_deadline: float | None = None
-        self._swept: set[ProcessId] = set()
         self._skip_grace = False
         self._loop.on_signal(STOP_SIGNAL, self.stop)
         self._loop.on_signal(KILL_SIGNAL, self._kill)
@@ -224,7 +222,7 @@ class Supervisor:
         exited = [
             child
             for child in self._adopted.values()
-            if not is_alive(ProcessId(child.pid, child.birth))
+            if not self._host.is_running(child.name, ProcessId(child.pid, child.birth))
         ]
         deadline = time.monotonic() + RESUME_SECONDS
         self._loop.post(lambda: self._call_when_recorded(exited, deadline, on_resumed))
@@ -272,7 +270,9 @@ class Supervisor:
             if track.group is not None and self._children.get(name) is None
         }
         for name, group in groups.items():
-            if self._is_group_of_run(group) and signal_group(group, signal.SIGTERM):
+            if not self._host.is_group_of_run(group, self._leaders()):
+                continue
+            if self._host.signal_group(name, group, signal.SIGTERM):
                 self._stop_leftover_group(name, group)
 
     def _resume_restarts(self) -> None:
@@ -361,17 +361,12 @@ class Supervisor:
     def _signal_group(self, child: Child, number: int) -> bool:
         """Send a signal to the process group of a child. Return False if it has no members."""
         is_adopted = self._adopted.get(child.name) is child
-        if is_adopted and not is_alive(ProcessId(child.pid, child.birth)):
-            # Another program has collected the exit status, so the pid could have been reused.
-            return self._is_group_of_run(child.pid) and signal_group(child.pid, number)
-        return signal_group(child.pid, number)
-
-    def _is_group_of_run(self, group: int) -> bool:
-        """Return whether a process group exists and contains a process of the run."""
-        if not signal_group(group, 0):
+        process = ProcessId(child.pid, child.birth)
+        has_exited = is_adopted and not self._host.is_running(child.name, process)
+        # Another program has collected the exit status, so the pid could have been reused.
+        if has_exited and not self._host.is_group_of_run(child.pid, self._leaders()):
             return False
-        found = self._processes.find(self._leaders().values())
-        return any(_process_group(process.pid) == group for process in found)
+        return self._host.signal_group(child.name, child.pid, number)
 
     def _kill(self) -> None:
         """Kill every process immediately, without a grace period."""
@@ -379,8 +374,8 @@ class Supervisor:
         self.stop()
         for child in self._running_children():
             self._signal_group(child, signal.SIGKILL)
-        for group in self._leftover_groups.values():
-            signal_group(group, signal.SIGKILL)
+        for name, group in self._leftover_groups.items():
+            self._host.signal_group(name, group, signal.SIGKILL)
 
     # --- requests; see `symphony.host.supervisor.control` ---
 
@@ -468,15 +463,8 @@ class Supervisor:
         Send SIGTERM once to each descendant and, from ``kill_time`` on the monotonic clock on,
         SIGKILL. Return whether there were any.
         """
-        from symphony.host.processes.membership import owner_names
-
-        leaders = self._leaders()
-        wanted = set(names)
-        strays = [
-            process for process in self._find_strays() if owner_names([process], leaders) & wanted
-        ]
-        self._signal_strays(strays, kill_time)
-        return bool(strays)
+        is_grace_over = self._is_grace_over(kill_time)
+        return self._host.stop_strays(self._leaders(), kill=is_grace_over, owners=names)
 
     def stop_pending(self, name: str) -> None:
         """Record that a process that waits for its start or restart is stopped."""
@@ -591,10 +579,10 @@ class Supervisor:
 
         Return False if the process is not running.
         """
-        from symphony.host.processes import tree
-
         child = self._children.get(name)
-        if child is None or not tree.send_signal(ProcessId(child.pid, child.birth), number):
+        if child is None:
+            return False
+        if not self._host.send_signal(name, ProcessId(child.pid, child.birth), number):
             return False
         self._record("signaled", name, signal=number.name)
         return True
@@ -610,13 +598,6 @@ class Supervisor:
     def _leaders(self) -> dict[str, ProcessId]:
         children = self._running_children()
         return {child.name: ProcessId(child.pid, child.birth) for child in children}
-
-    @functools.cached_property
-    def _processes(self) -> RunProcesses:
-        """The processes of the run."""
-        from symphony.host.processes.membership import RunProcesses
-
-        return RunProcesses(self._run_id)
 
     # --- starting ---
 
@@ -787,7 +768,7 @@ class Supervisor:
         environment = {**self._env, **spec.env}
         log = self._directory.log(name)
         try:
-            probe = make_probe(spec, log, log_start, environment, self._search_process)
+            probe = self._host.make_probe(spec, log, log_start, environment, self._search_process)
         except Exception as exc:
             probe = failing_probe(f"the probe cannot be run: {exc}")
         monitor = ReadinessMonitor(
@@ -902,8 +883,9 @@ class Supervisor:
             stop = self._requested_stops.get(name)
             kill_time = deadline if stop is None else min(deadline, stop.kill_time)
             is_grace_over = self._skip_grace or time.monotonic() >= kill_time
-            exists = signal_group(group, signal.SIGKILL if is_grace_over else 0)
-            if exists and _has_running_members(group):
+            number = signal.SIGKILL if is_grace_over else 0
+            exists = self._host.signal_group(name, group, number)
+            if exists and self._host.has_running_members(name, group):
                 self._loop.after(CHECK_INTERVAL_SECONDS, check)
                 return
             del self._leftover_groups[name]
@@ -923,10 +905,7 @@ class Supervisor:
         is_needed = self._policies.on_failure == RESTART and not self._state.stopping
         if name not in self._gpus or is_needed:
             return
-        from symphony.host.processes.membership import owner_names
-
-        running = self._processes.find(self._leaders().values())
-        if owner_names(running, self._leaders()) & {name, None}:
+        if self._host.has_descendants(name, self._leaders()):
             return
         for descriptor in self._gpus.pop(name, []):
             os.close(descriptor)
@@ -985,35 +964,19 @@ class Supervisor:
             return False
 
     def _stop_strays(self) -> bool:
-        strays = self._find_strays()
-        if not strays:
-            return False
-        if self._sweep_deadline is None:
+        deadline = self._sweep_deadline
+        is_grace_over = self._is_grace_over(deadline)
+        has_strays = self._host.stop_strays(self._leaders(), kill=is_grace_over)
+        if has_strays and deadline is None:
             specs = (*self._specs.values(), *self._leaving.values())
             longest_grace = max(spec.grace for spec in specs)
             self._sweep_deadline = time.monotonic() + longest_grace
-        self._signal_strays(strays, self._sweep_deadline)
-        return True
+        return has_strays
 
-    def _find_strays(self) -> list[ProcessId]:
-        groups = {child.pid for child in self._running_children()}
-        return [
-            process
-            for process in self._processes.find(self._leaders().values())
-            if process.pid not in groups and _process_group(process.pid) not in groups
-        ]
-
-    def _signal_strays(self, strays: Iterable[ProcessId], kill_time: float) -> None:
-        """Send SIGTERM once to each process and, from ``kill_time`` on, SIGKILL."""
-        from symphony.host.processes.tree import send_signal
-
-        is_grace_over = self._skip_grace or time.monotonic() >= kill_time
-        for process in strays:
-            if is_grace_over:
-                send_signal(process, signal.SIGKILL)
-            elif process not in self._swept:
-                send_signal(process, signal.SIGTERM)
-                self._swept.add(process)
+    def _is_grace_over(self, kill_time: float | None) -> bool:
+        """Return whether processes are killed now. ``kill_time`` is on the monotonic clock."""
+        is_late = kill_time is not None and time.monotonic() >= kill_time
+        return self._skip_grace or is_late
 
     # --- the policies of the experiment ---
 
@@ -1074,7 +1037,6 @@ class Supervisor:
             self._loop.after(CHECK_INTERVAL_SECONDS, self._finish_if_all_ended)
             return
         self._sweep_deadline = None
-        self._swept.clear()
         self._overdue.clear()
         self._deadlines.clear()
         self._record("restarted")
@@ -1299,21 +1261,3 @@ def _back_off_details(restart: restart_policy.Restart, cause: str) -> dict[str, 
         "restarts_in": restart.delay,
         "in_row": restart.in_row,
     }
-
-
-def _process_group(pid: int) -> int:
-    """Return the process group ID of a process, or 0 if there is no such process."""
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return 0
-
-
-def _has_running_members(group: int) -> bool:
-    """Return whether a process group has a member that is not a zombie.
-
-    A zombie that its parent never reaps would otherwise keep the supervisor waiting forever.
-    """
-    from symphony.host.processes.tree import group_members
-
-    return bool(group_members(group))

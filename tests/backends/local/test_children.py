@@ -14,10 +14,10 @@ import pytest
 from symphony import Cluster, Experiment, State
 from symphony.host.cluster import HostCluster
 from symphony.host.processes.environment import read_environment
+from symphony.host.processes.inherited_environment import InheritedEnvironment
 from symphony.plan.restart_policy import Backoff
 from symphony.status import ENDED
 from symphony.testing import until
-from symphony_local.environment import InheritedEnvironment
 
 COMMON = {"PATH": os.environ["PATH"], "HOME": "/", "EMPTY": ""}
 # pytest imports readline, which sets these variables without Python.
@@ -84,7 +84,8 @@ def test_invalid_common_variables_are_set_again() -> None:
 def test_variable_without_a_name_is_inherited() -> None:
     """No program can set one, but a program may be started with one."""
     code = (
-        "import os, subprocess; from symphony_local.environment import InheritedEnvironment;"
+        "import os, subprocess;"
+        "from symphony.host.processes.inherited_environment import InheritedEnvironment;"
         "InheritedEnvironment().set(dict(os.environ), {'OWN': '1'});"
         "subprocess.run(['env', '-0'])"
     )

@@ -254,7 +254,7 @@ def test_supervisor_killed_while_launching_is_a_failed_launch(
     broken.mkdir()
     (broken / "broken_children.py").write_text(
         "import os, signal\n"
-        "from symphony_local.children import LocalChildren\n"
+        "from symphony.host.supervisor.local_children import LocalChildren\n"
         "class Children(LocalChildren):\n"
         "    def start(self, commands, env):\n"
         "        yield from super().start(commands, env)\n"

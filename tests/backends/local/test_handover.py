@@ -291,7 +291,7 @@ def test_launch_on_a_full_disk_names_the_directory_and_the_remedy(
 HAS_NO_FALLOCATE = """
 import errno
 from symphony.host.supervisor import file_blocks
-from symphony_local.children import LocalChildren as Children
+from symphony.host.supervisor.local_children import LocalChildren as Children
 
 def refuse(*_):
     raise OSError(errno.EOPNOTSUPP, "not supported")
@@ -320,7 +320,7 @@ def test_launch_reports_what_the_file_system_does_not_support(
 
 FAILS_LATER = """
 import os
-from symphony_local.children import LocalChildren
+from symphony.host.supervisor.local_children import LocalChildren
 
 class Children(LocalChildren):
     def start(self, processes, env):

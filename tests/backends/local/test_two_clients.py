@@ -82,7 +82,7 @@ def test_supervisor_that_is_stopped_before_its_first_process_stops_the_experimen
     modules.mkdir()
     (modules / "signaled_children.py").write_text(
         "import os, signal\n"
-        "from symphony_local.children import LocalChildren\n"
+        "from symphony.host.supervisor.local_children import LocalChildren\n"
         "class Children(LocalChildren):\n"
         "    def __init__(self, *arguments):\n"
         "        super().__init__(*arguments)\n"

@@ -7,7 +7,7 @@ import os
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.children import ExitCallback
 from symphony.host.supervisor.event_loop import EventLoop
-from symphony_local.children import LocalChildren
+from symphony.host.supervisor.local_children import LocalChildren
 
 NICENESS = 10
 

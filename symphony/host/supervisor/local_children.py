@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from symphony.host.processes.exit_status import exit_code
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, birth_time, is_alive
+from symphony.host.processes.inherited_environment import InheritedEnvironment
 from symphony.host.processes.mark import MarkedChildren
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
@@ -32,7 +33,6 @@ from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
 from symphony.status import State
-from symphony_local.environment import InheritedEnvironment
 
 if TYPE_CHECKING:
     from symphony.host.supervisor.terminal import Terminal

@@ -1,0 +1,220 @@
+"""The machines on which a supervisor's processes run.
+
+The backend's `Children` start processes and report their exits. Everything else that happens to a
+process takes place on the machine on which it runs: its process group receives signals, what it has
+left behind is found and stopped, the growth of its log is recorded, and its readiness is tested.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from symphony.host.processes.control import signal_group
+from symphony.host.processes.identity import ProcessId, is_alive
+from symphony.host.processes.spec import ProcessSpec
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.note import NoteWriter
+from symphony.host.supervisor.event_loop import EventLoop
+from symphony.host.supervisor.log_times import LogTimes
+from symphony.host.supervisor.readiness import Probe, make_probe
+
+if TYPE_CHECKING:
+    from symphony.host.processes.membership import RunProcesses
+    from symphony.line_search import SearchProcess
+
+Leaders = Mapping[str, ProcessId]
+
+
+class LogRecorder(Protocol):
+    """An object that records the growth of logs; see `symphony.host.supervisor.log_times`."""
+
+    def set_limits(self, limits: Mapping[str, int]) -> None:
+        """Replace the maximum sizes of the logs."""
+
+    def watch(self, processes: Collection[str]) -> None:
+        """Start recording the growth of the processes' logs."""
+
+    def record(self, process: str) -> None:
+        """Record the length of a log now."""
+
+    def close(self) -> None:
+        """Record the final length of every log, and stop watching."""
+
+
+class ProcessHost(Protocol):
+    """The machines on which the processes of one run are running.
+
+    Each process has a process group of its own, whose number is the pid of the process. ``name`` is
+    the name of the process, and ``leaders`` maps the names of the running processes to their
+    identities.
+    """
+
+    def signal_group(self, name: str, group: int, number: int) -> bool:
+        """Send a signal to the process group of a process. Return False if it has no members."""
+
+    def has_running_members(self, name: str, group: int) -> bool:
+        """Return whether a process group has a member that is not a zombie."""
+
+    def is_group_of_run(self, group: int, leaders: Leaders) -> bool:
+        """Return whether a process group exists and contains a process of the run."""
+
+    def send_signal(self, name: str, process: ProcessId, number: signal.Signals) -> bool:
+        """Send a signal to one process. Return False if it is not running."""
+
+    def is_running(self, name: str, process: ProcessId) -> bool:
+        """Return whether a process is running."""
+
+    def stop_strays(
+        self, leaders: Leaders, *, kill: bool, owners: Collection[str] | None = None
+    ) -> bool:
+        """Stop the run's processes that are in none of the leaders' process groups.
+
+        Send SIGTERM once to each process or, if ``kill`` is true, SIGKILL. With ``owners``, stop
+        only the descendants of the processes with these names. Return whether there were any.
+        """
+
+    def has_descendants(self, name: str, leaders: Leaders) -> bool:
+        """Return whether a process may have descendants that are running."""
+
+    def record_logs(
+        self,
+        loop: EventLoop,
+        run: RunDirectory,
+        limits: Mapping[str, int],
+        notes: NoteWriter,
+    ) -> LogRecorder:
+        """Return an object that records the growth of the logs.
+
+        ``limits`` maps process names to the maximum sizes of their logs in bytes.
+        """
+
+    def make_probe(
+        self,
+        spec: ProcessSpec,
+        log: Path,
+        log_start: int,
+        env: Mapping[str, str],
+        search_process: SearchProcess | None,
+    ) -> Probe:
+        """Return the readiness probe of a process; see `readiness.make_probe`."""
+
+
+class ThisHost:
+    """The machine of the supervisor; see `ProcessHost`."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._swept: set[ProcessId] = set()
+
+    @functools.cached_property
+    def _processes(self) -> RunProcesses:
+        from symphony.host.processes.membership import RunProcesses
+
+        return RunProcesses(self._run_id)
+
+    def signal_group(self, name: str, group: int, number: int) -> bool:
+        """Send a signal to a process group; see `ProcessHost`."""
+        del name
+        return signal_group(group, number)
+
+    def has_running_members(self, name: str, group: int) -> bool:
+        """Return whether a process group has running members; see `ProcessHost`.
+
+        A zombie that its parent never reaps would otherwise keep the supervisor waiting forever.
+        """
+        from symphony.host.processes.tree import group_members
+
+        del name
+        return bool(group_members(group))
+
+    def is_group_of_run(self, group: int, leaders: Leaders) -> bool:
+        """Return whether a process group belongs to the run; see `ProcessHost`."""
+        if not signal_group(group, 0):
+            return False
+        found = self._processes.find(leaders.values())
+        return any(_process_group(process.pid) == group for process in found)
+
+    def send_signal(self, name: str, process: ProcessId, number: signal.Signals) -> bool:
+        """Send a signal to one process; see `ProcessHost`."""
+        from symphony.host.processes.tree import send_signal
+
+        del name
+        return send_signal(process, number)
+
+    def is_running(self, name: str, process: ProcessId) -> bool:
+        """Return whether a process is running; see `ProcessHost`."""
+        del name
+        return is_alive(process)
+
+    def stop_strays(
+        self, leaders: Leaders, *, kill: bool, owners: Collection[str] | None = None
+    ) -> bool:
+        """Stop processes that have left their process groups; see `ProcessHost`."""
+        strays = self._find_strays(leaders)
+        if owners is not None:
+            from symphony.host.processes.membership import owner_names
+
+            wanted = set(owners)
+            strays = [stray for stray in strays if owner_names([stray], leaders) & wanted]
+        if strays:
+            self._signal_strays(strays, kill=kill)
+        return bool(strays)
+
+    def _find_strays(self, leaders: Leaders) -> list[ProcessId]:
+        groups = {leader.pid for leader in leaders.values()}
+        return [
+            process
+            for process in self._processes.find(leaders.values())
+            if process.pid not in groups and _process_group(process.pid) not in groups
+        ]
+
+    def _signal_strays(self, strays: list[ProcessId], *, kill: bool) -> None:
+        from symphony.host.processes.tree import send_signal
+
+        for process in strays:
+            if kill:
+                send_signal(process, signal.SIGKILL)
+            elif process not in self._swept:
+                send_signal(process, signal.SIGTERM)
+                self._swept.add(process)
+
+    def has_descendants(self, name: str, leaders: Leaders) -> bool:
+        """Return whether a process may have running descendants; see `ProcessHost`."""
+        from symphony.host.processes.membership import owner_names
+
+        running = self._processes.find(leaders.values())
+        return bool(owner_names(running, leaders) & {name, None})
+
+    def record_logs(
+        self,
+        loop: EventLoop,
+        run: RunDirectory,
+        limits: Mapping[str, int],
+        notes: NoteWriter,
+    ) -> LogTimes:
+        """Return an object that records the growth of the logs; see `ProcessHost`."""
+        return LogTimes(loop, run, limits, notes)
+
+    def make_probe(
+        self,
+        spec: ProcessSpec,
+        log: Path,
+        log_start: int,
+        env: Mapping[str, str],
+        search_process: SearchProcess | None,
+    ) -> Probe:
+        """Return the readiness probe of a process; see `ProcessHost`."""
+        return make_probe(spec, log, log_start, env, search_process)
+
+
+def _process_group(pid: int) -> int:
+    """Return the process group ID of a process, or 0 if there is no such process."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0

@@ -23,6 +23,9 @@ from symphony import Cluster
 from symphony.plan.restart_policy import Backoff
 
 WITHIN = 0.05  # The longest allowed latency in seconds.
+# The longest allowed latency of the slowest event, which also depends on the load of the machine. An
+# event that only a regular check finds, because the follower was not woken up, is later than this.
+ALWAYS_WITHIN = 0.25
 RESTART_SECONDS = 0.03
 # The number of seconds of silence after which the benchmark gives up.
 PATIENCE = 60.0
@@ -45,12 +48,16 @@ def measure(options: Options) -> Iterator[Figure]:
             symphony("events", "-f", "--json", NAME),
             ["tail", "-n", "+1", "-f", str(events)],
         ]
-        ours, peer = latencies(commands, state, options.pick(400, 100))
+        ours, peer = latencies(commands, state, options.pick(900, 100))
     ratio = median(ours) / median(peer)
     note = f"{ratio:.2f}x tail -f"
     yield at_most("an event: median", "s", ours, WITHIN, peer=peer, peer_name="tail -f", note=note)
     most, peer_most = (sorted(samples)[len(samples) * 99 // 100 - 1] for samples in (ours, peer))
     yield at_most("  99 of 100 events", "s", [most], WITHIN, peer=[peer_most], peer_name="tail -f")
+    slowest, peer_slowest = [max(ours)], [max(peer)]
+    yield at_most(
+        "  slowest event", "s", slowest, ALWAYS_WITHIN, peer=peer_slowest, peer_name="tail -f"
+    )
 
 
 def latencies(commands: Sequence[Sequence[str]], state: Path, count: int) -> list[list[float]]:

@@ -596,7 +596,7 @@ def _make_watching_wait(
                 grown.add(key)
                 timeout = 0.0
         changed = watcher.changed(timeout)
-        unwatched.update({key: paths[key] for key in changed})
+        unwatched.update({key: paths[key] for key in changed if not watcher.is_watching(key)})
         return grown | changed
 
     return wait

@@ -28,9 +28,9 @@ _DISK_TOPIC = "disk"
 class LogTimes:
     """A recorder of log lengths. It writes the files that `symphony.host.logs` reads.
 
-    When a log grows, its length is recorded at once and again after `INTERVAL_SECONDS`. Only after
-    the second record is the log watched again. The cost is therefore independent of the amount of
-    output, and a log without output costs nothing. A log that inotify cannot watch is polled.
+    When a log grows, its length is recorded at once and again after `INTERVAL_SECONDS`. In between,
+    the log is not watched. The cost is therefore independent of the amount of output, and a log
+    without output costs nothing. A log that inotify cannot watch is polled.
 
     ``limits`` maps process names to the maximum sizes of their logs in bytes. When a recorded
     length exceeds the limit, the oldest output is removed. If the file system does not support
@@ -122,6 +122,8 @@ class LogTimes:
     def _start_interval(self, process: str) -> None:
         if process not in self._growing:
             self._growing.add(process)
+            if self._watcher is not None:
+                self._watcher.remove(process)
             self._record(process)
             self._loop.after(INTERVAL_SECONDS, lambda: self._end_interval(process))
 

@@ -709,7 +709,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         keep this output separately, and `NotFound` if the process has not been restarted. Raises
         `SpecError` if both ``previous`` and ``follow`` are set.
         """
-        name = self.describe_process(experiment, process, process_group).name
+        name = self._log_name(experiment, process, process_group)
         if previous:
             if follow:
                 raise SpecError(
@@ -744,7 +744,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         The pieces have a limited size on backends that can read a log in parts. ``since`` and
         ``tail`` have the same meaning as in `iter_logs`.
         """
-        name = self.describe_process(experiment, process, process_group).name
+        name = self._log_name(experiment, process, process_group)
         return self._iter_log_text(experiment, name, since=since, tail=tail)
 
     def _iter_log_text(
@@ -755,6 +755,25 @@ class Cluster(CheckedAttributes, abc.ABC):
         A backend that can read a log in parts overrides this method.
         """
         yield self._read_log(experiment, process, since=since, tail=tail)
+
+    def removed_processes(self, experiment: str) -> list[str]:
+        """Return the names of the processes that a change has removed and whose logs still exist.
+
+        These names can be given to `get_log`, `iter_log_text`, `iter_logs`, `iter_output` and
+        `save_logs`. Only processes that `up` or `scale` has removed from a running experiment are
+        included, until a process with the same name is added.
+        """
+        del experiment
+        return []
+
+    def _log_name(self, experiment: str, process: str, process_group: str | None) -> str:
+        """Return the name of a process whose log can be read."""
+        try:
+            return self.describe_process(experiment, process, process_group).name
+        except NotFound:
+            if process_group is None and process in self.removed_processes(experiment):
+                return process
+            raise
 
     def _read_previous_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
@@ -785,7 +804,8 @@ class Cluster(CheckedAttributes, abc.ABC):
         """
         from symphony.cluster.save_logs import save_following, save_once
 
-        names = find_names(self.describe_experiment(experiment), processes)
+        status = self.describe_experiment(experiment)
+        names = find_names(status, processes, functools.partial(self.removed_processes, experiment))
         if follow:
             lines = self.iter_logs(experiment, names, follow=True, since=since, tail=tail)
             return save_following(folder, names, lines)

@@ -5,7 +5,7 @@ The functions use only names and statuses, and do not access a backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -61,11 +61,17 @@ def find_status(
     return found
 
 
-def find_names(status: ExperimentStatus, processes: Sequence[str] | None) -> list[str]:
+def find_names(
+    status: ExperimentStatus,
+    processes: Sequence[str] | None,
+    removed: Callable[[], Collection[str]] = tuple,
+) -> list[str]:
     """Return the names of ``processes``, each of which is given as ``name`` or ``group/name``.
 
-    If ``processes`` is empty or None, return the names of all processes. Raises `NotFound` if a
-    process does not exist, or if it is not in the given group.
+    If ``processes`` is empty or None, return the names of all processes. ``removed`` returns the
+    names of removed processes, which can be given, too; see `Cluster.removed_processes`. It is
+    called only if a name is not the name of a process. Raises `NotFound` if a process does not
+    exist, or if it is not in the given group.
     """
     if not processes:
         return [item.name for item in status]
@@ -73,6 +79,8 @@ def find_names(status: ExperimentStatus, processes: Sequence[str] | None) -> lis
     names: list[str] = []
     for given in dict.fromkeys(processes):
         name = by_given.get(given)
+        if name is None and given in removed():
+            name = given
         if name is None:
             group, _, own_name = given.rpartition("/")
             name = find_status(status, own_name, group or None).name

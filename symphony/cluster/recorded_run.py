@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.cluster import Cluster, Manifest, OnChange
@@ -95,6 +96,12 @@ class RecordedRun(Cluster):
             on_change(status)
         return status
 
+    def removed_processes(self, experiment: str) -> list[str]:
+        """Return the removed processes with recorded logs; see `Cluster.removed_processes`."""
+        present = {process.name for process in self.describe_experiment(experiment)}
+        recorded = sorted(path.stem for path in (self._run.path / LOG_DIRECTORY).glob("*.log"))
+        return [name for name in recorded if name not in present]
+
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
@@ -118,7 +125,8 @@ class RecordedRun(Cluster):
     ) -> Iterator[LogLine]:
         """Yield the log lines of processes; see `Cluster.iter_logs`."""
         del follow  # Nothing is added to a record.
-        names = find_names(self.describe_experiment(experiment), processes)
+        status = self.describe_experiment(experiment)
+        names = find_names(status, processes, partial(self.removed_processes, experiment))
         directory = self._run.path / LOG_DIRECTORY
         return logs.iter_lines(directory, names, since=_since_time(since), tail=tail)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -778,6 +779,12 @@ class HostCluster(Cluster):
     # A backend sets this pattern if the last line of its log files can be text that is not output.
     _ignored_last_line: ClassVar[IgnoredLine | None] = None
 
+    def removed_processes(self, experiment: str) -> list[str]:
+        """Return the removed processes whose logs still exist; see `Cluster.removed_processes`."""
+        run = self._find(experiment)
+        present = {process.name for process in self._describe(run)}
+        return [name for name in run.logged_processes() if name not in present]
+
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
@@ -828,7 +835,11 @@ class HostCluster(Cluster):
 
         run = self._find(experiment)
         selection = Selection(
-            names=find_names(self._describe(run), processes),
+            names=find_names(
+                self._describe(run),
+                processes,
+                functools.partial(self.removed_processes, experiment),
+            ),
             since=_since_time(since),
             tail=tail,
             follow=follow,

@@ -784,6 +784,29 @@ class BackendContract:
         assert addresses[0] == addresses[1]
         assert cluster.diff(new).is_empty
 
+    def test_the_log_of_a_removed_process_can_still_be_read(self, cluster: Cluster) -> None:
+        self.can("up")
+
+        def describe(*names: str) -> Experiment:
+            experiment = cluster.new_experiment("contract")
+            for name in names:
+                self.add(experiment, name, programs.FOREVER)
+            return experiment
+
+        cluster.launch(describe("kept", "removed"))
+        assert next(iter(cluster.iter_logs("contract", ["removed"], follow=True))).text == "up"
+        assert cluster.removed_processes("contract") == []
+        assert cluster.up(describe("kept")).names("removed") == ["removed"]
+        assert [process.name for process in cluster.describe_experiment("contract")] == ["kept"]
+        assert cluster.removed_processes("contract") == ["removed"]
+        assert cluster.get_log("contract", "removed") == "up\n"
+        lines = list(cluster.iter_logs("contract", ["removed"], follow=True))
+        assert [(line.process, line.text) for line in lines] == [("removed", "up")]
+        with pytest.raises(NotFound, match="has no process 'other'"):
+            cluster.get_log("contract", "other")
+        assert cluster.up(describe("kept", "removed")).names("added") == ["removed"]
+        assert cluster.removed_processes("contract") == []
+
     def test_signal_reaches_the_processes_that_are_named(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:

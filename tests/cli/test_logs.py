@@ -43,6 +43,14 @@ class TestShow:
         assert sorted(program("logs", talk, "-f").stdout.splitlines()) == sorted(lines)
         assert program.ok("logs", talk, "bob", "mute").splitlines()[0] == "bob  | one"
 
+    def test_removed_process(self, program: Program) -> None:
+        program.ok("up", program.file("crew", {"kept": FOREVER, "gone": "echo gone"}))
+        assert program("logs", "crew", "gone", "--follow").stdout == "gone\n"
+        program.ok("up", program.file("crew", {"kept": FOREVER}))
+        assert program.ok("logs", "crew", "gone") == "gone\n"
+        assert program.ok("logs", "crew", "gone", "kept") == "gone | gone\n"
+        assert "no process 'other'" in program("logs", "crew", "other").stderr
+
     def test_tail_and_since(self, program: Program, talk: str) -> None:
         assert program.ok("logs", talk, "alice", "--tail", "1") == "there\n"
         assert program.ok("logs", talk, "alice", "--tail", "0") == ""

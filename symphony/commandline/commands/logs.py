@@ -18,6 +18,7 @@ from symphony.errors import NotFound
 if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
+    from symphony.status import ExperimentStatus, ProcessStatus
 
 
 class LogsCommands(ReadingCommands):
@@ -84,17 +85,16 @@ class LogsCommands(ReadingCommands):
           symphony logs rl -f --save logs/
           symphony logs --run rl-20261122-093011-7f3a learner
         """
-        from symphony.commandline.commands.resolve_names import resolve_processes
-
         status = self._read_status(args, "logs")
         _check_combination(args)
-        selected = resolve_processes(status, args.processes)
+        selected, removed = self._resolve(status, args.processes)
         if args.failed:
             selected = [process for process in selected if process.failed]
             if not selected:
                 print_note(f"no selected process of {status.name} has failed")
                 return OK
-        names = [process.name for process in selected]
+            removed = []
+        names = [*(process.name for process in selected), *removed]
 
         if args.save and args.dry_run:
             for path in _log_paths(args.save, names):
@@ -113,6 +113,22 @@ class LogsCommands(ReadingCommands):
             return self._show_single(args, status.name, names[0])
         return self._show_merged(args, status.name, names)
 
+    def _resolve(
+        self, status: ExperimentStatus, given: Sequence[str]
+    ) -> tuple[list[ProcessStatus], list[str]]:
+        """Return the processes that the user meant, and the names of those that were removed."""
+        from symphony.commandline.commands.resolve_names import resolve_processes
+
+        try:
+            return resolve_processes(status, given), []
+        except NotFound:
+            known = set(self.cluster.removed_processes(status.name))
+            removed = [name for name in dict.fromkeys(given) if name in known]
+            if not removed:
+                raise
+        others = [name for name in given if name not in known]
+        return resolve_processes(status, others) if others else [], removed
+
     def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
         """Show one process's output unchanged, without adding a missing newline at its end."""
         from symphony.commandline.output.printing import show_log
@@ -125,7 +141,11 @@ class LogsCommands(ReadingCommands):
 
     def _explain_empty_log(self, experiment: str, process: str) -> None:
         """Report the state of a process that has no output. The state often explains why."""
-        status = self.cluster.describe_process(experiment, process)
+        try:
+            status = self.cluster.describe_process(experiment, process)
+        except NotFound:
+            print_note(f"{process} has no output, and was removed")
+            return
         reason = f": {status.reason}" if status.reason else ""
         print_note(f"{status.path} has no output ({status.state}{reason})")
 

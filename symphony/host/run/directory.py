@@ -141,6 +141,10 @@ class RunDirectory:
         """Return the path of the file that contains the output of a process."""
         return self.logs / f"{process}.log"
 
+    def logged_processes(self) -> list[str]:
+        """Return the sorted names of the processes that have a log."""
+        return sorted(path.stem for path in self.logs.glob("*.log"))
+
     def log_times(self, process: str) -> Path:
         """Return the path of the file that records the length of a process's log over time."""
         return self.logs / f"{process}.when"

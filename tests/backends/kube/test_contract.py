@@ -21,6 +21,10 @@ class KubeContract(BackendContract):
     def test_the_next_command_replaces_a_killed_supervisor(self):
         """Replace the test of the contract."""
 
+    @pytest.mark.skip(reason="the Pods of removed processes are deleted with their logs")
+    def test_the_log_of_a_removed_process_can_still_be_read(self):
+        """Replace the test of the contract."""
+
     @contextlib.contextmanager
     def foreign(self, cluster):
         """An object of another user with a similar name in the same namespace."""

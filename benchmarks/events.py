@@ -23,8 +23,8 @@ from symphony import Cluster
 from symphony.plan.restart_policy import Backoff
 
 WITHIN = 0.05  # The longest allowed latency in seconds.
-# The longest allowed latency of the slowest event, which also depends on the load of the machine. An
-# event that only a regular check finds, because the follower was not woken up, is later than this.
+# The longest allowed latency of the slowest event, which also depends on the load of the machine.
+# An event that only a regular check finds, because the follower was not woken up, is later.
 ALWAYS_WITHIN = 0.25
 RESTART_SECONDS = 0.03
 # The number of seconds of silence after which the benchmark gives up.

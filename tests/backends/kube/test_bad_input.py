@@ -18,8 +18,6 @@ from symphony_kube.api.retries import Timeouts
 
 from .conftest import managed_objects, unschedulable
 
-pytestmark = pytest.mark.client
-
 
 def verbs(cluster, name):
     """Return each operation that uses the cluster, as a function without arguments."""

@@ -69,7 +69,6 @@ def sample(tmp_path):
     return directory
 
 
-@pytest.mark.client
 def test_directory_is_the_same_after_upload_and_download(worker, sample, tmp_path):
     worker.cp(sample, "team/worker:copied")
     worker.cp("worker:copied", tmp_path / "back")

@@ -25,7 +25,6 @@ def experiment(kube_cluster, shared, name):
     return exp
 
 
-@pytest.mark.client
 def test_delete_is_complete_and_idempotent(kube_cluster, shared, experiment, name):
     assert set(managed_objects(kube_cluster)) == {"pods", "jobs", "services", "secrets"}
     shared.delete(name)

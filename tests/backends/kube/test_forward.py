@@ -82,7 +82,6 @@ def test_node_port_of_an_exposed_service(tunnels, monkeypatch):
         assert (tunnel.address, tunnel.forwarded) == (address, False)
 
 
-@pytest.mark.client
 def test_visit_forwards_a_service_without_external_address(tunnels):
     cluster, name = tunnels
     with pytest.raises(

@@ -28,7 +28,6 @@ def with_all_kinds(cluster, name, tmp_path):
     return exp
 
 
-@pytest.mark.client
 def test_launch_creates_all_objects_with_one_run_label(kube_cluster, any_cluster, name, tmp_path):
     exp = with_all_kinds(any_cluster, name, tmp_path)
     before = str(any_cluster.manifest(exp))

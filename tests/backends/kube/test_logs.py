@@ -72,7 +72,6 @@ def test_unknown_names(finished):
         list(cluster.iter_logs("symphony-test-none", follow=True))
 
 
-@pytest.mark.client
 def test_followed_lines_are_complete_and_in_order(finished):
     _, _, lines = finished
     assert texts_of(lines, "count") == [*(f"line {n}" for n in range(300)), "unfinished"]

@@ -1,7 +1,5 @@
 """The records of runs: what a deletion keeps of an experiment on a cluster."""
 
-import pytest
-
 from symphony.runs import archive, record
 from symphony_kube.runs.log_writer import LogWriter
 
@@ -44,7 +42,6 @@ def test_an_empty_log_does_not_replace_that_of_an_earlier_attempt(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.log", "p.when"]
 
 
-@pytest.mark.client
 def test_the_record_contains_the_last_output_and_what_is_cut(shared, name, tmp_path, monkeypatch):
     monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path))
     shared.configuration.update({"runs": {"max_log_size": 1}})

@@ -10,8 +10,6 @@ from symphony.testing.contract import until as reached
 from .conftest import python
 from .held import HELD, release
 
-pytestmark = pytest.mark.client
-
 LATE_SERVER = f"""{HELD}
 import socket
 host, port = os.environ["SYMPH_ECHO_BIND_HOST"], int(os.environ["SYMPH_ECHO_PORT"])

@@ -23,8 +23,6 @@ from symphony_kube.status.follow_status import ObservationStream
 from .conftest import FOREVER, python, wait_until
 from .held import HELD, release
 
-pytestmark = pytest.mark.client
-
 SCOPE = Scope(experiment="rl", namespace="rl")
 PODS = {"pods": "/api/v1/namespaces/rl/pods"}
 

@@ -35,7 +35,7 @@ class Apt:
 
     The machine's own lists and archives are neither used nor changed. ``mirrors`` contains
     (address, suite) pairs; the default is the mirrors of the machine. If ``all_dependencies`` is
-    true, no package counts as installed.
+    true, no package counts as installed, and there are no source packages.
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class Apt:
         for name in ("lists/partial", "cache/archives/partial"):
             (self._directory / name).mkdir(parents=True, exist_ok=True)
         mirrors = machine_mirrors() if self._mirrors is None else self._mirrors
-        (self._directory / "sources.list").write_text(sources_list(mirrors))
+        kinds = ("deb",) if self._all_dependencies else ("deb", "deb-src")
+        (self._directory / "sources.list").write_text(sources_list(mirrors, kinds))
         if self._all_dependencies:
             (self._directory / "status").touch()
         self._apt("update")
@@ -160,15 +161,17 @@ def main_mirror() -> str:
     return next(address for address, suite in machine_mirrors() if suite == RELEASE)
 
 
-def sources_list(mirrors: Iterable[tuple[str, str]]) -> str:
-    """Return the contents of a sources.list for binary and source packages.
+def sources_list(
+    mirrors: Iterable[tuple[str, str]], kinds: Sequence[str] = ("deb", "deb-src")
+) -> str:
+    """Return the contents of a sources.list, by default for binary and source packages.
 
     apt verifies the packages with Debian's own keys.
     """
     return "".join(
         f"{kind} [signed-by={KEYRING}] {address} {suite} main\n"
         for address, suite in mirrors
-        for kind in ("deb", "deb-src")
+        for kind in kinds
     )
 
 

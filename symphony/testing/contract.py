@@ -117,12 +117,13 @@ class BackendContract:
         del cluster
         yield lambda: True
 
-    def kill_supervisor(self, cluster: Cluster, experiment: str) -> None:
-        """Kill the supervisor of an experiment, and return when it has exited.
+    @pytest.fixture
+    def kill_supervisor(self) -> Callable[[str], None]:
+        """Return a function that kills the supervisor of an experiment and waits for its end.
 
-        The test that needs this method is skipped if it is not overridden.
+        The tests that use this fixture are skipped if it is not overridden.
         """
-        raise NotImplementedError
+        pytest.skip(f"the tests of {self.backend} cannot kill a supervisor")
 
     # --- fixtures ---
 
@@ -673,10 +674,12 @@ class BackendContract:
         assert self.finish(cluster, experiment).exit_code == 0
 
     def test_the_next_command_replaces_a_killed_supervisor(
-        self, cluster: Cluster, experiment: Experiment, tmp_path: Path
+        self,
+        cluster: Cluster,
+        experiment: Experiment,
+        kill_supervisor: Callable[[str], None],
+        tmp_path: Path,
     ) -> None:
-        if type(self).kill_supervisor is BackendContract.kill_supervisor:
-            pytest.skip(f"the tests of {self.backend} cannot kill a supervisor")
         gate = tmp_path / "gate"
         os.mkfifo(gate)
         self.add(experiment, "first", programs.READY_LATER, str(gate)).ready(
@@ -688,7 +691,7 @@ class BackendContract:
         cluster.launch(experiment)
         before = cluster.describe_experiment("contract")
         assert [process.state.value for process in before] == ["running", "pending", "running"]
-        self.kill_supervisor(cluster, "contract")
+        kill_supervisor("contract")
         # Processes can exit while there is no supervisor.
         os.kill(before.processes[2].pid or 0, signal.SIGKILL)
         after = cluster.describe_experiment("contract")

@@ -19,8 +19,9 @@ class TestContract(BackendContract):
     def options(self, tmp_path):
         return {"state_dir": str(tmp_path / "state")}
 
-    def kill_supervisor(self, cluster, experiment):
-        kill(supervisor_of(cluster, experiment))
+    @pytest.fixture
+    def kill_supervisor(self, cluster):
+        return lambda experiment: kill(supervisor_of(cluster, experiment))
 
     @contextlib.contextmanager
     def foreign(self, cluster):

@@ -18,11 +18,16 @@ class TestContract(BackendContract):
     def options(self, tmp_path, sockets):
         return {"state_dir": str(tmp_path / "state"), "server_name": "test"}
 
-    def kill_supervisor(self, cluster, experiment):
-        run = RunDirectory(cluster._root / experiment)
-        os.kill(run.supervisor().pid, signal.SIGKILL)
-        # A tmux client that the supervisor is just starting holds the lock until it is executed.
-        eventually(lambda: not run.is_locked())
+    @pytest.fixture
+    def kill_supervisor(self, cluster):
+        def kill(experiment):
+            run = RunDirectory(cluster._root / experiment)
+            os.kill(run.supervisor().pid, signal.SIGKILL)
+            # A tmux client that the supervisor is just starting holds the lock until it is
+            # executed.
+            eventually(lambda: not run.is_locked())
+
+        return kill
 
     @contextlib.contextmanager
     def foreign(self, cluster):

@@ -70,11 +70,30 @@ def test_file_that_is_not_a_wheel_is_rejected(tmp_path, wheel):
     assert find(tmp_path, given=wheel) == wheel
 
 
-def test_cache_entry_depends_on_base_and_wheel(tmp_path, wheel):
-    before = images.cache_entry(tmp_path, base=tmp_path / "base", wheel=wheel)
-    assert images.cache_entry(tmp_path, base=tmp_path / "base", wheel=wheel) == before
-    assert images.cache_entry(tmp_path, base=tmp_path / "base", wheel=None) != before
-    assert images.cache_entry(tmp_path, base=tmp_path / "other", wheel=wheel) != before
+def test_cache_entry_depends_on_the_layers_and_the_wheel(tmp_path, wheel):
+    def entry(**changes):
+        parts = {"base": tmp_path / "base", "libraries": tmp_path / "libraries", "wheel": wheel}
+        return images.cache_entry(tmp_path, **(parts | changes))
+
+    before = entry()
+    assert entry() == before
+    assert entry(wheel=None) != before
+    assert entry(base=tmp_path / "other") != before
+    assert entry(libraries=tmp_path / "other") != before
+    assert entry(libraries=None) != before
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("thing/more.py", "")
-    assert images.cache_entry(tmp_path, base=tmp_path / "base", wheel=wheel) != before
+    assert entry() != before
+
+
+def test_requirements_of_an_extra_are_read_from_the_wheel(wheel):
+    assert images.extra_requirements(wheel, "kube") == ()
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr(
+            "thing-1.dist-info/METADATA",
+            "Name: thing\nRequires-Dist: pluggy>=1.5\n"
+            "Requires-Dist: pyzmq>=26; extra == 'zmq'\n"
+            "Requires-Dist: kubernetes>=36; extra == 'kube'\n"
+            "Requires-Dist: wsproto>=1.2; extra == 'kube'\n\nThe description.\n",
+        )
+    assert images.extra_requirements(wheel, "kube") == ("kubernetes>=36", "wsproto>=1.2")

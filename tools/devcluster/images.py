@@ -1,7 +1,7 @@
 """Create the test image without a registry.
 
-The image contains Debian, Python, the project's dependencies, such as pyzmq, and the project's
-wheel.
+The image contains Debian, Python, the project's dependencies, such as pyzmq, the packages that the
+kube backend needs in the Pod of a supervisor, and the project's wheel.
 
 An image is a tar file in the `docker save` format: layers, a configuration and a manifest
 (https://github.com/moby/docker-image-spec, v1.2). Both docker and containerd can load such a file.
@@ -18,6 +18,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from email.parser import BytesHeaderParser
 from pathlib import Path
 
 from devcluster.node import PAUSE_IMAGE
@@ -139,14 +140,50 @@ def _source_key(project: Path) -> str:
     return store.key(content)
 
 
-def cache_entry(cache: Path, *, base: Path, wheel: Path | None) -> Path:
-    """Return the cache entry for the image with the given base and wheel."""
-    return cache / "images" / store.key(base.name, store.digest(wheel) if wheel else None)
+def extra_requirements(wheel: Path, extra: str) -> tuple[str, ...]:
+    """Return the requirements that a wheel's metadata lists for one of its extras."""
+    found = []
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if name.endswith(".dist-info/METADATA"):
+                metadata = BytesHeaderParser().parsebytes(archive.read(name))
+                for line in metadata.get_all("Requires-Dist", []):
+                    requirement, _, marker = line.partition(";")
+                    if marker.strip() == f"extra == '{extra}'":
+                        found.append(requirement.strip())
+    return tuple(found)
 
 
-def make(directory: Path, *, base: Path, wheel: Path | None) -> None:
+def libraries_cache_entry(cache: Path, requirements: Sequence[str]) -> Path:
+    """Return the cache entry for the layer with the given requirements."""
+    return cache / "libraries" / store.key(packages.RELEASE, *requirements)
+
+
+def make_libraries(directory: Path, requirements: Sequence[str], *, tools: Path, log: Path) -> None:
+    """Install requirements for Debian's Python, and write them as a layer to `layer.tar`."""
+    root = directory / "root"
+    install = ["/usr/bin/python3", "-m", "pip", "install", "--no-compile"]
+    script = (
+        sandbox.overlay([tools])
+        + shlex.join([*install, "--target", str(root / _SITE), *requirements])
+        + f"\ntar -C {shlex.quote(str(root))} --numeric-owner --sort=name "
+        + f"-cf {shlex.quote(str(directory / 'layer.tar'))} .\n"
+        + f"rm -rf {shlex.quote(str(root))}\n"
+    )
+    processes.run(sandbox.once(script), log=log)
+
+
+def cache_entry(cache: Path, *, base: Path, libraries: Path | None, wheel: Path | None) -> Path:
+    """Return the cache entry for the image with the given layers and wheel."""
+    parts = [base.name, libraries.name if libraries else None]
+    return cache / "images" / store.key(*parts, store.digest(wheel) if wheel else None)
+
+
+def make(directory: Path, *, base: Path, libraries: Path | None, wheel: Path | None) -> None:
     """Write the test image to `image.tar` in `directory`."""
     layers = [_layer(base / "layer.tar")]
+    if libraries is not None:
+        layers.append(_layer(libraries / "layer.tar"))
     if wheel is not None:
         (directory / "wheel.tar").write_bytes(wheel_layer(wheel))
         layers.append(_layer(directory / "wheel.tar"))

@@ -109,9 +109,19 @@ def _images(
     found = images.find_wheel(
         project, paths.cache, given=wheel, tools=tools, log=log, report=console.report
     )
-    image = images.cache_entry(paths.cache, base=base, wheel=found)
-    store.ensure(image, partial(images.make, base=base, wheel=found), report=console.report)
-    for entry in (base, pause, image):
+    # The image is also that of supervisors in the cluster, which use the kube backend.
+    requirements = images.extra_requirements(found, "kube") if found is not None else ()
+    libraries = None
+    if requirements:
+        libraries = images.libraries_cache_entry(paths.cache, requirements)
+        make_libraries = partial(
+            images.make_libraries, requirements=requirements, tools=tools, log=log
+        )
+        store.ensure(libraries, make_libraries, report=console.report)
+    image = images.cache_entry(paths.cache, base=base, libraries=libraries, wheel=found)
+    make_image = partial(images.make, base=base, libraries=libraries, wheel=found)
+    store.ensure(image, make_image, report=console.report)
+    for entry in (base, pause, image, *([libraries] if libraries else [])):
         store.prune(entry.parent, keep=entry)
     return Parts(
         packages=tools,

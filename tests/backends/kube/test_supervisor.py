@@ -8,7 +8,6 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-import kubernetes
 import pytest
 
 import symphony
@@ -207,13 +206,13 @@ def find_reason(cluster, name, process, reason):
 def supervisor_in_pod(kube_cluster, monkeypatch):
     """Options for a cluster whose supervisors run this checkout in Pods.
 
-    The nodes of the devcluster see the files of this machine, so the image needs only Python.
+    The nodes of the devcluster see the files of this machine, and the image contains the packages
+    that the kube backend needs.
     """
     if kube_cluster.session.cluster.kind != "devcluster":
         pytest.skip("the nodes must see the files of the checkout")
-    libraries = Path(kubernetes.__file__).parents[1]
-    backends = {Path(package.__file__).parents[1] for package in (symphony, symphony_kube)}
-    paths = [*(str(path) for path in backends), str(libraries)]
+    checkouts = {Path(package.__file__).parents[1] for package in (symphony, symphony_kube)}
+    paths = [str(path) for path in checkouts]
     render_job = in_cluster.render_job
 
     def with_code(*arguments):

@@ -12,7 +12,14 @@ import pytest
 
 from symphony import Cluster
 from tests.docs.page import Page, PageError, parse_page
-from tests.docs.runner import Sandbox, create_sandbox, difference, matches, run_page
+from tests.docs.runner import (
+    Sandbox,
+    create_sandbox,
+    difference,
+    matches,
+    run_page,
+    without_progress,
+)
 
 PAGE = """\
 <!-- needs: zmq -->
@@ -115,6 +122,13 @@ def test_invalid_markup_is_an_error(text: str, message: str) -> None:
 )
 def test_dots_match_any_text(expected: list[str], printed: str, is_match: bool) -> None:
     assert matches(expected, printed) is is_match
+
+
+def test_reports_of_processes_that_are_still_running_are_removed() -> None:
+    reports = (
+        "deleting a: waiting for b to exit (kill in 29 s)\nstopping a: waiting for b to exit\n"
+    )
+    assert without_progress(f"launched\n{reports}deleted a\n") == "launched\ndeleted a\n"
 
 
 def test_difference_marks_only_lines_that_differ() -> None:

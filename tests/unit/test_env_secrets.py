@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from symphony.plan.process_settings import secret_text
 from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 
-VALUE = "sword'fish $HOME\n日本\n"
+# Launches record the difference between the checkout and its commit, so no source has the value.
+MARK = uuid.uuid4().hex
+VALUE = f"{MARK}' $HOME\n日本\n"
 SHOW = """
 import json, os
 print(json.dumps({key: os.environ.get(key) for key in ("TOKEN", "KEY")}))
@@ -99,6 +103,17 @@ def launched(cluster: Cluster, tmp_path: Path, content: bytes) -> Experiment:
     return result
 
 
+def existing_files(directory: Path) -> dict[Path, bytes]:
+    """Return the contents of all files below a directory."""
+    found = {}
+    for path in directory.rglob("*"):
+        # The supervisor, which has not exited yet, removes its temporary files.
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file():
+                found[path] = path.read_bytes()
+    return found
+
+
 def test_a_process_receives_the_content_and_no_other_file_contains_it(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -110,10 +125,10 @@ def test_a_process_receives_the_content_and_no_other_file_contains_it(
         "TOKEN": VALUE,
         "KEY": "plain",
     }
-    assert "sword" not in f"{manifest}{manifest.to_dict()}{described.dump_dict()}"
+    assert MARK not in f"{manifest}{manifest.to_dict()}{described.dump_dict()}"
     assert "token" in str(manifest)
-    files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
-    holding = {path.name for path in files if b"sword" in path.read_bytes()}
+    files = existing_files(tmp_path / "state")
+    holding = {path.name for path, content in files.items() if MARK.encode() in content}
     assert holding == {"token", "p.log"}
     (kept,) = [path for path in files if path.name == "token"]
     assert kept.stat().st_mode & 0o777 == 0o600

@@ -236,7 +236,9 @@ def test_new_supervisor_completes_a_change_that_is_not_recorded(cluster, experim
     assert list(after) == ["kept", "changed", "added"]
     assert after["kept"] == before["kept"]
     assert sorted(marked(run_id_of(cluster))) == sorted(after.values())
-    assert b"TOKEN=new" in Path(f"/proc/{after['added']}/environ").read_bytes()
+    # A process is reported as running before it has executed its program.
+    environment = Path(f"/proc/{after['added']}/environ")
+    eventually(lambda: b"TOKEN=new" in environment.read_bytes())
     eventually(lambda: events(cluster, "request-done"))
     assert leases(cluster) == set()
     assert [event["revision"] for event in events(cluster, "changed")] == [1]

@@ -326,8 +326,8 @@ class HostCluster(Cluster):
     ) -> str:
         """Write the files in the run directory, and make the supervisor start the processes.
 
-        Return the supervisor's warning, which can be empty. The record of the launch is written
-        while the supervisor works.
+        Return the supervisor's warning, which can be empty. The state of the code is recorded while
+        the supervisor works.
 
         ``gpus_of_processes`` maps process names to the descriptors of their leases in ``gpus``.
         Raises AlreadyExists if another program has used the name in the meantime, and LaunchFailed
@@ -349,18 +349,15 @@ class HostCluster(Cluster):
             gpus.release()
 
         preflight.write(run, manifest)
+        # From the handover on, the experiment is complete even if this process is killed. On a full
+        # disk, it runs without a record of its launch.
+        with contextlib.suppress(OSError):
+            records.write_launch_record(
+                run, experiment, self.backend, manifest.run_name, manifest.launched
+            )
         source = experiment.base_dir or Path.cwd()
-        # The supervisor renames the run directory while the record is written.
+        # The supervisor renames the run directory while the state of the code is captured.
         with run.pin() as pinned, CodeCapture(source, pinned.file(".")) as code:
-
-            def write_record() -> None:
-                # On a full disk, the experiment runs without a record of its launch.
-                with contextlib.suppress(OSError):
-                    records.write_launch_record(
-                        pinned, experiment, self.backend, manifest.run_name, manifest.launched
-                    )
-                code.start()
-
             report = handover.hand_over(
                 channel,
                 run,
@@ -370,7 +367,7 @@ class HostCluster(Cluster):
                 holds=held_until_started,
                 gpus=gpus_of_processes,
                 on_inherited=release,
-                while_launching=write_record,
+                while_launching=code.start,
             )
         if report.outcome == handover.EXISTS:
             raise self._name_in_use(manifest.experiment)
@@ -427,6 +424,8 @@ class HostCluster(Cluster):
         """Return how a running experiment differs; see `Cluster.diff`."""
         from symphony.host.update import Update
 
+        # A launch in progress, whose client can have been killed, has reserved the ports.
+        directory.wait_for_launch(self._root, experiment.name)
         found = directory.find(self._root, experiment.name)
         if found is None:
             return self._launching(experiment, "it does not exist")

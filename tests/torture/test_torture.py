@@ -64,6 +64,8 @@ def test_one_round_of_each_trial():
     assert code == 0, messages
     possible = {trial.name for trial, backend in PAIRS if not trial.obstacle_on(backend)}
     assert {tally["trial"] for tally in results["trials"]} == possible
+    moments = {item["verb"]: sum(item["counts"].values()) for item in results["moments"]}
+    assert moments["first up"] == moments["delete"] == 1
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair[0].name}-{pair[1]}")

@@ -232,7 +232,20 @@ def _print_table(results: Results) -> None:
             f"{tally.trial:{width}}  {tally.backend:7}  {tally.rounds:6}  {tally.failures:8}  "
             f"{mean:13.2f}"
         )
+    if results.moments:
+        _print_moments(results)
     print(f"seed {results.seed}: {results.rounds} rounds, {len(results.failures)} failures")
+
+
+def _print_moments(results: Results) -> None:
+    print("INTERRUPTED  BACKEND  MOMENTS  VIOLATIONS  WHAT")
+    for key in sorted(results.moments):
+        moments = results.moments[key]
+        total = sum(moments.counts.values())
+        kinds = ", ".join(f"{name} {count}" for name, count in sorted(moments.counts.items()))
+        print(
+            f"{moments.verb:11}  {moments.backend:7}  {total:7}  {moments.violations:10}  {kinds}"
+        )
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -17,7 +17,7 @@ from types import FrameType
 
 from torture.children import Child
 from torture.trial import Trial
-from torture.workspace import Violation, Workspace
+from torture.workspace import MOMENTS, Violation, Workspace
 
 # A round that takes longer is stopped and counts as failed.
 ROUND_TIMEOUT_SECONDS = 600.0
@@ -62,15 +62,30 @@ class Tally:
 
 
 @dataclass(slots=True)
+class Moments:
+    """The moments at which the commands of one verb were interrupted, by what was interrupted.
+
+    ``violations`` counts the rounds that have failed after the interruption.
+    """
+
+    verb: str
+    backend: str
+    counts: dict[str, int] = field(default_factory=dict)
+    violations: int = 0
+
+
+@dataclass(slots=True)
 class Results:
     """The results of all rounds.
 
+    ``moments`` maps backends and verbs to the moments of their interruptions.
     ``skipped`` maps the trials that cannot run on this machine to the reasons.
     """
 
     seed: int
     tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    moments: dict[tuple[str, str], Moments] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -78,11 +93,25 @@ class Results:
         """Return the number of all rounds."""
         return sum(tally.rounds for tally in self.tallies.values())
 
+    def add_moments(self, backend: str, path: Path, *, is_violated: bool) -> None:
+        """Count the interruptions of a round. If the round has failed, the last one was the cause.
+
+        ``path`` is the file in which the round has recorded them.
+        """
+        lines = path.read_text().splitlines() if path.exists() else []
+        for number, line in enumerate(lines, 1):
+            verb, _, interrupted = line.partition("\t")
+            moments = self.moments.setdefault((backend, verb), Moments(verb, backend))
+            moments.counts[interrupted] = moments.counts.get(interrupted, 0) + 1
+            if is_violated and number == len(lines):
+                moments.violations += 1
+
     def to_dict(self) -> dict[str, object]:
         """Return the results as JSON-serializable values."""
         return {
             "seed": self.seed,
             "trials": [asdict(tally) for tally in self.tallies.values()],
+            "moments": [asdict(item) for item in self.moments.values()],
             "failures": [{**asdict(item), "command": item.command} for item in self.failures],
             "skipped": self.skipped,
         }
@@ -178,6 +207,8 @@ class Runner:
         tally = self.results.tallies.setdefault(key, Tally(*key))
         tally.rounds += 1
         tally.seconds += seconds
+        moments = item.directory / MOMENTS
+        self.results.add_moments(item.backend, moments, is_violated=bool(violation))
         if not violation:
             shutil.rmtree(item.directory)
             return True

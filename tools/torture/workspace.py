@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from symphony import Cluster, Experiment, SymphonyError
+from symphony.host.processes.environment import read_environment
 from symphony.host.processes.identity import ProcessId, birth_time
 from symphony.host.run.directory import RunDirectory
 from symphony.plan.restart_policy import Backoff
@@ -26,6 +27,9 @@ from torture.children import Child
 
 LOCAL, TMUX = "local", "tmux"
 NAME = "exp"
+
+# The file of a round with one line for each interrupted command: the verb and what was killed.
+MOMENTS = "moments"
 
 # Each round has a block of ports of its own, outside the ports that symphony chooses by default and
 # below those that Linux gives to clients.
@@ -291,6 +295,51 @@ class Workspace:
         if any(run.is_locked() for run in staged):
             return False
         return NAME in names or not [found for found in self.processes() if not _is_tmux(found)]
+
+    # --- interruptions; see `torture.trials.interrupting` ---
+
+    @property
+    def interruptions(self) -> Sequence[str]:
+        """What an interruption can kill."""
+        return ("client", "supervisor", "both")
+
+    def running_texts(self) -> dict[tuple[str, str], str]:
+        """Return the identities of the running processes.
+
+        The keys consist of the name of a process and its variable ``TEXT``. If there are several
+        processes with the same key, their identities are joined.
+        """
+        found: dict[tuple[str, str], str] = {}
+        for sleeper in self.sleepers():
+            environment = read_environment(sleeper.pid)
+            if environment is not None:
+                variables = environment.variables
+                key = (variables["SYMPHONY_ROLE"], variables.get("TEXT", ""))
+                found[key] = f"{found[key]}, {sleeper.pid}" if key in found else str(sleeper.pid)
+        return found
+
+    def note_moment(self, verb: str, attack: str) -> None:
+        """Record that a command is interrupted, for the table of the moments."""
+        with (self.directory / MOMENTS).open("a") as file:
+            file.write(f"{verb}\t{attack}\n")
+
+    def duration(self, verb: str) -> float | None:
+        """Return the duration of a command in seconds, or None if no round has measured it.
+
+        A quick round assumes a duration.
+        """
+        if self._quick:
+            return _LONGEST_QUICK_DELAY_SECONDS
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return float(self._duration_file(verb).read_text())
+        return None
+
+    def note_duration(self, verb: str, seconds: float) -> None:
+        """Record the duration of a command for all following rounds."""
+        self._duration_file(verb).write_text(f"{seconds}")
+
+    def _duration_file(self, verb: str) -> Path:
+        return self.directory.parent / f"duration-{self.backend}-{verb.replace(' ', '-')}"
 
     # --- the invariants ---
 

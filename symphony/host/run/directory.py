@@ -601,6 +601,15 @@ def _create_staging_directory(root: Path, name: str) -> tuple[RunDirectory, int]
         _wait_for_launch(run, name)
 
 
+def wait_for_launch(root: Path, name: str) -> None:
+    """If a launch of the experiment ``name`` is in progress, wait until it has claimed the name or
+    has failed.
+
+    Raises BackendError if that launch is suspended.
+    """
+    _wait_for_launch(RunDirectory(root / f"{_STAGING_PREFIX}{name}"), name)
+
+
 def _wait_for_launch(run: RunDirectory, name: str) -> None:
     """Wait until the launch that owns a staging directory has claimed its name or has failed."""
     next_check = time.monotonic() + _SUSPENSION_CHECK_SECONDS

@@ -3,15 +3,35 @@
 import errno
 import json
 import secrets
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from symphony import Cluster
 from symphony.errors import BackendError, LaunchFailed
 from symphony.runs import archive, record
-from tests.backends.local.conftest import python
+from tests.backends.local.conftest import eventually, python
 
 pytestmark = pytest.mark.usefixtures("cluster")
+
+# The launcher is killed when the supervisor has taken over.
+KILLED_LAUNCHER = """
+import os, signal, sys
+from symphony import Cluster
+from symphony.host.supervisor import handover
+
+hand_over = handover.hand_over
+kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
+handover.hand_over = lambda *args, **options: hand_over(
+    *args, **{**options, "while_launching": kill}
+)
+cluster = Cluster.new("local", state_dir=sys.argv[1])
+experiment = cluster.new_experiment("exp")
+experiment.new_process("p", command=["sleep", "1000"])
+cluster.launch(experiment)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +116,11 @@ def test_old_records_are_removed_after_a_deletion(cluster, experiment):
         "the launch is not described, because the record could not be written",
         "the disk was full",
     ]
+
+
+def test_an_experiment_is_recorded_even_if_its_launcher_is_killed(cluster):
+    done = subprocess.run([sys.executable, "-c", KILLED_LAUNCHER, str(cluster._root)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    eventually(lambda: cluster.list_experiments() == ["exp"])
+    recorded = record.read_json(cluster._root / "exp" / record.RECORD_FILE)
+    assert list(recorded["definition"]["processes"]) == ["p"]

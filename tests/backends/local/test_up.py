@@ -4,15 +4,19 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from symphony import AlreadyExists, Cluster, LaunchFailed, SpecError
+from symphony.host.resources.leases import PortLeases
 from symphony.host.run import change_directory
-from symphony.host.run.directory import RunDirectory
+from symphony.host.run.directory import RunDirectory, staging_directory
 from symphony.host.run.status import StatusReader
 from symphony.testing import until
 from symphony.testing.contract import all_running
@@ -242,3 +246,28 @@ def test_new_supervisor_completes_a_change_that_is_not_recorded(cluster, experim
     eventually(lambda: events(cluster, "request-done"))
     assert leases(cluster) == set()
     assert [event["revision"] for event in events(cluster, "changed")] == [1]
+
+
+def test_up_waits_for_a_launch_in_progress(state, monkeypatch):
+    cluster = Cluster.new("local", state_dir=str(state))
+    experiment = cluster.new_experiment("exp")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    sleeper(experiment, "server").binds({"web": port})
+    has_waited = threading.Event()
+    is_locked = RunDirectory.is_locked
+
+    def note_wait(run):
+        has_waited.set()
+        return is_locked(run)
+
+    monkeypatch.setattr(RunDirectory, "is_locked", note_wait)
+    with ThreadPoolExecutor() as executor:
+        # The launcher has reserved the port, and was killed before the experiment had its name.
+        with staging_directory(cluster._root, "exp"), PortLeases() as ports:
+            assert ports.reserve(port) is None
+            difference = executor.submit(cluster.diff, experiment)
+            while not has_waited.is_set():
+                assert not difference.done(), difference.result()
+        assert difference.result().launch == "it does not exist"

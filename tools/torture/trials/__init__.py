@@ -1,7 +1,17 @@
 """The trials. Importing this package adds all of them to `TRIALS`."""
 
 from torture.trial import TRIALS
-from torture.trials import changing, controlling, disk, escaping, killing, logs, names, texts
+from torture.trials import (
+    changing,
+    controlling,
+    disk,
+    escaping,
+    interrupting,
+    killing,
+    logs,
+    names,
+    texts,
+)
 
 __all__ = [
     "TRIALS",
@@ -9,6 +19,7 @@ __all__ = [
     "controlling",
     "disk",
     "escaping",
+    "interrupting",
     "killing",
     "logs",
     "names",

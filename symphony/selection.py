@@ -44,7 +44,7 @@ def select_names(
     for name in names:
         found = _select(processes, name)
         if not found:
-            raise _nothing_selected(experiment, processes, name)
+            raise nothing_selected(experiment, processes, name)
         selected.update(found)
     return selected
 
@@ -70,11 +70,17 @@ def _select(processes: Sequence[Selectable], name: str) -> list[str]:
     return []
 
 
-def _nothing_selected(experiment: str, processes: Sequence[Selectable], name: str) -> NotFound:
+def is_pattern(name: str) -> bool:
+    """Return whether ``name`` is a pattern, such as ``agent-*``."""
+    return any(char in name for char in "*?[")
+
+
+def nothing_selected(experiment: str, processes: Sequence[Selectable], name: str) -> NotFound:
+    """Return the error for a name that selects no process."""
     names = [process.name for process in processes]
     groups = {process.group for process in processes if process.group is not None}
     known = [*names, *sorted(groups), *(process.path for process in processes if process.group)]
-    if any(char in name for char in "*?["):
+    if is_pattern(name):
         problem = f"no process of experiment {experiment!r} matches {shown(name)}"
         return NotFound(f"{problem}; its processes are {join_names(names)}")
     hint = did_you_mean(name, known) or f"; its processes are {join_names(names)}"

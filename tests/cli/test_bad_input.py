@@ -133,6 +133,7 @@ def test_a_running_experiment_is_not_replaced(program: Program) -> None:
     ("words", "error"),
     [
         (["lanch", "rl.yml"], "unknown command 'lanch'; did you mean 'launch'?"),
+        (["logss"], "unknown command 'logss'; did you mean 'logs'?; see symphony --help\n"),
         (["frobnicate"], "unknown command 'frobnicate'; choose from init, "),
         (["down", "rl"], "symphony has no command 'down'; use 'symphony delete NAME'\n"),
         (

@@ -82,6 +82,13 @@ def test_command_finds_the_experiment_on_another_backend(program: Program, name:
     assert "there" in program.ok("graph", name)
 
 
+def test_error_names_the_backend_that_has_the_experiment(program: Program) -> None:
+    error = "symphony: error: no experiment 'there' on local; it is on tmux\n"
+    for command in (["ps"], ["logs"], ["stop"], ["delete", "--dry-run"]):
+        done = program(*command, "there", "-b", "local")
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
+
+
 def test_name_that_exists_on_two_backends_is_refused(program: Program) -> None:
     error = (
         "symphony: error: experiment 'both' exists on local and tmux; name the backend: add "

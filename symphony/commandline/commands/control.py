@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
@@ -11,7 +11,7 @@ from symphony.commandline.exit_codes import FAILED, OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text
 
 if TYPE_CHECKING:
-    from symphony.status import ProcessStatus
+    from symphony.status import ProcessStatus, State
 
 _MAX_NAMES = 8
 
@@ -28,9 +28,9 @@ class ControlCommands(BaseCommands):
     def action_stop(self, args: argparse.Namespace) -> int | None:
         """Stop processes, and keep their logs and their status.
 
-        A NAME is a process, group/process, a group, a process with a count, such as agent for
-        agent-0 to agent-7, or a pattern, such as 'agent-*'. Without a NAME, all processes are
-        stopped. A stopped process is not restarted by its restart policy; start starts it again.
+        A PROCESS can be a group, a replicated process or a pattern, as for ps. Without one, all
+        processes are stopped. A stopped process is not restarted by its restart policy; start
+        starts it again.
 
         The command waits until the processes have exited. Ctrl-C ends the command, but not the
         stop. A second stop with --now kills processes that are still running.
@@ -40,6 +40,8 @@ class ControlCommands(BaseCommands):
           symphony stop rl agent --grace 5
           symphony stop rl 'agent-*' learner --now
         """
+        from symphony.status import ENDED
+
         grace = _grace(args)
         return self._control(
             args,
@@ -47,6 +49,8 @@ class ControlCommands(BaseCommands):
             lambda experiment, names: self.cluster.stop_processes(
                 experiment, names, grace=grace, at_once=args.now, timeout=args.timeout
             ),
+            unchanged=ENDED,
+            already="not running",
         )
 
     def _add_start(self) -> None:
@@ -57,9 +61,10 @@ class ControlCommands(BaseCommands):
     def action_start(self, args: argparse.Namespace) -> int | None:
         """Start processes that were stopped or have exited.
 
-        A NAME has the same meaning as for stop. Without a NAME, all processes are started. Each
-        process starts when its start conditions are met, with the same addresses, GPUs and
-        environment as before. Its output is added to its log.
+        A PROCESS can be a group, a replicated process or a pattern, as for ps. Without one, all
+        processes are started, except those that are running already. Each process starts when its
+        start conditions are met, with the same addresses, GPUs and environment as before. Its
+        output is added to its log.
 
         The command returns when each process has started or waits for its conditions. The exit code
         is 1 if a process could not be started.
@@ -68,6 +73,8 @@ class ControlCommands(BaseCommands):
           symphony start rl
           symphony start rl learner
         """
+        from symphony.status import State
+
         return self._control(
             args,
             ("start", "starting", "started"),
@@ -75,6 +82,8 @@ class ControlCommands(BaseCommands):
                 experiment, names, timeout=args.timeout
             ),
             starts=True,
+            unchanged={State.RUNNING},
+            already="running already",
         )
 
     def _add_restart(self) -> None:
@@ -86,9 +95,10 @@ class ControlCommands(BaseCommands):
     def action_restart(self, args: argparse.Namespace) -> int | None:
         """Stop processes, and start them again.
 
-        A NAME has the same meaning as for stop. Without a NAME, all processes are restarted. A
-        process that starts after another restarted process waits for it again. The processes keep
-        their addresses, GPUs and environment, and their output is added to their logs.
+        A PROCESS can be a group, a replicated process or a pattern, as for ps. Without one, all
+        processes are restarted. A process that starts after another restarted process waits for it
+        again. The processes keep their addresses, GPUs and environment, and their output is added
+        to their logs.
 
         For example:
           symphony restart rl agent-3
@@ -120,9 +130,10 @@ class ControlCommands(BaseCommands):
     def action_signal(self, args: argparse.Namespace) -> int | None:
         """Send a signal to running processes.
 
-        A NAME has the same meaning as for stop. Without a NAME, all processes receive the signal.
-        No signal is sent if one of the processes is not running. Child processes of a process do
-        not receive the signal. If a process exits because of it, the restart policy applies.
+        A PROCESS can be a group, a replicated process or a pattern, as for ps. Without one, all
+        processes receive the signal. No signal is sent if one of the processes is not running.
+        Child processes of a process do not receive the signal. If a process exits because of it,
+        the restart policy applies.
 
         For example:
           symphony signal rl learner --signal HUP
@@ -141,12 +152,7 @@ class ControlCommands(BaseCommands):
 
     def _add_selection(self, parser: argparse.ArgumentParser) -> None:
         self._add_experiment_name(parser)
-        parser.add_argument(
-            "names",
-            metavar="NAME",
-            nargs="*",
-            help="process, group, or pattern such as 'agent-*' (default: all processes)",
-        )
+        self._add_processes(parser)
 
     def _add_stop_options(self, parser: argparse.ArgumentParser) -> None:
         from symphony.commandline.parsing.arguments import parse_seconds
@@ -175,11 +181,14 @@ class ControlCommands(BaseCommands):
         run: Callable[[str, list[str]], Sequence[ProcessStatus]],
         *,
         starts: bool = False,
+        unchanged: Collection[State] = (),
+        already: str = "",
     ) -> int:
         """Select processes, call ``run`` with them, and report the result.
 
         ``words`` describe what ``run`` does, such as ``stop``, ``stopping`` and ``stopped``.
-        With ``starts``, processes that could not be started are reported.
+        With ``starts``, processes that could not be started are reported. ``run`` does nothing with
+        processes that are in one of the states ``unchanged``, which are reported as ``already``.
         """
         from symphony.cluster.matching import select_processes
         from symphony.commandline.commands.resolve_names import resolve_experiment
@@ -189,7 +198,7 @@ class ControlCommands(BaseCommands):
 
         verb, doing, done = words
         status = resolve_experiment(self.cluster, args.experiment)
-        selected = select_processes(status, args.names or None)
+        selected = select_processes(status, args.processes or None)
         names = [process.name for process in selected]
         if args.dry_run:
             if args.json:
@@ -209,7 +218,12 @@ class ControlCommands(BaseCommands):
         if args.json:
             show_json([process.to_dict() for process in result])
         else:
-            print_text(f"{done} {_description(status.name, selected)}")
+            changed = [process for process in selected if process.state not in unchanged]
+            rest = [process for process in selected if process.state in unchanged]
+            if changed:
+                print_text(f"{done} {_description(status.name, changed)}")
+            if rest:
+                print_text(f"{already}: {_description(status.name, rest)}")
         return _report_problems(result) if starts else OK
 
 

@@ -246,6 +246,10 @@ class Deletion:
 
         try:
             status = cluster.describe_experiment(name)
+        except NotFound as exc:
+            from symphony.commandline.commands.find_backend import raise_not_found
+
+            raise_not_found(cluster, name, exc)
         except Unreachable:
             raise
         except BackendError as exc:

@@ -16,10 +16,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from symphony.commandline.exit_codes import UsageError
-from symphony.errors import BackendError, SymphonyError
+from symphony.errors import BackendError, NotFound, SymphonyError
 from symphony.names import join_names
 
 if TYPE_CHECKING:
@@ -69,6 +69,21 @@ def is_ambiguous(selected: str, name: str) -> bool:
     ``name``.
     """
     return bool(_having(quick_names(selected), [name]))
+
+
+def raise_not_found(cluster: Cluster, name: str, error: NotFound) -> NoReturn:
+    """Raise the error for an experiment that ``cluster`` does not have.
+
+    It is ``error``, or an error that names the backends that have the experiment ``name``.
+    """
+    found = _having(quick_names(cluster.backend), [name])
+    if not found:
+        run = _recorded_run(cluster.backend, [name])
+        if run is None:
+            raise error
+        found = [run.backend]
+    places = " and ".join(found)
+    raise NotFound(f"no experiment {name!r} on {cluster.backend}; it is on {places}") from error
 
 
 def cluster_of(backend: str, selected: Cluster) -> Cluster:

@@ -15,6 +15,7 @@ from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note
 from symphony.errors import NotFound
 from symphony.names import join_names
+from symphony.selection import is_pattern, nothing_selected
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -56,7 +57,11 @@ def describe_resolved(
         return describe(name)
     except NotFound as exc:
         matches = cluster.fuzzy_match_experiment(name) if name else []
-        if not matches or name in matches:
+        if not matches:
+            from symphony.commandline.commands.find_backend import raise_not_found
+
+            raise_not_found(cluster, name, exc)
+        if name in matches:
             raise
         return describe(_choose("experiment", name, matches, exc))
 
@@ -104,6 +109,8 @@ def resolve_process(status: ExperimentStatus, given: str, *, fix: str = TYPE_MOR
     from symphony.cluster.matching import find_status, fuzzy_match
 
     found = _select(status, given)
+    if not found and is_pattern(given):
+        raise nothing_selected(status.name, status.processes, given)
     if found:
         by_name = {process.name: process for process in found}
         return by_name[_choose("process", given, list(by_name), None, fix)]

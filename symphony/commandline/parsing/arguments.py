@@ -204,9 +204,10 @@ class Parser(argparse.ArgumentParser):
             if instead:
                 raise UsageError(f"{self.prog} has no command {str(value)!r}; {instead}")
         choices = [str(choice) for choice in action.choices]
-        hint = did_you_mean(str(value), choices)
         if isinstance(action, Commands):
+            # The help does not list the aliases either.
             choices = [entry.dest for entry in action._get_subactions()]
+        hint = did_you_mean(str(value), choices)
         if not hint:
             hint = f"; choose from {join_names(choices, limit=20)}"
         name = _display_name(action)

@@ -19,10 +19,12 @@ import re
 import socket
 import struct
 import threading
+from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 from kubetest import relay
 from kubetest.rawapi import Access, access
@@ -82,6 +84,8 @@ class FaultProxy:
         self._port = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        # The fault of all connections.
+        self._interruption: Fault | None = None
 
     def delay(
         self, seconds: float, *, method: str | None = None, path: str = "", times: int | None = None
@@ -141,6 +145,18 @@ class FaultProxy:
             )
         )
 
+    def interrupt(self, *, silent: bool) -> None:
+        """Interrupt all connections, and each new one until `restore` is called.
+
+        A connection is reset or, if ``silent`` is true, nothing is received on it any more.
+        """
+        fault = Fault(action="drop" if silent else "reset")
+        self._run(self._set_interruption(fault))
+
+    def restore(self) -> None:
+        """Forward the requests of new connections again. Silent connections remain silent."""
+        self._run(self._set_interruption(None))
+
     def clear(self) -> None:
         """Remove every fault."""
         with self._lock:
@@ -182,7 +198,7 @@ class FaultProxy:
 
     def __enter__(self) -> FaultProxy:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        self._run(self._listen())
         return self
 
     def __exit__(
@@ -191,10 +207,19 @@ class FaultProxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+
+    async def _set_interruption(self, fault: Fault | None) -> None:
+        self._interruption = fault
+        if fault is not None:
+            for task in self._tasks:
+                task.cancel()
 
     def _add(self, fault: Fault) -> None:
         with self._lock:
@@ -215,6 +240,7 @@ class FaultProxy:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
+        self._interruption = None
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
@@ -227,7 +253,12 @@ class FaultProxy:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         try:
-            await self._serve(reader, writer)
+            if self._interruption is None:
+                # The task is canceled when the connections are interrupted.
+                with suppress(asyncio.CancelledError):
+                    await self._serve(reader, writer)
+            if self._interruption is not None:
+                await _fail(self._interruption, reader, writer)
         except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
             pass  # One side has closed its connection, or the test has finished.
         finally:

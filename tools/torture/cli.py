@@ -18,7 +18,7 @@ from types import FrameType
 from torture.runner import Failure, Results, Runner
 from torture.trial import Trial
 from torture.trials import TRIALS
-from torture.workspace import LOCAL, TMUX
+from torture.workspace import KUBE, LOCAL, TMUX
 
 DEFAULT_SECONDS = 600.0
 PROGRESS_SECONDS = 10.0
@@ -118,8 +118,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--backend",
         action="append",
-        choices=[LOCAL, TMUX],
-        help="use only this backend; repeatable",
+        choices=[LOCAL, TMUX, KUBE],
+        help="use only this backend; repeatable. kube is used only on request",
     )
     parser.add_argument(
         "--jobs",

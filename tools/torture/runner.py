@@ -17,7 +17,7 @@ from types import FrameType
 
 from torture.children import Child
 from torture.trial import Trial
-from torture.workspace import MOMENTS, Violation, Workspace
+from torture.workspace import KUBE, MOMENTS, Violation, Workspace
 
 # A round that takes longer is stopped and counts as failed.
 ROUND_TIMEOUT_SECONDS = 600.0
@@ -223,7 +223,7 @@ class Runner:
 def run_round(trial: Trial, backend: str, seed: int, directory: Path, *, quick: bool) -> int:
     """Run one round and check the invariants. Print the violations, and return the exit code."""
     signal.signal(signal.SIGTERM, _stop)
-    with Workspace(backend, seed, directory, quick=quick) as workspace:
+    with _create_workspace(backend, seed, directory, quick=quick) as workspace:
         try:
             trial.run(workspace)
             workspace.check_end()
@@ -238,6 +238,14 @@ def run_round(trial: Trial, backend: str, seed: int, directory: Path, *, quick: 
         (directory / "processes.json").write_text(json.dumps(details, indent=1))
         _keep_state(workspace)
         return 1
+
+
+def _create_workspace(backend: str, seed: int, directory: Path, *, quick: bool) -> Workspace:
+    if backend == KUBE:
+        from torture.kube_workspace import KubeWorkspace
+
+        return KubeWorkspace(seed, directory, quick=quick)
+    return Workspace(backend, seed, directory, quick=quick)
 
 
 def _keep_state(workspace: Workspace) -> None:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from torture.workspace import LOCAL, TMUX, Workspace
+from torture.workspace import KUBE, LOCAL, TMUX, Workspace
 
 RoundFunction = Callable[[Workspace], None]
 
@@ -30,6 +30,10 @@ class Trial:
         """Return why the trial cannot run on a backend of this machine, or ``""`` if it can."""
         if backend == TMUX and shutil.which("tmux") is None:
             return "tmux is not installed (Debian: apt install tmux)"
+        if backend == KUBE:
+            from torture.kube_workspace import prepare
+
+            return prepare()
         return self.obstacle()
 
 

@@ -25,7 +25,7 @@ from torture import checks
 from torture.checks import FoundProcess
 from torture.children import Child
 
-LOCAL, TMUX = "local", "tmux"
+LOCAL, TMUX, KUBE = "local", "tmux", "kube"
 NAME = "exp"
 
 # The file of a round with one line for each interrupted command: the verb and what was killed.
@@ -298,10 +298,12 @@ class Workspace:
 
     # --- interruptions; see `torture.trials.interrupting` ---
 
-    @property
-    def interruptions(self) -> Sequence[str]:
-        """What an interruption can kill."""
-        return ("client", "supervisor", "both")
+    # What can be interrupted. A name that occurs twice is chosen more often.
+    interruptions: Sequence[str] = ("client", "supervisor", "both")
+
+    def interrupted_connection(self, attack: str) -> contextlib.AbstractContextManager[None]:
+        """Interrupt the connections to the API server inside the block."""
+        raise RuntimeError(f"{self.backend} has no connections to interrupt for {attack!r}")
 
     def running_texts(self) -> dict[tuple[str, str], str]:
         """Return the identities of the running processes.
@@ -381,9 +383,7 @@ class Workspace:
 
     def check_end(self) -> None:
         """Check that all is deleted completely, and that the name and the ports are free again."""
-        for child in self._children:
-            if child.poll() is None:
-                raise Violation("a command of the trial still runs")
+        self._check_commands_have_exited()
         self.check_commands()
         self.delete_all()
         self._check_nothing_is_left()
@@ -393,6 +393,11 @@ class Workspace:
         self._check_nothing_is_left()
         # The launch has removed the directories of killed launchers.
         self.refuse(checks.left_files(self.root))
+
+    def _check_commands_have_exited(self) -> None:
+        for child in self._children:
+            if child.poll() is None:
+                raise Violation("a command of the trial still runs")
 
     def _check_nothing_is_left(self) -> None:
         listed = self.cluster().list_experiments()

@@ -13,8 +13,11 @@ from symphony.status import State
 from torture.trial import trial
 from torture.trials.killing import send
 from torture.workspace import (
+    KUBE,
+    LOCAL,
     NAME,
     SETTLE_TIMEOUT_SECONDS,
+    TMUX,
     Workspace,
     is_any_code,
     is_success,
@@ -28,6 +31,9 @@ _GRACE_SECONDS = 1
 # How often a trial waits for the result of the attack before it repeats the command.
 _WAITS = 0.7
 _PAUSE_SECONDS = 0.1
+_LONGEST_OUTAGE_SECONDS = 5.0
+# A command that waits for the answer to a lost request notices this late.
+_OUTAGE_TIMEOUT_SECONDS = 150.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +50,10 @@ class _Description:
         return {**self.texts, **agents}
 
 
-@trial("interrupt")
+@trial("interrupt", backends=[LOCAL, TMUX, KUBE])
 def interrupt_commands(workspace: Workspace) -> None:
-    """Commands are interrupted by a kill of the client or of the supervisor at random moments.
+    """Commands are interrupted by a kill of the client or of the supervisor at random moments, and
+    on Kubernetes by an interruption of the connection to the API server.
 
     Afterwards, the state must be the old one or the new one, and the repeated command must finish
     the work.
@@ -123,7 +130,12 @@ class _Interruption:
             for supervisor in workspace.supervisors():
                 send(supervisor, signal.SIGKILL)
         is_killed = attack in ("client", "both")
-        workspace.expect(command, *self.words, is_permitted=_any if is_killed else is_any_code)
+        if attack.endswith("connection"):
+            with workspace.interrupted_connection(attack):
+                time.sleep(workspace.random.uniform(0.0, _LONGEST_OUTAGE_SECONDS))
+        is_permitted = _any if is_killed else is_any_code
+        timeout = _OUTAGE_TIMEOUT_SECONDS
+        workspace.expect(command, *self.words, is_permitted=is_permitted, timeout=timeout)
         workspace.note_runs()
 
     def _repeat(self) -> None:
@@ -147,7 +159,23 @@ class _Interruption:
         if self.verb == DELETE and not running:
             # The status shows an experiment that was stopped and is not deleted yet.
             return True
-        return (is_old or self.is_new()) and self._is_quiet()
+        if (is_old or self.is_new()) and self._is_quiet():
+            return True
+        # On Kubernetes, what a killed client has begun can remain unfinished.
+        return self.workspace.backend == KUBE and self._is_reported()
+
+    def _is_reported(self) -> bool:
+        """Return whether the status or the difference shows that a part was not done."""
+        status = self.workspace.status()
+        if status is None or any(item.reason or item.state is State.PENDING for item in status):
+            return True
+        if self.verb not in (FIRST_UP, UP, SCALE):
+            return False
+        words = self.words if self.verb == SCALE else ("diff", *self.words[1:], "--json")
+        if self.verb == SCALE:
+            return "unchanged" not in self.workspace.run(*words, "--dry-run")
+        command = self.workspace.start_command(*words)
+        return self.workspace.expect(command, *words) == 1
 
     def _is_quiet(self) -> bool:
         """Return whether no process is being started or stopped."""

@@ -194,18 +194,23 @@ class TmuxChildren:
     ) -> list[TmuxChild]:
         """Take over processes; see `symphony.host.supervisor.children.Children`.
 
-        A process whose start was not recorded still waits at its gate. It is not returned. When it
-        is started, it is started again in its window.
+        A process whose start was not recorded still waits at its gate. It is killed, and when it is
+        started, it is started again in its window.
         """
         panes = self._windows.find()
         if not panes and any(track.first_started is not None for track in tracks.values()):
             # A session that the user has closed is not created again.
             self._windows.made = True
-        return [
-            self._adopt_running(spec, tracks[spec.name], panes.get(spec.name))
-            for spec in processes
-            if tracks[spec.name].state is State.RUNNING
-        ]
+        adopted = []
+        waiting = []
+        for spec in processes:
+            state, pane = tracks[spec.name].state, panes.get(spec.name)
+            if state is State.RUNNING:
+                adopted.append(self._adopt_running(spec, tracks[spec.name], pane))
+            elif state is State.PENDING and pane is not None and not pane.dead:
+                waiting.append(spec.name)
+        self._windows.end_keepers({name: panes[name] for name in waiting})
+        return adopted
 
     def _adopt_running(self, command: ProcessSpec, track: Track, pane: Pane | None) -> TmuxChild:
         """Take over a process that is recorded as running."""

@@ -195,9 +195,12 @@ class Session:
         gate = _shell_word(self.gate(command.name))
         sink = _shell_word(self.sink(command.name))
         log = _shell_word(str(self.run.log(command.name)))
-        keep = f"set-option -w -t {pane} remain-on-exit on"
         shell_line = f"echo $$ >{sink}; echo >{gate}; exec cat >>{log}"
-        return f"{keep} ; pipe-pane -t {pane} {quote(shell_line)}"
+        return f"{self.keep_window(pane)} ; pipe-pane -t {pane} {quote(shell_line)}"
+
+    def keep_window(self, pane: str) -> str:
+        """Return the command that keeps a window open after its keeper has exited."""
+        return f"set-option -w -t {pane} remain-on-exit on"
 
     def find(self) -> list[str]:
         """Return the commands that describe an existing session and its panes; see `server` and

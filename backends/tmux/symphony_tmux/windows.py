@@ -9,7 +9,13 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify, is_alive
+from symphony.host.processes.identity import (
+    RUN_ID_VARIABLE,
+    ProcessId,
+    identify,
+    is_alive,
+    read_stat,
+)
 from symphony.host.processes.mark import mark_of
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
@@ -87,6 +93,29 @@ class Windows:
                 self._tmux.run([f"kill-pane -t {owned.id}"], timeout=QUERY_TIMEOUT_SECONDS)
         self._set_variables(self._found_env)
         return panes
+
+    def end_keepers(self, panes: Mapping[str, Pane]) -> None:
+        """Kill the keepers of processes that wait at their gates, and wait until all have exited.
+
+        The windows remain. A process that is only about to exit, because tmux has closed its
+        terminal, could still read the line that opens the gate for the next start.
+        """
+        if not panes:
+            return
+        from symphony.host.processes.membership import list_pids
+        from symphony.host.processes.tree import stop_processes
+
+        self._tmux.run(
+            [self.session.keep_window(self._panes[name]) for name in panes],
+            timeout=QUERY_TIMEOUT_SECONDS,
+        )
+        sessions = {pane.pid for pane in panes.values()}
+
+        def find() -> list[ProcessId]:
+            stats = [read_stat(pid) for pid in list_pids()]
+            return [stat.process for stat in stats if stat and stat.session in sessions]
+
+        stop_processes(find, grace=0.0)
 
     def pane_of(self, process: str) -> str:
         """Return the identifier of a process's pane, or ``""`` if it has none."""

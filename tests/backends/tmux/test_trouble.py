@@ -196,7 +196,7 @@ def test_killed_supervisor(cluster, running):
 
 # The supervisor is killed once, at a moment of a restart at which the gate is closed.
 KILLED_CHILDREN = """
-import os, signal
+import os, signal, subprocess
 from symphony_tmux.children import TmuxChildren
 
 def kill(moment):
@@ -207,6 +207,10 @@ def kill(moment):
 
 class Children(TmuxChildren):
     def start(self, commands, env):
+        # No earlier process may wait at the gate when a process is started.
+        waiting = subprocess.run(["pgrep", "-f", {gate!r}], capture_output=True).stdout
+        with open({path!r} + ".waiting", "wb") as file:
+            file.write(waiting)
         for started in super().start(commands, env):
             kill("before the start is recorded")
             yield started
@@ -225,7 +229,8 @@ def test_supervisor_killed_before_the_gate_is_open(
     switch = tmp_path / "switch"
     module = tmp_path / "modules" / "killed_children.py"
     module.parent.mkdir()
-    module.write_text(KILLED_CHILDREN.format(path=str(switch), moment=moment))
+    gate = str(tmp_path / "state/exp/gates/worker")
+    module.write_text(KILLED_CHILDREN.format(path=str(switch), moment=moment, gate=gate))
     monkeypatch.syspath_prepend(str(module.parent))
     monkeypatch.setattr(type(cluster), "children", "killed_children:Children")
     python(experiment, "worker", FOREVER).ready(log="up")
@@ -239,6 +244,8 @@ def test_supervisor_killed_before_the_gate_is_open(
     assert wait_for_exit(supervisor, 20)
     status = cluster.wait("exp", until="ready", timeout=20)
     assert status.processes[0].restarts == 1
+    if moment.startswith("before"):
+        assert switch.with_suffix(".waiting").read_text() == ""
     assert cluster.get_log("exp", "worker") == "up\nup\n"
     assert windows() == ["0 worker"]
 

@@ -161,6 +161,12 @@ def finish_text(status: ExperimentStatus, seconds: float | None) -> str:
     return f"{text} with exit code {status.exit_code}" if status.exit_code else text
 
 
+def change_text(lines: Iterable[str]) -> str:
+    """Return the text for a change of the experiment, such as ``changed: add evaluator``."""
+    changes = "; ".join(" ".join(line.split()) for line in lines)
+    return f"changed: {changes}" if changes else "changed"
+
+
 def never_text(reason: str) -> str:
     """Return the text for a process that will never start."""
     cause = reason.removeprefix("never started: ")
@@ -207,6 +213,8 @@ def events_between(
     """
     before = {} if previous is None else {process.name: process for process in previous}
     events: list[ExperimentEvent] = []
+    if previous is not None:
+        events += _change_events(previous, status, now)
     for process in status:
         events += _process_events(before.get(process.name), process, now)
     events.sort(key=lambda event: event.at)
@@ -223,6 +231,25 @@ def events_between(
     if status.ended and status.processes and (previous is None or not previous.ended):
         events.append(finish_event(status, now))
     return events
+
+
+def _change_events(
+    previous: ExperimentStatus, status: ExperimentStatus, now: float
+) -> list[ExperimentEvent]:
+    """Return the event for processes that a change has added or removed, if there are any."""
+    before = {process.name for process in previous}
+    after = {process.name for process in status}
+    added = [process.path for process in status if process.name not in before]
+    removed = [process.path for process in previous if process.name not in after]
+    lines = []
+    if removed:
+        lines.append(f"remove {', '.join(removed)}")
+    if added:
+        lines.append(f"add {', '.join(added)}")
+    # Without any processes, the experiment was deleted.
+    if not lines or not after or not before:
+        return []
+    return [ExperimentEvent(at=now, kind=EventKind.CHANGED, text=change_text(lines))]
 
 
 def finish_event(status: ExperimentStatus, now: float) -> ExperimentEvent:

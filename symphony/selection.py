@@ -42,15 +42,15 @@ def select_names(
     """
     selected: set[str] = set()
     for name in names:
-        found = _select(processes, name)
+        found = matching_names(processes, name)
         if not found:
             raise nothing_selected(experiment, processes, name)
         selected.update(found)
     return selected
 
 
-def _select(processes: Sequence[Selectable], name: str) -> list[str]:
-    """Return the names of the processes that one name selects."""
+def matching_names(processes: Sequence[Selectable], name: str) -> list[str]:
+    """Return the names of the processes that one name selects, if there are any."""
     copies = re.compile(rf"{re.escape(name)}(-[0-9]+)+")
 
     def is_copy(other: str | None) -> bool:

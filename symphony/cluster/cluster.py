@@ -22,7 +22,6 @@ from symphony.cluster.matching import (
     find_names,
     find_status,
     fuzzy_match,
-    select_processes,
 )
 from symphony.errors import AlreadyExists, NotFound, SpecError, Unsupported, shown
 from symphony.names import check_is_text, did_you_mean
@@ -759,9 +758,9 @@ class Cluster(CheckedAttributes, abc.ABC):
     def removed_processes(self, experiment: str) -> list[str]:
         """Return the names of the processes that a change has removed and whose logs still exist.
 
-        These names can be given to `get_log`, `iter_log_text`, `iter_logs`, `iter_output` and
-        `save_logs`. Only processes that `up` or `scale` has removed from a running experiment are
-        included, until a process with the same name is added.
+        These names can be given to `get_log`, `iter_log_text`, `iter_logs`, `iter_output`,
+        `save_logs` and `iter_events`. Only processes that `up` or `scale` has removed from a
+        running experiment are included, until a process with the same name is added.
         """
         del experiment
         return []
@@ -828,10 +827,11 @@ class Cluster(CheckedAttributes, abc.ABC):
         """Iterate over the lines of several processes' logs in the order in which they were
         written.
 
-        ``processes`` defaults to all processes. With ``follow``, continue until the processes have
-        exited. ``since`` is a number of seconds or a duration before now (``"90s"``, ``"5m"``,
-        ``"2h"``), or an ISO 8601 time. Earlier lines are omitted. ``tail`` limits the output to the
-        last ``tail`` lines of each process.
+        ``processes`` selects processes as in `stop_processes`, and defaults to all processes. With
+        ``follow``, continue until the processes have exited, and include processes that a change
+        adds to the selection. ``since`` is a number of seconds or a duration before now (``"90s"``,
+        ``"5m"``, ``"2h"``), or an ISO 8601 time. Earlier lines are omitted. ``tail`` limits the
+        output to the last ``tail`` lines of each process.
         """
 
     @overload
@@ -921,7 +921,8 @@ class Cluster(CheckedAttributes, abc.ABC):
         status = self.describe_experiment(experiment)
         names = None
         if processes is not None:
-            names = [process.name for process in select_processes(status, processes)]
+            removed = functools.partial(self.removed_processes, experiment)
+            names = find_names(status, processes, removed) if processes else []
         start = None if since is None else parse_since(since, time.time())
         return self._iter_events(experiment, names, follow=follow, since=start)
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from symphony.errors import AlreadyExists, NotFound, SpecError, shown
 from symphony.names import did_you_mean, join_names
-from symphony.selection import select_names
+from symphony.selection import matching_names, select_names
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 
 # The condition for which `Cluster.wait` waits.
@@ -66,7 +66,7 @@ def find_names(
     processes: Sequence[str] | None,
     removed: Callable[[], Collection[str]] = tuple,
 ) -> list[str]:
-    """Return the names of ``processes``, each of which is given as ``name`` or ``group/name``.
+    """Return the names of the processes that ``processes`` select, as in `select_processes`.
 
     If ``processes`` is empty or None, return the names of all processes. ``removed`` returns the
     names of removed processes, which can be given, too; see `Cluster.removed_processes`. It is
@@ -81,10 +81,14 @@ def find_names(
         name = by_given.get(given)
         if name is None and given in removed():
             name = given
-        if name is None:
+        if name is not None:
+            names.append(name)
+            continue
+        selected = matching_names(status.processes, given)
+        if not selected:
             group, _, own_name = given.rpartition("/")
-            name = find_status(status, own_name, group or None).name
-        names.append(name)
+            selected = [find_status(status, own_name, group or None).name]
+        names += selected
     return list(dict.fromkeys(names))
 
 

@@ -833,12 +833,14 @@ class HostCluster(Cluster):
         from symphony.host.output import Selection, iter_output
 
         run = self._find(experiment)
+        removed = functools.partial(self.removed_processes, experiment)
+
+        def selected_names() -> list[str]:
+            return find_names(self._describe(run), processes, removed)
+
         selection = Selection(
-            names=find_names(
-                self._describe(run),
-                processes,
-                functools.partial(self.removed_processes, experiment),
-            ),
+            names=selected_names(),
+            find_names=selected_names,
             since=_since_time(since),
             tail=tail,
             follow=follow,

@@ -411,12 +411,13 @@ def _timed_lengths(
 
 def follow(
     run: RunDirectory,
-    tails: Mapping[str, LogTail],
+    tails: dict[str, LogTail],
     have_ended: Callable[[], bool],
     *,
     check_every: float = STATUS_CHECK_SECONDS,
     read_events: Callable[[], Iterable[ExperimentEvent]] = tuple,
     exited: Iterable[str] = (),
+    find_new: Callable[[], Mapping[str, LogTail]] = dict,
 ) -> Iterator[LogBlock | ExperimentEvent]:
     """Yield log lines as they are written, until all processes have exited.
 
@@ -424,7 +425,8 @@ def follow(
     while no log grows, at least every ``check_every`` seconds. ``read_events`` returns the new
     events, which are yielded between the lines. All lines of a process come before its exit, and
     those that it writes after it was started again come after its start. ``exited`` contains the
-    processes that had exited before the first of these events.
+    processes that had exited before the first of these events. ``find_new`` returns readers for the
+    logs of processes that were added since the previous call. They are added to ``tails``.
 
     A process can write before its start is recorded. Output that follows an exit is therefore held
     until the start is recorded, but for at most ``check_every`` seconds, because it can also come
@@ -434,8 +436,14 @@ def follow(
     grown: Collection[str] = tails.keys()
     reader = _FollowReader(run, tails, exited, hold_seconds=check_every)
     paths = {name: log.path for name, log in tails.items()}
-    with growing({**paths, _EVENTS_KEY: run.events}) as wait:
+    paths[_EVENTS_KEY] = run.events
+    with growing(paths) as wait:
         while True:
+            new = find_new()
+            if new:
+                tails.update(new)
+                paths.update({name: log.path for name, log in new.items()})
+                grown = {*grown, *new}
             # The lengths must be read before the events: output of a later execution that is within
             # these lengths comes after an exit that is among the events.
             ends = lengths(run, {*reader.held, *grown} - {_EVENTS_KEY})
@@ -556,7 +564,7 @@ def growing(paths: Mapping[str, Path]) -> Iterator[Callable[[float], set[str]]]:
     files that have grown.
 
     The function's argument is a timeout in seconds. If no file grows within this time, the function
-    returns an empty set.
+    returns an empty set. Files can be added to ``paths`` between two calls.
     """
     try:
         from symphony.host.inotify import FileWatcher
@@ -575,11 +583,15 @@ def growing(paths: Mapping[str, Path]) -> Iterator[Callable[[float], set[str]]]:
 def _make_watching_wait(
     watcher: FileWatcher, paths: Mapping[str, Path]
 ) -> Callable[[float], set[str]]:
-    unwatched = dict(paths)
+    known: set[str] = set()
+    unwatched: dict[str, Path] = {}
     sizes: dict[str, int] = {}
 
     def wait(timeout: float) -> set[str]:
         grown: set[str] = set()
+        if len(known) < len(paths):
+            unwatched.update({key: path for key, path in paths.items() if key not in known})
+            known.update(paths)
         for key, path in list(unwatched.items()):
             try:
                 watcher.add(key, path)

@@ -29,7 +29,7 @@ from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock, to_lines
 from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
-from symphony.status import ExperimentStatus, ReasonCode, State
+from symphony.status import ExperimentStatus, LogLine, ReasonCode, State
 from symphony.testing import programs
 
 # Arguments that a shell, an API or a terminal might alter.
@@ -809,6 +809,27 @@ class BackendContract:
             cluster.get_log("contract", "other")
         assert cluster.up(describe("kept", "removed")).names("added") == ["removed"]
         assert cluster.removed_processes("contract") == []
+
+    def test_added_processes_join_the_output_that_is_followed(self, cluster: Cluster) -> None:
+        self.can("up")
+
+        def describe(*names: str) -> Experiment:
+            experiment = cluster.new_experiment("contract")
+            for name in names:
+                self.add(experiment, name, programs.FOREVER)
+            return experiment
+
+        def next_line(lines: Iterator[LogLine]) -> tuple[str, str]:
+            line = next(lines)
+            return line.process, line.text
+
+        cluster.launch(describe("worker-0"))
+        followed = [
+            iter(cluster.iter_logs("contract", names, follow=True)) for names in (None, ["worker"])
+        ]
+        assert [next_line(lines) for lines in followed] == [("worker-0", "up")] * 2
+        cluster.up(describe("worker-0", "worker-1"))
+        assert [next_line(lines) for lines in followed] == [("worker-1", "up")] * 2
 
     def test_signal_reaches_the_processes_that_are_named(
         self, cluster: Cluster, experiment: Experiment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from symphony import ExperimentStatus
+from symphony import ExperimentStatus, ProcessStatus
 from symphony.events import EventKind, ExperimentEvent, events_between, select_events
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.event_stream import EventTranslator
@@ -118,6 +118,19 @@ def test_changes_of_a_status_are_shown_in_the_same_words() -> None:
     assert last[0] == "experiment launched"
     assert last[-1] == "experiment failed after 20 s with exit code 1"
     assert "process c stopped, killed by SIGTERM" in last
+
+
+def test_added_and_removed_processes_are_a_change() -> None:
+    def status(*names: str) -> ExperimentStatus:
+        processes = tuple(ProcessStatus(name=name, group="g") for name in names)
+        return ExperimentStatus(name="rl", backend="paper", processes=processes)
+
+    (event,) = events_between(status("a", "b"), status("b", "c", "d"), 5.0)
+    assert (event.kind, event.line) == (
+        EventKind.CHANGED,
+        "experiment changed: remove g/a; add g/c, g/d",
+    )
+    assert events_between(status("a"), status(), 5.0) == []
 
 
 def test_the_restart_of_an_experiment_is_shown() -> None:

@@ -40,13 +40,13 @@ class EventsCommands(ReadingCommands):
           symphony events rl -f --json | jq -r .text
           symphony events --run rl-20261122-093011-7f3a
         """
-        from symphony.commandline.commands.resolve_names import resolve_processes
         from symphony.commandline.output.events import event_json, event_row
 
         status = self._read_status(args, "events")
         names = None
         if args.processes:
-            names = [process.name for process in resolve_processes(status, args.processes)]
+            selected, removed = self._resolve_with_removed(status, args.processes)
+            names = [*(process.name for process in selected), *removed]
         events = self.cluster.iter_events(status.name, names, follow=args.follow, since=args.since)
         try:
             for event in events:

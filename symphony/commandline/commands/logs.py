@@ -18,7 +18,7 @@ from symphony.errors import NotFound
 if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
-    from symphony.status import ExperimentStatus, ProcessStatus
+    from symphony.status import ExperimentStatus
 
 
 class LogsCommands(ReadingCommands):
@@ -87,7 +87,7 @@ class LogsCommands(ReadingCommands):
         """
         status = self._read_status(args, "logs")
         _check_combination(args)
-        selected, removed = self._resolve(status, args.processes)
+        selected, removed = self._resolve_with_removed(status, args.processes)
         if args.failed:
             selected = [process for process in selected if process.failed]
             if not selected:
@@ -107,27 +107,32 @@ class LogsCommands(ReadingCommands):
         if args.follow:
             if status.note:
                 print_note(f"{status.name}: {status.note}")
-            return self._follow(args, status.name, names)
+            given = self._followed_names(args, status, names)
+            return self._follow(args, status.name, names, given)
         is_unchanged = not (args.json or args.timestamps or args.grep)
         if len(names) == 1 and is_unchanged:
             return self._show_single(args, status.name, names[0])
         return self._show_merged(args, status.name, names)
 
-    def _resolve(
-        self, status: ExperimentStatus, given: Sequence[str]
-    ) -> tuple[list[ProcessStatus], list[str]]:
-        """Return the processes that the user meant, and the names of those that were removed."""
-        from symphony.commandline.commands.resolve_names import resolve_processes
+    def _followed_names(
+        self, args: argparse.Namespace, status: ExperimentStatus, names: Sequence[str]
+    ) -> list[str] | None:
+        """Return names that also select processes that are added later, or None for all.
 
+        ``names`` are the names of the processes that the user selected.
+        """
+        from symphony.cluster.matching import find_names
+
+        if args.failed:
+            return list(names)
+        if not args.processes:
+            return None
         try:
-            return resolve_processes(status, given), []
+            find_names(status, args.processes)
         except NotFound:
-            known = set(self.cluster.removed_processes(status.name))
-            removed = [name for name in dict.fromkeys(given) if name in known]
-            if not removed:
-                raise
-        others = [name for name in given if name not in known]
-        return resolve_processes(status, others) if others else [], removed
+            # A removed process, or a part of a name.
+            return list(names)
+        return list(args.processes)
 
     def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
         """Show one process's output unchanged, without adding a missing newline at its end."""
@@ -155,12 +160,21 @@ class LogsCommands(ReadingCommands):
         _show(args, names, blocks)
         return OK
 
-    def _follow(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
-        """Follow the output until all processes have exited or the user presses Ctrl-C."""
+    def _follow(
+        self,
+        args: argparse.Namespace,
+        experiment: str,
+        names: Sequence[str],
+        given: Sequence[str] | None,
+    ) -> int:
+        """Follow the output until all processes have exited or the user presses Ctrl-C.
+
+        ``given`` selects the processes ``names``, and those that are added later.
+        """
         from symphony.commandline.commands.foreground import report_end
 
         items = self.cluster.iter_output(
-            experiment, names, follow=True, since=args.since, tail=args.tail, events=True
+            experiment, given, follow=True, since=args.since, tail=args.tail, events=True
         )
         try:
             _show(args, names, items)

@@ -10,7 +10,9 @@ from symphony.commandline.output.terminal import print_note
 from symphony.errors import NotFound
 
 if TYPE_CHECKING:
-    from symphony.status import ExperimentStatus
+    from collections.abc import Sequence
+
+    from symphony.status import ExperimentStatus, ProcessStatus
 
 
 class ReadingCommands(BaseCommands):
@@ -46,3 +48,19 @@ class ReadingCommands(BaseCommands):
                     f"{self.prog} {verb} --run {args.experiment}"
                 )
             raise
+
+    def _resolve_with_removed(
+        self, status: ExperimentStatus, given: Sequence[str]
+    ) -> tuple[list[ProcessStatus], list[str]]:
+        """Return the processes that the user meant, and the names of those that were removed."""
+        from symphony.commandline.commands.resolve_names import resolve_processes
+
+        try:
+            return resolve_processes(status, given), []
+        except NotFound:
+            known = set(self.cluster.removed_processes(status.name))
+            removed = [name for name in dict.fromkeys(given) if name in known]
+            if not removed:
+                raise
+        others = [name for name in given if name not in known]
+        return resolve_processes(status, others) if others else [], removed

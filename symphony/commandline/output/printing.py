@@ -69,13 +69,20 @@ class LogFormatter:
     ) -> None:
         self._as_json = as_json
         self._timestamps = timestamps
+        self._names = dict.fromkeys(names)
         self._prefixes = {} if len(names) == 1 else _prefixes(names)
         self._cleaner = None if as_json else _log_cleaner(raw=raw)
         # The processes whose last line is not complete yet.
         self._begun: set[str] = set()
 
     def __call__(self, block: LogBlock) -> str:
-        """Return the text of a block. A progress bar that is still being written becomes a line."""
+        """Return the text of a block. A progress bar that is still being written becomes a line.
+
+        A process that is not one of the processes was added to the experiment.
+        """
+        if block.process not in self._names:
+            self._names[block.process] = None
+            self._prefixes = _prefixes(list(self._names))
         if not (self._as_json or self._prefixes or self._cleaner or self._timestamps):
             self._note_end(block)
             return block.text

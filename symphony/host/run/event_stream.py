@@ -11,6 +11,7 @@ from symphony.errors import NotFound
 from symphony.events import (
     EventKind,
     ExperimentEvent,
+    change_text,
     exit_text,
     finish_text,
     never_text,
@@ -87,7 +88,7 @@ class EventTranslator:
         if kind in _INTERNAL_EVENTS:
             return []
         if kind == "changed":
-            return [(EventKind.CHANGED, _change_text(event))]
+            return [(EventKind.CHANGED, change_text(event["changes"]))]
         if kind == "launched":
             return [(EventKind.LAUNCHED, "launched")]
         if kind == "finished":
@@ -192,12 +193,6 @@ def _code_of(kind: EventKind, event: Event) -> ReasonCode | None:
         # The recorded code describes the restart.
         return ReasonCode.KILLED if signal_name(event["code"]) else ReasonCode.EXITED
     return reason_code(event) or _REASON_CODES.get(kind)
-
-
-def _change_text(event: Event) -> str:
-    """Return the text for a change of the experiment, such as ``changed: add evaluator``."""
-    lines = [" ".join(line.split()) for line in event["changes"]]
-    return f"changed: {'; '.join(lines)}" if lines else "changed"
 
 
 def _exited(event: Event, _: Track) -> _Words:

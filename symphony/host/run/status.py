@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -155,9 +155,11 @@ class StatusReader:
             return {**find_session_leaders(self._manifest["run_id"]), **orphans}
         return orphans
 
-    def end_check(self, names: Sequence[str]) -> Callable[[], bool]:
-        """Return a predicate that is true when the named processes can write no more output."""
-        wanted = frozenset(names)
+    def end_check(self, names: Collection[str]) -> Callable[[], bool]:
+        """Return a predicate that is true when the named processes can write no more output.
+
+        The caller can add names to ``names`` later.
+        """
 
         def have_ended() -> bool:
             if not self._run.path.exists():
@@ -166,7 +168,7 @@ class StatusReader:
                 status = self.read()
             except NotFound:
                 return True
-            selected = (process for process in status if process.name in wanted)
+            selected = (process for process in status if process.name in names)
             return all(process.state in ENDED for process in selected)
 
         return have_ended

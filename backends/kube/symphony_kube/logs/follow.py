@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from symphony.errors import SymphonyError, Unreachable
+from symphony.cluster.matching import find_names
+from symphony.errors import NotFound, SymphonyError, Unreachable
 from symphony.events import EXIT_KINDS, ExperimentEvent, events_between, select_events
 from symphony.open_files import raise_open_file_limit
 from symphony.status import ENDED, ExperimentStatus, LogLine
@@ -139,6 +140,8 @@ class _LogFollower:
         self._held: list[ExperimentEvent] = []
         self._watch = ExperimentWatch(api, scope)
         self._logs: dict[str, _ProcessLog] = {}
+        # The processes that the caller has selected, which a change can add to.
+        self._selected: Sequence[str] | None = None
         self._events: queue.Queue[_QueuedEvent] = queue.Queue(maxsize=MAX_QUEUED_EVENTS)
         self._closed = threading.Event()
         self._next_check = 0.0
@@ -157,6 +160,7 @@ class _LogFollower:
         self, processes: Sequence[str] | None, since: bytes | None, tail: int | None
     ) -> Iterator[LogLine | ExperimentEvent]:
         """Yield the existing lines, and then new lines until all processes have exited."""
+        self._selected = processes
         self._watch.start()
         refs = self._watch.observer.container_refs
         names = resolve_names(self._api, self._scope, processes, refs)
@@ -260,6 +264,7 @@ class _LogFollower:
     def _check_processes(self) -> None:
         """Start the readers that are needed, and determine which processes have finished."""
         status = self._watch.observer.observe(time.time()).status
+        self._add_new_logs(status)
         self._hold_events(status)
         running = {process.name for process in status if process.state not in ENDED}
         refs_by_process: dict[str, list[ContainerRef]] = {}
@@ -275,6 +280,14 @@ class _LogFollower:
             else:
                 self._read_or_finish(log, refs, ended=log.ended)
         self._next_check = time.monotonic() + CHECK_INTERVAL_SECONDS
+
+    def _add_new_logs(self, status: ExperimentStatus) -> None:
+        """Begin to read the logs of processes that a change has added to the selection."""
+        # The selected processes can have been removed.
+        with contextlib.suppress(NotFound):
+            for name in find_names(status, self._selected):
+                if name not in self._logs:
+                    self._logs[name] = _ProcessLog(name=name, position=LogPosition(b""))
 
     def _read_or_finish(self, log: _ProcessLog, refs: list[ContainerRef], *, ended: bool) -> None:
         """Start to read the oldest log that may have unread lines.

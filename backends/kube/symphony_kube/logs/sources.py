@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from symphony.cluster.matching import find_status
+from symphony.cluster.matching import find_names
 from symphony.errors import NotFound
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
@@ -89,13 +89,7 @@ def resolve_names(
     if processes and known.issuperset(processes):
         return list(dict.fromkeys(processes))
     status = experiments.experiment_status(api, scope)
-    if not processes:
-        return [process.name for process in status]
-    names = []
-    for path in dict.fromkeys(processes):
-        group, _, name = path.rpartition("/")
-        names.append(find_status(status, name, group or None).name)
-    return names
+    return find_names(status, processes)
 
 
 def open_log(

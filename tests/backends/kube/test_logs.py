@@ -298,6 +298,17 @@ def test_repeated_lines_are_removed():
     assert numbers.new_line_filter().filter(again) == [line(2, b"a"), line(1, b"late"), line(3)]
 
 
+def test_the_log_of_the_next_execution_is_recognized():
+    position = LogPosition()
+    assert not position.new_line_filter().has_missed_latest
+    position.remember([line(1), line(2)])
+    same, following = position.new_line_filter(), position.new_line_filter()
+    assert same.filter([line(1), line(2), line(3)]) == [line(3)]
+    assert not same.has_missed_latest
+    assert following.filter([line(3)]) == [line(3)]
+    assert following.has_missed_latest
+
+
 def test_lines_older_than_all_remembered_lines_are_removed():
     numbers = LogPosition()
     many = [line(1, b"%d" % number, nano=number) for number in range(1500)]

@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import find_names
@@ -48,8 +48,9 @@ MAX_QUEUED_EVENTS = 256
 MANY_PROCESSES = 200
 # The shortest and the longest pause before the log of a process that has not exited is read again.
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
-# How long a reader can continue to receive a container's last lines after the Pod was deleted.
-DELETED_POD_SECONDS = 2.0
+# How long a reader can continue to receive a container's last lines after the Pod was deleted or
+# the container was restarted.
+OUTDATED_SECONDS = 2.0
 # How soon all processes are checked after a change, and how often they are checked otherwise.
 CHECK_SOON_SECONDS, CHECK_INTERVAL_SECONDS = 0.05, 0.5
 _PUT_TIMEOUT_SECONDS = 0.2
@@ -276,7 +277,7 @@ class _LogFollower:
             log.ended = name not in running
             refs = refs_by_process.get(name, [])
             if log.reader is not None:
-                _close_if_pod_deleted(log.reader, refs)
+                _close_if_outdated(log.reader, refs)
             else:
                 self._read_or_finish(log, refs, ended=log.ended)
         self._next_check = time.monotonic() + CHECK_INTERVAL_SECONDS
@@ -367,16 +368,19 @@ def _start_log(
     return log
 
 
-def _close_if_pod_deleted(reader: _LogReader, refs: list[ContainerRef]) -> None:
-    """Close a reader if its Pod was deleted more than `DELETED_POD_SECONDS` ago.
+def _close_if_outdated(reader: _LogReader, refs: list[ContainerRef]) -> None:
+    """Close a reader if its Pod was deleted or its container was restarted, and it has received
+    nothing for `OUTDATED_SECONDS` since then.
 
-    Otherwise, the reader could keep waiting for a node that no longer exists.
+    Otherwise, the reader could keep waiting for a node that no longer exists, or for lines of
+    another execution than the one whose last lines have not been read.
     """
-    if any(ref.uid == reader.ref.uid for ref in refs):
-        reader.pod_deleted_at = None
-    elif reader.pod_deleted_at is None:
-        reader.pod_deleted_at = time.monotonic()
-    elif time.monotonic() > reader.pod_deleted_at + DELETED_POD_SECONDS:
+    latest = next((ref for ref in refs if ref.uid == reader.ref.uid), None)
+    if latest is not None and latest.restarts == reader.ref.restarts:
+        reader.outdated_at = None
+    elif reader.outdated_at is None:
+        reader.outdated_at = time.monotonic()
+    elif time.monotonic() > max(reader.outdated_at, reader.received_at) + OUTDATED_SECONDS:
         reader.close()
 
 
@@ -402,7 +406,10 @@ class _LogReader:
         self.ref = sources[-1].ref
         self.is_final = is_final
         self.received_lines = False
-        self.pod_deleted_at: float | None = None
+        # The time since which the Pod is deleted or the container is restarted, and the time at
+        # which the last lines were received.
+        self.outdated_at: float | None = None
+        self.received_at = 0.0
         self._api = api
         self._scope = scope
         self._position = position
@@ -432,22 +439,45 @@ class _LogReader:
                 error = log_error(exc, self.ref.process, self._scope)
         except SymphonyError as exc:
             error = exc
-        self._put(_ReaderFinished(reader=self, error=error))
+        finally:
+            # The follower waits for this event, whatever has happened.
+            self._put(_ReaderFinished(reader=self, error=error))
 
     def _read(self, source: LogSource) -> None:
         new_lines, assembler = self._position.new_line_filter(), LineAssembler()
         follow = self._follow and not source.previous
         since = self._position.since_time()
-        self._stream = open_log(self._api, self._scope, source, since=since, follow=follow)
+        stream = open_log(self._api, self._scope, source, since=since, follow=follow)
+        self._stream = stream
         if self._closed:  # The reader was closed while the stream was being opened.
-            self._stream.close()
-        for chunk in self._stream.chunks():
-            if not self._deliver(new_lines.filter(assembler.add(chunk))):
-                self._stream.close()
+            stream.close()
+        # The status may not show yet that the container was restarted.
+        can_be_restarted = follow and len(self._sources) == 1
+        for chunk in stream.chunks():
+            self.received_at = time.monotonic()
+            lines = new_lines.filter(assembler.add(chunk))
+            if lines and can_be_restarted and new_lines.has_missed_latest:
+                can_be_restarted = False
+                self._read_previous(source)
+            if not self._deliver(lines):
+                stream.close()
                 return
         # An incomplete line from a running process is read again when it is complete.
         if not follow:
             self._deliver(new_lines.filter(assembler.flush()))
+
+    def _read_previous(self, source: LogSource) -> None:
+        """Read the rest of the log of the previous execution, if the API still has it."""
+        stream = self._stream
+        try:
+            self._read(replace(source, previous=True))
+        except ApiError as exc:
+            if exc.status not in NO_LOG_STATUSES:
+                raise
+        finally:
+            self._stream = stream
+            if self._closed and stream is not None:
+                stream.close()
 
     def _deliver(self, lines: list[bytes]) -> bool:
         """Put lines into the queue. Return False if the follower has been closed."""

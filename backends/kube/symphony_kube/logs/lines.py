@@ -190,6 +190,15 @@ class NewLineFilter:
     def __init__(self, known: Counter[bytes], oldest: bytes) -> None:
         self._known = known
         self._oldest = oldest
+        self._latest = max(known, key=line_time, default=b"")
+
+    @property
+    def has_missed_latest(self) -> bool:
+        """True if the latest of the known lines has not been repeated.
+
+        If new lines have followed, they are from another log: that of the next execution.
+        """
+        return self._latest in self._known
 
     def filter(self, lines: list[bytes]) -> list[bytes]:
         """Return those of ``lines`` that are new."""

@@ -17,7 +17,7 @@ from symphony.plan.policies import Policies
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.lifecycle.supervisor import in_cluster
 from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide
-from symphony_kube.lifecycle.supervisor.detached import directory_of
+from symphony_kube.lifecycle.supervisor.detached import SupervisorDirectory, directory_of
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
 from symphony_kube.lifecycle.supervisor.loop import supervise
 from symphony_kube.lifecycle.supervisor.record import Record, Round, decode_record, encode_record
@@ -155,6 +155,22 @@ def test_record_can_be_decoded():
     )
     assert decode_record(encode_record(record)) == record
     assert decode_record("") == Record()
+
+
+def test_supervisor_adds_no_files_to_a_directory_that_is_being_removed(tmp_path, monkeypatch):
+    directory = SupervisorDirectory(tmp_path / "exp")
+    directory.path.mkdir()
+    (directory.path / "run").touch()
+    remove = os.rmdir
+
+    def start_and_remove(*args, **options):
+        # A supervisor that another command has started locks the directory first.
+        with directory.locked(pid=1):
+            remove(*args, **options)
+
+    monkeypatch.setattr(os, "rmdir", start_and_remove)
+    directory.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_killed_supervisor_is_started_again_by_the_next_command(shared, name):

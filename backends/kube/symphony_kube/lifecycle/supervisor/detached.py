@@ -43,6 +43,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 LOCK_PAUSE_SECONDS = 0.02
 PID_BYTES = 32
+_REMOVED_PREFIX = ".old-"
 
 
 class SupervisorDirectory:
@@ -97,8 +98,15 @@ class SupervisorDirectory:
         self._write("record", encode_record(record).encode())
 
     def remove(self) -> None:
-        """Remove the directory."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the directory, and those whose removal was interrupted.
+
+        The directory is renamed first, so that a supervisor that another program has just started
+        finds no directory, instead of adding files to it.
+        """
+        with contextlib.suppress(OSError):
+            self.path.rename(self.path.with_name(f"{_REMOVED_PREFIX}{os.urandom(8).hex()}"))
+        for removed in self.path.parent.glob(f"{_REMOVED_PREFIX}*"):
+            shutil.rmtree(removed, ignore_errors=True)
 
     def _write(self, name: str, content: bytes) -> None:
         replace_file(self.path / name, [content], mode=0o600)

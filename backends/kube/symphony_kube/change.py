@@ -2,18 +2,20 @@
 
 The steps are made in this order: the new description is stored with the processes that the change
 concerns, the objects of files and services are created or updated, the roster is replaced, the
-restarts are requested, new units are created, a new supervisor takes over, and removed units are
-deleted. Each step can be repeated, so a command that is interrupted is continued by the same
-command or by one with another description.
+restarts are requested, new units are created, the supervisor takes over the new description, and
+removed units are deleted. Each step can be repeated, so a command that is interrupted is continued
+by the same command or by one with another description.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import math
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, LaunchFailed, NotFound
@@ -31,7 +33,7 @@ from symphony.plan.changes import (
     compare,
     launching,
 )
-from symphony.plan.policies import seconds_to_deadline
+from symphony.plan.policies import Policies, seconds_to_deadline
 from symphony.status import ReasonCode
 from symphony_kube import control
 from symphony_kube.api import error_messages
@@ -57,9 +59,10 @@ from symphony_kube.lifecycle.description import (
     as_stored,
 )
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
-from symphony_kube.lifecycle.supervisor.record import Record, Round
-from symphony_kube.lifecycle.supervisor.run import SupervisedRun
-from symphony_kube.render.deadline import with_deadline
+from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
+from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
+from symphony_kube.lifecycle.supervisor.run import SupervisedRun, encode_run
+from symphony_kube.render.deadline import with_new_deadline
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.roster import (
     encode_roster,
@@ -70,6 +73,7 @@ from symphony_kube.render.roster import (
 from symphony_kube.render.snapshot import LIVE_SETTINGS
 from symphony_kube.status import experiments
 from symphony_kube.status.control_state import Attempt, encode_manifest
+from symphony_kube.status.ending import encode_policies
 from symphony_kube.status.observe import Observation, PodObserver
 from symphony_kube.status.permission_errors import missing_right
 
@@ -102,7 +106,7 @@ class Difference:
     observation: Observation
 
 
-def diff(api: Api, scope: Scope, describe: Describe) -> Changes:
+def diff(api: Api, scope: Scope, describe: Describe, supervisor: SupervisorOptions) -> Changes:
     """Return how a running experiment differs from a new description; see `Cluster.diff`."""
     running, reason = None, _NO_DESCRIPTION
     try:
@@ -111,22 +115,28 @@ def diff(api: Api, scope: Scope, describe: Describe) -> Changes:
         if exc.status != 403:
             raise
         reason = str(exc)
-    found = _find_difference(api, scope, running, describe, reason)
+    found = _find_difference(api, scope, running, describe, supervisor, reason)
     return found if isinstance(found, Changes) else found.changes
 
 
-def change(api: Api, scope: Scope, describe: Describe) -> Difference:
-    """Change a running experiment, and return what was changed; see `Cluster.up`."""
+def change(api: Api, scope: Scope, describe: Describe, supervisor: SupervisorOptions) -> Difference:
+    """Change a running experiment, and return what was changed; see `Cluster.up`.
+
+    ``supervisor`` determines where an experiment is supervised that had no supervisor before.
+    """
     store = DescriptionStore(api, scope)
     with store.claimed() as running:
-        found = _find_difference(api, scope, running, describe)
+        found = _find_difference(api, scope, running, describe, supervisor)
         if isinstance(found, Changes) or found.changes.relaunch:
             raise BackendError(
                 f"experiment {scope.experiment!r} has finished or was launched again in the "
                 "meantime; run the command again"
             )
-        if not found.changes.is_empty or running.pending:
-            _Application(api, scope, store, found).apply()
+        if not found.changes.is_empty or running.is_unfinished:
+            try:
+                _Application(api, scope, store, found, supervisor).apply()
+            except RunGone as exc:
+                raise NotFound(f"experiment {scope.experiment!r} was deleted") from exc
     return found
 
 
@@ -153,6 +163,7 @@ def _find_difference(
     scope: Scope,
     running: Description | None,
     describe: Describe,
+    supervisor: SupervisorOptions,
     reason: str = _NO_DESCRIPTION,
 ) -> Difference | Changes:
     """Return the difference, or the changes of an experiment that has to be launched.
@@ -171,18 +182,25 @@ def _find_difference(
     if observation.deleting:
         raise BackendError(f"experiment {scope.experiment!r} is being deleted")
     status = observation.status
-    if status.ended and not any(item.reason_code is ReasonCode.STOPPED for item in status):
+    ending = observer.ending
+    can_continue = any(item.reason_code is ReasonCode.STOPPED for item in status)
+    if status.ended and (ending is not None or not can_continue):
         return launching(new.snapshot, "it has finished")
+    if ending is not None:
+        raise BackendError(
+            f"experiment {scope.experiment!r} is being stopped: {ending.reason}; run the "
+            "command again when it has finished"
+        )
     if running is None:
         return replace(launching(new.snapshot, ""), relaunch=(reason,))
     changes = _compare(running, new, observation)
-    obstacles = _obstacles(running, new, observer, changes)
-    if not changes.is_empty:
-        obstacles += _supervisor_obstacle(api, scope, running, new, observer, observation, changes)
-    changes = replace(changes, relaunch=(*changes.relaunch, *obstacles))
-    return Difference(
+    difference = Difference(
         changes=changes, new=new, running=running, observer=observer, observation=observation
     )
+    obstacles = _obstacles(difference)
+    if not changes.is_empty:
+        obstacles += _supervisor_obstacles(api, scope, difference, supervisor)
+    return replace(difference, changes=replace(changes, relaunch=(*changes.relaunch, *obstacles)))
 
 
 def _ports(snapshot: Snapshot) -> dict[str, int]:
@@ -221,7 +239,8 @@ def _present_snapshot(running: Description, observation: Observation) -> Snapsho
             processes.pop(name, None)
         elif action == REMOVED and name in existing:
             processes.setdefault(name, ProcessSnapshot(group=group, settings={}))
-    return replace(running.snapshot, processes=processes)
+    policies = _present_policies(running)
+    return replace(running.snapshot, processes=processes, policies=policies)
 
 
 def _processes_without_objects(observation: Observation) -> set[str]:
@@ -256,17 +275,13 @@ def _with_whole_groups(processes: Collection[ProcessChange]) -> tuple[ProcessCha
     return tuple(result)
 
 
-def _obstacles(
-    running: Description, new: NewDescription, observer: PodObserver, changes: Changes
-) -> list[str]:
+def _obstacles(difference: Difference) -> list[str]:
     """Return the reasons why the experiment cannot be changed while it is running."""
-    found = [
-        f"{policy.text}, and the rules for the end of an experiment cannot be changed on Kubernetes"
-        for policy in changes.policies
-    ]
+    running, new, changes = difference.running, difference.new, difference.changes
+    found = _deadline_obstacle(difference)
     if running.jobs_only != new.jobs_only:
         found.append("jobs_only has changed")
-    old_units = {unit.name: unit for unit in observer.units}
+    old_units = {unit.name: unit for unit in difference.observer.units}
     for unit in new.manifest.roster:
         old = old_units.get(unit.name)
         if old is not None and old.job != unit.job:
@@ -285,6 +300,32 @@ def _obstacles(
     return found
 
 
+def _deadline_obstacle(difference: Difference) -> list[str]:
+    """Return why the deadline cannot be extended, if it cannot.
+
+    The active deadline of a Pod cannot be extended.
+    """
+    deadline = difference.new.manifest.policies.deadline
+    end = math.inf if deadline is None else difference.running.launched + deadline
+    replaced = _units_with(difference.changes, RESTARTED)
+    replaced |= _units_with(difference.changes, REMOVED)
+    names = []
+    for name, unit in difference.observation.unit_statuses.items():
+        if name in replaced or unit.has_ended:
+            continue
+        # Kubernetes reports times in seconds.
+        ends = [pod.created + pod.time_limit + 1 for pod in unit.pods if pod.time_limit]
+        if ends and ends[-1] < end:
+            names.append(name)
+    if not names:
+        return []
+    return [
+        f"Kubernetes stops {join_names(names, limit=4)} at the present deadline, which cannot be "
+        "extended in a Pod; only an experiment that is launched with supervisor_image has no "
+        "deadlines in its Pods"
+    ]
+
+
 def _encryption_keys(snapshot: Snapshot) -> set[str]:
     keys: set[str] = set()
     for process in snapshot.processes.values():
@@ -292,35 +333,77 @@ def _encryption_keys(snapshot: Snapshot) -> set[str]:
     return keys
 
 
-def _supervisor_obstacle(
-    api: Api,
-    scope: Scope,
-    running: Description,
-    new: NewDescription,
-    observer: PodObserver,
-    observation: Observation,
-    changes: Changes,
+def _supervisor_obstacles(
+    api: Api, scope: Scope, difference: Difference, supervisor: SupervisorOptions
 ) -> list[str]:
-    """Return why the supervisor cannot take over the new description."""
-    roster = observer.units
-    is_active = is_supervised_to_the_end(roster, new.manifest.policies) or any(
-        unit.starts_after and unit.name in observation.missing_units for unit in roster
-    )
-    if not is_active and not _needs_supervisor(new.manifest, _units_with(changes, ADDED)):
+    """Return why no supervisor can take over the new description, if none can."""
+    running = difference.running
+    if in_cluster.exists(api, scope):
+        run = _supervised_run(api, scope, difference)
+        problem = in_cluster.size_problem(encode_run(run))
+        if problem:
+            return [f"its supervisor in the cluster cannot be changed: {problem}"]
+        if not in_cluster.can_start_again(api, scope, supervisor):
+            return [
+                "the Job of its supervisor in the cluster was deleted; set supervisor_image to "
+                "create another one"
+            ]
         return []
-    name = scope.object_name(in_cluster.NAME)
-    try:
-        secret = api.find(f"{collection_path('Secret', scope.namespace)}/{name}")
-    except ApiError as exc:
-        if exc.status != 403:
-            raise
-        secret = None
-    if secret is not None:
-        return ["its supervisor runs in the cluster and cannot take over another description"]
-    here = socket.gethostname()
-    if is_active and running.host != here:
-        return [f"its supervisor runs on the host {running.host}; run the command there"]
+    if _is_supervised_elsewhere(difference) and not running.follows:
+        return [
+            f"its supervisor runs on the host {running.host} with an earlier version of symphony; "
+            "run the command there"
+        ]
     return []
+
+
+def _is_supervised_elsewhere(difference: Difference) -> bool:
+    """Return whether the supervisor of the experiment may be a process of another machine."""
+    if difference.running.host == socket.gethostname():
+        return False
+    roster = difference.observer.units
+    policies = Policies.from_dict(difference.running.snapshot.policies)
+    if is_supervised_to_the_end(roster, policies):
+        return True
+    missing = difference.observation.missing_units
+    return any(unit.starts_after and unit.name in missing for unit in roster)
+
+
+def _complete_bodies(difference: Difference) -> dict[str, dict[str, Any]]:
+    """Return the Pods and Jobs of all units, with the identity of the run and of the change."""
+    running, manifest = difference.running, difference.new.manifest
+    revision = running.revision + 1
+    first = roster_unit(manifest.roster)
+    bodies = {}
+    for unit, body in zip(manifest.roster, manifest.units, strict=True):
+        complete = with_run_label(with_run_name(body, running.run_name), running.run_id)
+        if unit.name == first.name:
+            complete = attempts.annotated(complete, _roster_annotations(manifest, revision))
+        bodies[unit.name] = dict(complete)
+    return bodies
+
+
+def _roster_annotations(manifest: KubeManifest, revision: int) -> dict[str, str]:
+    """Return the annotations of the object with the roster."""
+    return {
+        ROSTER: with_revision(encode_roster(manifest.roster), revision),
+        POLICIES: encode_policies(manifest.policies, revision),
+    }
+
+
+def _supervised_run(api: Api, scope: Scope, difference: Difference) -> SupervisedRun:
+    """Return the new description of the run for its supervisor."""
+    running, manifest = difference.running, difference.new.manifest
+    return SupervisedRun(
+        scope=replace(scope, run=running.run_id),
+        roster=manifest.roster,
+        units=_complete_bodies(difference),
+        policies=manifest.policies,
+        launched=running.launched,
+        kubeconfig=api.kubeconfig,
+        context=api.context,
+        revision=running.revision + 1,
+    )
 
 
 def _needs_supervisor(manifest: KubeManifest, added: Collection[str]) -> bool:
@@ -341,11 +424,17 @@ class _Application:
     """The steps of one change."""
 
     def __init__(
-        self, api: Api, scope: Scope, store: DescriptionStore, difference: Difference
+        self,
+        api: Api,
+        scope: Scope,
+        store: DescriptionStore,
+        difference: Difference,
+        supervisor: SupervisorOptions,
     ) -> None:
         self._api = api
         self._scope = scope
         self._store = store
+        self._supervisor = supervisor
         self._changes = difference.changes
         self._new = difference.new
         self._manifest = difference.new.manifest
@@ -354,22 +443,18 @@ class _Application:
         self._revision = difference.running.revision + 1
         self._creation = Creation(api, scope, difference.running.run_id)
         self._roster = {unit.name: unit for unit in self._manifest.roster}
-        self._bodies = self._prepare_bodies()
+        self._run = _supervised_run(api, scope, difference)
+        self._in_cluster = in_cluster.exists(api, scope)
+        self._bodies = self._run.units
+        if self._in_cluster:
+            # The supervisor alone applies the deadline, which can therefore be changed.
+            self._bodies = {
+                name: with_new_deadline(body, None) for name, body in self._bodies.items()
+            }
+            self._run = replace(self._run, units=self._bodies, kubeconfig=None, context=None)
+        self._first = roster_unit(self._manifest.roster)
         self._directory = detached.directory_of(api, scope)
-
-    def _prepare_bodies(self) -> dict[str, dict[str, Any]]:
-        """Return the Pods and Jobs of all units, with the identity of the run."""
-        bodies = {}
-        first = roster_unit(self._manifest.roster)
-        roster = with_revision(encode_roster(self._manifest.roster), self._revision)
-        for unit, body in zip(self._manifest.roster, self._manifest.units, strict=True):
-            complete = with_run_name(body, self._running.run_name)
-            complete = with_run_label(complete, self._running.run_id)
-            if unit.name == first.name:
-                complete = attempts.annotated(complete, {ROSTER: roster})
-            bodies[unit.name] = dict(complete)
-        self._first, self._roster_text = first, roster
-        return bodies
+        self._was_supervised = self._directory.exists or _is_supervised_elsewhere(difference)
 
     def apply(self) -> None:
         """Make all steps. If one of them fails, the same command continues the change later."""
@@ -378,8 +463,12 @@ class _Application:
         restarted &= set(self._roster)
         absent = [name for name in self._roster if name not in existing]
         self._check_with_server(restarted, absent)
+        changed = {*restarted, *_units_with(self._changes, ADDED)}
         self._write_description()
         self._put_base_objects()
+        if self._in_cluster:
+            # The supervisor reads the description when it notices the new roster.
+            in_cluster.hand_over(self._api, self._run, partial(self._new_record, changed))
         self._publish_roster()
         replaced = {
             name: self._bodies[name] for name in self._roster if name in restarted & set(existing)
@@ -392,7 +481,6 @@ class _Application:
             replaced,
             self._revision,
         )
-        changed = {*restarted, *_units_with(self._changes, ADDED)}
         self._store.check_claim()
         # Units that a user has deleted are created again only if they have changed.
         created = [
@@ -402,11 +490,11 @@ class _Application:
         operation.await_created(created)
         # A supervisor that found no object of a unit without conditions would create it.
         self._store.check_claim()
-        self._replace_supervisor(changed, absent)
+        self._let_supervisor_take_over(changed, absent)
         self._store.check_claim()
         self._remove()
         operation.run()
-        self._store.write(replace(self._description(), pending={}))
+        self._store.write(replace(self._description(), pending={}, previous_policies=None))
 
     def _check_with_server(self, restarted: Collection[str], absent: Collection[str]) -> None:
         """Have the server check the new objects before anything is changed."""
@@ -448,6 +536,9 @@ class _Application:
             host=socket.gethostname(),
             revision=self._revision,
             pending=pending,
+            previous_policies=_present_policies(self._running),
+            jobs_only=self._new.jobs_only,
+            follows=True,
         )
 
     def _write_description(self) -> None:
@@ -461,7 +552,7 @@ class _Application:
         old, new = self._running.snapshot, self._new.snapshot
         files_differ = old.secrets != new.secrets or _files(old) != _files(new)
         # The files can have been stored in part by a change that was not completed.
-        puts_files = files_differ or bool(self._running.pending)
+        puts_files = files_differ or self._running.is_unfinished
         bodies = []
         for body in self._manifest.base_objects:
             kind, name = body["kind"], body["metadata"]["name"]
@@ -500,9 +591,7 @@ class _Application:
     def _publish_roster(self) -> None:
         """Store the new roster in an object that exists, or create the first unit with it."""
         unit = self._observation.unit_statuses.get(self._first.name)
-        annotations = {ROSTER: self._roster_text}
-        if self._manifest.policies.names:
-            annotations[POLICIES] = json.dumps(self._manifest.policies.to_dict())
+        annotations = _roster_annotations(self._manifest, self._revision)
         if unit is None or not attempts.annotate(self._api, self._scope, unit, annotations):
             self._create_unit(self._first.name)
 
@@ -513,7 +602,7 @@ class _Application:
         )
         policies = self._manifest.policies
         seconds = seconds_to_deadline(policies, launched=self._running.launched, now=time.time())
-        resource = to_resource(with_deadline(body, seconds), self._scope.namespace)
+        resource = to_resource(with_new_deadline(body, seconds), self._scope.namespace)
         self._creation.create(resource)
 
     @property
@@ -524,29 +613,42 @@ class _Application:
 
     # --- the supervisor ---
 
-    def _replace_supervisor(self, changed: Collection[str], absent: Collection[str]) -> None:
-        """Let a supervisor with the new description take over."""
-        directory = self._directory
+    def _let_supervisor_take_over(self, changed: set[str], absent: Collection[str]) -> None:
+        """Return when a supervisor works from the new description, if decisions remain."""
         # A supervisor that is active also creates the units that have not changed.
-        waiting = set(absent) if directory.exists else set(absent) & set(changed)
-        if not _needs_supervisor(self._manifest, waiting):
-            with detached.stopped(directory):
+        waiting = set(absent)
+        if not self._in_cluster and not self._was_supervised:
+            waiting &= changed
+        is_needed = _needs_supervisor(self._manifest, waiting)
+        if self._in_cluster:
+            in_cluster.await_takeover(self._api, self._run, self._supervisor, is_needed=is_needed)
+            return
+        if not is_needed:
+            with detached.stopped(self._directory):
                 return
-        is_active = directory.exists
-        old = directory.read() if is_active else Record(round=Round(number=self._round))
-        created = old.created if is_active else set(self._observation.missing_units)
-        created -= set(changed)
-        created = {name for name in created if name in self._roster}
-        run = SupervisedRun(
-            scope=replace(self._scope, run=self._running.run_id),
-            roster=self._manifest.roster,
-            units=self._bodies,
-            policies=self._manifest.policies,
-            launched=self._running.launched,
-            kubeconfig=self._api.kubeconfig,
-            context=self._api.context,
-        )
-        detached.replace(directory, run, replace(old, created=frozenset(created), problems={}))
+        record = self._new_record(changed, self._first_record())
+        if self._supervisor.image is not None and not self._was_supervised:
+            run = replace(self._run, kubeconfig=None, context=None)
+            # A user who may not create its objects gets a supervisor on this machine.
+            with contextlib.suppress(in_cluster.CannotRunInCluster):
+                in_cluster.start(self._api, run, self._supervisor, self._creation, record)
+                return
+        detached.replace(self._directory, self._run, record)
+
+    def _first_record(self) -> Record:
+        """Return the record of the supervisor on this machine, or that of a new supervisor."""
+        if self._directory.exists:
+            return self._directory.read()
+        created = set(self._observation.missing_units)
+        if self._was_supervised:
+            # Only the supervisor on the other machine knows which units have been created there.
+            created -= {unit.name for unit in self._roster.values() if unit.starts_after}
+        return Record(created=frozenset(created), round=Round(number=self._round))
+
+    def _new_record(self, changed: set[str], present: Record) -> Record:
+        """Return the record with which a supervisor continues after the change."""
+        created = (present.created - changed) & set(self._roster)
+        return replace(present, created=frozenset(created), problems={})
 
     # --- removal ---
 
@@ -578,6 +680,13 @@ class _Application:
             right = f"list {kind.lower()}s"
             action = f"change experiment {self._scope.experiment!r}"
             raise missing_right(exc, action, right, self._scope) from exc
+
+
+def _present_policies(running: Description) -> Mapping[str, Any]:
+    """Return the policies that apply until the change is complete."""
+    if running.previous_policies is not None:
+        return running.previous_policies
+    return running.snapshot.policies
 
 
 def _files(snapshot: Snapshot) -> dict[str, Any]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.delete import Keeping
     from symphony_kube.lifecycle.description import NewDescription
+    from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
     from symphony_kube.render.manifest import KubeManifest
     from symphony_kube.runs.recording import Settings
 
@@ -123,6 +124,7 @@ class KubeCluster(Cluster):
             image_pull_secrets=tuple(pull_secrets),
             gpu_resource=gpu_resource,
             git_image=git_image,
+            limits_pods=supervisor_image is None,
         )
         self._context = context
         self._kubeconfig = kubeconfig
@@ -212,7 +214,6 @@ class KubeCluster(Cluster):
         """
         from symphony_kube.lifecycle import launch
         from symphony_kube.lifecycle.description import Description, description_object
-        from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
         from symphony_kube.runs import recording
 
         del on_change
@@ -220,9 +221,6 @@ class KubeCluster(Cluster):
         manifest = new.manifest
         run = recording.Launch.new(experiment.name, secrets.token_hex(6))
         settings = self._record_settings()
-        supervisor = SupervisorOptions(
-            image=self._supervisor_image, image_pull_secrets=self.options.image_pull_secrets
-        )
         description = Description(
             snapshot=new.snapshot,
             record=new.record,
@@ -239,12 +237,19 @@ class KubeCluster(Cluster):
                 manifest,
                 run_id=run.run_id,
                 force=force,
-                supervisor=supervisor,
+                supervisor=self._supervisor_options(),
                 run_name=run.run,
                 keeping=self._keeping_record(experiment.name, launching=run.run),
                 description=description_object(description, manifest.scope),
             )
         return dataclasses.replace(manifest, notes=(*notes, *record_notes))
+
+    def _supervisor_options(self) -> SupervisorOptions:
+        from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
+
+        return SupervisorOptions(
+            image=self._supervisor_image, image_pull_secrets=self.options.image_pull_secrets
+        )
 
     def check(self, manifest: Manifest) -> None:
         """Have the API server validate every object without creating it."""
@@ -322,9 +327,9 @@ class KubeCluster(Cluster):
         """Return how a running experiment differs from ``experiment``; see `Cluster.diff`."""
         from symphony_kube import change
 
-        return change.diff(
-            self.api, self.scope(experiment.name), functools.partial(self._describe, experiment)
-        )
+        scope = self.scope(experiment.name)
+        describe = functools.partial(self._describe, experiment)
+        return change.diff(self.api, scope, describe, self._supervisor_options())
 
     def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
@@ -332,7 +337,8 @@ class KubeCluster(Cluster):
         from symphony_kube.runs import recording
 
         scope = self.scope(experiment.name)
-        difference = change.change(self.api, scope, functools.partial(self._describe, experiment))
+        describe = functools.partial(self._describe, experiment)
+        difference = change.change(self.api, scope, describe, self._supervisor_options())
         recording.record_change(self.api, scope, difference.new)
         if on_change is not None:
             on_change(self.describe_experiment(experiment.name))

@@ -1,25 +1,30 @@
 """Changing running experiments: what changes, what is refused, and interrupted changes."""
 
+import socket
 import threading
 
 import pytest
 
 from symphony.errors import AlreadyExists
+from symphony.plan.policies import Policies
 from symphony_kube import change
+from symphony_kube.lifecycle.supervisor.detached import directory_of
 
-from .conftest import unschedulable
+from .conftest import FOREVER, python, unschedulable, wait_until
+from .held import HELD, release
 
-STEPS = ("_publish_roster", "_create_unit", "_replace_supervisor", "_remove")
+STEPS = ("_publish_roster", "_create_unit", "_let_supervisor_take_over", "_remove")
 
 
 def test_interrupted_changes_are_completed(shared, kube_cluster, name, tmp_path, monkeypatch):
     """No node accepts the Pods, because only the objects matter."""
     token = tmp_path / "token"
 
-    def describe(version, deadline=None):
+    def describe(version):
         token.write_text(f"value {version}")
         secrets = {"token": str(token)}
-        experiment = shared.new_experiment(name, secrets=secrets, deadline=deadline)
+        policies = {"on_failure": "stop"} if version == "b" else {}
+        experiment = shared.new_experiment(name, secrets=secrets, **policies)
         unschedulable(experiment, "same").binds("same")
         team = experiment.new_process_group("team")
         team.node_selector("symphony.test/no-such-node", "true")
@@ -43,18 +48,13 @@ def test_interrupted_changes_are_completed(shared, kube_cluster, name, tmp_path,
     assert changes.names("restarted") == ["one", "two"]
     reasons = [process.text for process in changes.processes if process.name == "one"]
     assert "the contents of secret 'token' have changed" in reasons[0]
-    with pytest.raises(AlreadyExists, match=r"deadline set to .* cannot be changed on Kubernetes"):
-        shared.up(describe("a", deadline=1000))
+    assert [change.setting for change in changes.policies] == ["on_failure"]
 
     version = "a"
     for step in STEPS:
         version = "b" if version == "a" else "a"
         with monkeypatch.context() as patched:
-
-            def fail(*_):
-                raise KeyboardInterrupt
-
-            patched.setattr(change._Application, step, fail)
+            patched.setattr(change._Application, step, interrupt)
             with pytest.raises(KeyboardInterrupt):
                 shared.up(describe(version))
         assert not shared.diff(describe(version)).is_empty, step
@@ -82,4 +82,94 @@ def test_interrupted_changes_are_completed(shared, kube_cluster, name, tmp_path,
         thread.join()
     same = [shared.diff(item).is_empty for item in descriptions]
     assert sorted(same) == [False, True]
+    shared.delete(name)
+
+
+def policies_of(cluster, name):
+    """Return the policies of the supervisor of this machine, or None if none is running."""
+    directory = directory_of(cluster.api, cluster.scope(name))
+    return directory.run().policies if directory.holder() else None
+
+
+def test_policies_are_changed_by_the_supervisor_of_this_machine(shared, name, monkeypatch):
+    def describe(**policies):
+        experiment = shared.new_experiment(name, **policies)
+        python(experiment, "server", FOREVER)
+        python(experiment, "worker", HELD)
+        return experiment
+
+    shared.launch(describe())
+    before = shared.wait(name, until="started", timeout=60)
+    assert policies_of(shared, name) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(change._Application, "_let_supervisor_take_over", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            shared.up(describe(ends_with=["server"]))
+    # The change is not complete, although no process is changed.
+    assert shared.diff(describe(ends_with=["server"])).policies
+    shared.up(describe(ends_with=["server"]))
+    assert policies_of(shared, name) == Policies(ends_with=("server",))
+    assert shared.diff(describe(ends_with=["server"])).is_empty
+    shared.up(describe())
+    assert policies_of(shared, name) is None
+    assert shared.describe_experiment(name) == before
+    shared.up(describe(ends_with=["worker"], deadline=1000))
+    assert shared.describe_experiment(name).deadline == pytest.approx(before.created + 1000)
+    # The Pods have no deadline of their own, so the supervisor can extend it.
+    shared.up(describe(ends_with=["worker"], deadline=2000))
+    release(shared, name, "worker")
+    status = shared.wait(name, timeout=60)
+    assert [process.displayed_state for process in status] == ["stopped", "succeeded"]
+    assert status.processes[0].reason == "the experiment ended with worker"
+    shared.delete(name)
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_deadline_of_running_pods_cannot_be_extended(shared, name):
+    def describe(deadline, seed="1"):
+        experiment = shared.new_experiment(name, deadline=deadline)
+        unschedulable(experiment, "worker", env={"SEED": seed})
+        return experiment
+
+    shared.launch(describe(1000))
+    message = "Kubernetes stops worker at the present deadline"
+    for deadline in (2000, None):
+        with pytest.raises(AlreadyExists, match=message):
+            shared.up(describe(deadline))
+    shared.up(describe(500))
+    assert policies_of(shared, name) == Policies(deadline=500)
+    # The Pods still have the first deadline.
+    shared.up(describe(1000))
+    # The new Pod of a restarted process has the new deadline.
+    shared.up(describe(2000, seed="2"))
+    assert shared.diff(describe(2000, seed="2")).is_empty
+    shared.delete(name)
+
+
+def test_supervisor_moves_to_the_machine_of_the_change(shared, name, tmp_path, monkeypatch):
+    def describe(**policies):
+        experiment = shared.new_experiment(name, **policies)
+        python(experiment, "server", FOREVER)
+        python(experiment, "worker", HELD)
+        python(experiment, "later", "pass").starts_after("worker", "succeeded")
+        return experiment
+
+    shared.launch(describe(ends_with=["worker"]))
+    shared.wait(name, until="started", timeout=60, processes=["worker"])
+    first = directory_of(shared.api, shared.scope(name))
+    # The name of the machine is another one for this process and the supervisor that it starts.
+    (tmp_path / "sitecustomize.py").write_text("import socket; socket.gethostname = lambda: 'b'")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(socket, "gethostname", lambda: "b")
+    assert not directory_of(shared.api, shared.scope(name)).exists
+    shared.up(describe(ends_with=["later"]))
+    wait_until(lambda: not first.path.exists())
+    assert policies_of(shared, name) == Policies(ends_with=("later",))
+    release(shared, name, "worker")
+    status = shared.wait(name, timeout=60)
+    states = [process.displayed_state for process in status]
+    assert states == ["stopped", "succeeded", "succeeded"]
     shared.delete(name)

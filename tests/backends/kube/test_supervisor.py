@@ -320,6 +320,45 @@ def wait_until_running(cluster, name, process):
     wait_until(lambda: cluster.describe_process(name, process).state is State.RUNNING)
 
 
+@pytest.mark.timeout(300)  # The Pods of the supervisor start slowly on a busy machine.
+def test_supervisor_in_the_cluster_takes_over_changed_policies(
+    kube_cluster, open_cluster, supervisor_in_pod, name, monkeypatch
+):
+    """A supervisor that has finished is started again, a running one reads the new description, and
+    one that does not react is replaced.
+    """
+    cluster = open_cluster(namespace=kube_cluster.namespace, **supervisor_in_pod)
+
+    def describe(**policies):
+        exp = cluster.new_experiment(name, **policies)
+        python(exp, "server", FOREVER)
+        python(exp, "worker", HELD)
+        python(exp, "later", FOREVER).starts_after("server", "started")
+        return exp
+
+    def supervisor_pods():
+        return objects_of_supervisor(kube_cluster, name).get("pods")
+
+    cluster.launch(describe())
+    job = kube_cluster.path(f"jobs/{name}-symphony-supervisor", group="apis/batch/v1")
+    wait_until(lambda: kube_cluster.raw.call("GET", job)["status"].get("succeeded"), seconds=120)
+    first = supervisor_pods()
+    cluster.up(describe(ends_with=["server"], deadline=1000))
+    second = supervisor_pods()
+    assert second != first
+    monkeypatch.setattr(in_cluster, "ACKNOWLEDGE_SECONDS", 90)
+    cluster.up(describe(ends_with=["server"], deadline=2000))
+    assert supervisor_pods() == second
+    monkeypatch.setattr(in_cluster, "ACKNOWLEDGE_SECONDS", -1)
+    cluster.up(describe(ends_with=["worker"], deadline=3000))
+    wait_until(lambda: supervisor_pods() and supervisor_pods() != second)
+    assert cluster.diff(describe(ends_with=["worker"], deadline=3000)).is_empty
+    release(cluster, name, "worker")
+    status = cluster.wait(name, timeout=120)
+    assert [process.displayed_state for process in status] == ["stopped", "succeeded", "stopped"]
+    cluster.delete(name)
+
+
 def test_user_without_rights_for_a_supervisor_in_the_cluster(kube_cluster, open_cluster, name):
     verbs = ["create", "get", "list", "watch", "delete", "patch"]
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]

@@ -31,7 +31,7 @@ from symphony_kube.api.labels import (
 )
 from symphony_kube.api.resources import collection_path, to_resource
 from symphony_kube.lifecycle.create import Creation, delete_uid
-from symphony_kube.render.deadline import with_deadline
+from symphony_kube.render.deadline import with_new_deadline
 from symphony_kube.status.control_state import (
     Attempt,
     Control,
@@ -193,8 +193,8 @@ def replace_attempt(
         revision=max(control.revision, unit.attempt.revision),
     )
     body = next_attempt(manifest, attempt)
-    if deadline is not None:
-        body = with_deadline(body, max(1.0, deadline - time.time()))
+    seconds = None if deadline is None else max(1.0, deadline - time.time())
+    body = with_new_deadline(body, seconds)
     owners = [
         owner
         for owner in old["metadata"].get("ownerReferences") or ()

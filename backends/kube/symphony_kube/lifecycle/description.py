@@ -55,6 +55,10 @@ class Description:
     * ``revision``: the number of changes since the launch.
     * ``pending``: the processes that an unfinished change concerns, each with its action and its
       group. Empty if the latest change is complete.
+    * ``previous_policies``: the rules for the end of the experiment before an unfinished change, or
+      None if the latest change is complete.
+    * ``follows``: whether a supervisor on another machine notices that the experiment has changed.
+      Earlier versions do not.
     """
 
     snapshot: Snapshot
@@ -66,6 +70,13 @@ class Description:
     jobs_only: bool = False
     revision: int = 0
     pending: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+    previous_policies: Mapping[str, Any] | None = None
+    follows: bool = True
+
+    @property
+    def is_unfinished(self) -> bool:
+        """True if the latest change was not completed."""
+        return bool(self.pending) or self.previous_policies is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +101,8 @@ def encode_description(description: Description) -> bytes:
         "jobs_only": description.jobs_only,
         "revision": description.revision,
         "pending": {name: list(item) for name, item in description.pending.items()},
+        "previous_policies": description.previous_policies,
+        "follows": description.follows,
     }
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
 
@@ -100,6 +113,7 @@ def decode_description(data: bytes) -> Description:
         content = json.loads(zlib.decompressobj().decompress(data, MAX_BYTES))
         return Description(
             **{
+                "follows": False,
                 **content,
                 "snapshot": Snapshot.from_dict(content["snapshot"]),
                 "pending": {

@@ -10,6 +10,8 @@ from symphony_kube.api.labels import DEADLINE
 
 Object = Mapping[str, Any]
 
+_FIELD = "activeDeadlineSeconds"
+
 
 def with_deadline(body: Object, seconds: float | None) -> dict[str, Any]:
     """Return a Pod or a Job that Kubernetes stops when ``seconds`` have passed.
@@ -24,19 +26,39 @@ def with_deadline(body: Object, seconds: float | None) -> dict[str, Any]:
     if body["kind"] != "Job":
         return dict(_limited(body, limit))
     spec = {**body["spec"], "template": _limited(body["spec"]["template"], limit)}
-    if spec.get("backoffLimit") and spec.get("activeDeadlineSeconds", limit) >= limit:
-        spec["activeDeadlineSeconds"] = limit
+    if spec.get("backoffLimit") and spec.get(_FIELD, limit) >= limit:
+        spec[_FIELD] = limit
     return {**body, "spec": spec}
+
+
+def with_new_deadline(body: Object, seconds: float | None) -> dict[str, Any]:
+    """Return a Pod or a Job that Kubernetes stops when ``seconds`` have passed, if it already has
+    the deadline of an experiment as its active deadline.
+
+    With None, the active deadline is removed. Other objects are returned unchanged, because their
+    supervisor alone stops them at the deadline.
+    """
+    is_job = body["kind"] == "Job"
+    pod = body["spec"]["template"] if is_job else body
+    annotations = dict(pod["metadata"].get("annotations") or {})
+    if annotations.pop(DEADLINE, None) is None:
+        return dict(body)
+    spec = {key: value for key, value in pod["spec"].items() if key != _FIELD}
+    pod = {**pod, "metadata": {**pod["metadata"], "annotations": annotations}, "spec": spec}
+    if is_job:
+        job_spec = {key: value for key, value in body["spec"].items() if key != _FIELD}
+        pod = {**body, "spec": {**job_spec, "template": pod}}
+    return with_deadline(pod, seconds)
 
 
 def _limited(pod: Object, limit: int) -> Object:
     spec = pod["spec"]
-    if spec.get("activeDeadlineSeconds", limit) < limit:
+    if spec.get(_FIELD, limit) < limit:
         return pod
     metadata = pod["metadata"]
     annotations = {**(metadata.get("annotations") or {}), DEADLINE: str(limit)}
     return {
         **pod,
         "metadata": {**metadata, "annotations": annotations},
-        "spec": {**spec, "activeDeadlineSeconds": limit},
+        "spec": {**spec, _FIELD: limit},
     }

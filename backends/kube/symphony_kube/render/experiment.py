@@ -94,7 +94,8 @@ def _render(
     context = render_context(plan, scope, options, object_names)
     planned = planned_units(plan)
     policies = plan.policies
-    bodies = tuple(with_deadline(_unit_body(unit, context), policies.deadline) for unit in planned)
+    limit = policies.deadline if options.limits_pods else None
+    bodies = tuple(with_deadline(_unit_body(unit, context), limit) for unit in planned)
     roster = tuple(
         _roster_entry(unit, body, context) for unit, body in zip(planned, bodies, strict=True)
     )

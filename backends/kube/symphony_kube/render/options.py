@@ -21,6 +21,9 @@ class RenderOptions:
     * ``jobs_only``: render every Pod as a Job.
     * ``service_account`` and ``image_pull_secrets``: the values that are set on every Pod.
     * ``gpu_resource``: the name of the extended resource for GPUs.
+    * ``limits_pods``: whether the deadline of an experiment is the active deadline of its Pods.
+      Kubernetes then stops them even if no supervisor is running, but the deadline cannot be
+      extended while they are running.
     * ``git_image``: the image that contains git and is used to check out repositories.
     """
 
@@ -30,4 +33,5 @@ class RenderOptions:
     service_account: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
     gpu_resource: str = GPU
+    limits_pods: bool = True
     git_image: str = GIT_IMAGE

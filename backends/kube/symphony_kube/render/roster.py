@@ -81,15 +81,23 @@ def encode_roster(roster: Roster) -> str:
 
 
 def with_revision(text: str, revision: int) -> str:
-    """Return an encoded roster with the number of the change of the experiment that wrote it."""
+    """Return an annotation value with the number of the change of the experiment that writes it.
+
+    The roster and the policies are such values.
+    """
     return f"{revision}:{text}"
 
 
 def revision_of(text: str) -> int:
-    """Return the number of the change that wrote an encoded roster, or 0 for that of a launch."""
+    """Return the number of the change that wrote an annotation value, or 0 for that of a launch."""
     number, separator, _ = text.partition(":")
     is_number = number.isdecimal() and len(number) <= _MAX_REVISION_DIGITS
     return int(number) if separator and is_number else 0
+
+
+def without_revision(text: str) -> str:
+    """Return an annotation value as it was before `with_revision`."""
+    return text.partition(":")[2] if revision_of(text) else text
 
 
 def decode_roster(text: str) -> Roster:
@@ -100,7 +108,7 @@ def decode_roster(text: str) -> Roster:
     """
     decompressor = zlib.decompressobj()
     try:
-        encoded = base64.b64decode(text.rpartition(":")[2], validate=True)
+        encoded = base64.b64decode(without_revision(text), validate=True)
         data = decompressor.decompress(encoded, MAX_BYTES)
         if decompressor.unconsumed_tail:
             raise ValueError(f"not a roster: larger than {MAX_BYTES} bytes")

@@ -15,6 +15,7 @@ from typing import Any
 from symphony.model.limits import MAX_BYTES
 from symphony.plan.policies import Policies
 from symphony.status import ENDED, ReasonCode, State
+from symphony_kube.render.roster import with_revision, without_revision
 from symphony_kube.status.pod_status import ContainerStatus
 from symphony_kube.status.reasons import Reason
 
@@ -66,10 +67,15 @@ def _from_fields(fields: Any) -> StoppedProcesses:
     )
 
 
+def encode_policies(policies: Policies, revision: int) -> str:
+    """Encode policies as an annotation value, with the number of the change that writes them."""
+    return with_revision(json.dumps(policies.to_dict()), revision)
+
+
 def decode_policies(text: str) -> Policies:
     """Return the policies in an annotation, or empty policies if they are damaged."""
     try:
-        return Policies.from_dict(json.loads(text))
+        return Policies.from_dict(json.loads(without_revision(text)))
     except (ValueError, TypeError, AttributeError, RecursionError):
         return Policies()
 

@@ -65,7 +65,8 @@ class Observation:
     units that have never been observed. ``deleting`` is true if all Pods are being deleted.
     ``empty`` is true if neither Pods nor Jobs exist. ``unit_statuses`` contains the states of the
     units that exist. ``unfinished`` contains the units in which a command is recorded that was not
-    recorded in all of its units, because the client was killed.
+    recorded in all of its units, because the client was killed. ``revision`` is the number of the
+    latest change of the experiment.
     """
 
     status: ExperimentStatus
@@ -77,6 +78,7 @@ class Observation:
     empty: bool = False
     unit_statuses: Mapping[str, UnitStatus] = field(default_factory=dict)
     unfinished: frozenset[str] = frozenset()
+    revision: int = 0
 
     def is_same_as(self, other: Observation | None) -> bool:
         """Return whether all processes are in the same state as in ``other``."""
@@ -84,7 +86,7 @@ class Observation:
             return False
         if self.status != other.status or self.containers != other.containers:
             return False
-        return self.requests() == other.requests()
+        return self.revision == other.revision and self.requests() == other.requests()
 
     def requests(self) -> dict[str, Control]:
         """Return the requests for each unit that has any."""
@@ -128,6 +130,7 @@ class PodObserver:
         self._supervising = roster is not None
         self._roster = roster
         self._roster_text = ""
+        self._revision = 0
         self.created: frozenset[str] = frozenset()
         # These dictionaries map each unit to its Pods and to its Jobs by name, and to its most
         # recently deleted Pod.
@@ -243,6 +246,7 @@ class PodObserver:
 
     def _note_roster(self, text: str) -> None:
         """Discard a roster that is older than ``text``, which a change of the experiment wrote."""
+        self._revision = max(self._revision, revision_of(text))
         is_newer = revision_of(text) > revision_of(self._roster_text)
         if is_newer and self._roster is not None and not self._supervising:
             self._roster = self._units = None
@@ -264,14 +268,14 @@ class PodObserver:
 
     @property
     def _policies(self) -> Policies:
-        """The rules for the end of the experiment, which never change."""
+        """The rules for the end of the experiment, as the latest change has written them."""
         texts = {pod.policies for pod in (*self._current_pods(), *self._deleted.values())}
         texts.update(job.policies for job in self._current_jobs())
-        texts.discard("")
-        return decode_policies(min(texts)) if texts else Policies()
+        latest = max(texts, key=lambda text: (revision_of(text), text), default="")
+        return decode_policies(latest) if latest else Policies()
 
     @property
-    def _ending(self) -> StoppedProcesses | None:
+    def ending(self) -> StoppedProcesses | None:
         """The processes that the supervisor stops at the end of the experiment."""
         texts = {pod.ending for pod in (*self._current_pods(), *self._deleted.values())}
         texts.update(job.ending for job in self._current_jobs())
@@ -351,7 +355,7 @@ class PodObserver:
         if missing:
             expiries += self._explain_missing(missing, containers, now)
         _explain_waiting(units, unit_statuses, containers)
-        ending = self._ending
+        ending = self.ending
         if ending is not None:
             on_nodes = self._processes_on_nodes()
             for unit_status in unit_statuses.values():
@@ -370,6 +374,7 @@ class PodObserver:
             empty=self.empty,
             unit_statuses=unit_statuses,
             unfinished=frozenset(unfinished),
+            revision=self._revision,
         )
 
     def _awaited_ready(self, units: Roster) -> set[str]:

@@ -117,8 +117,10 @@ class PodStatus:
     readiness probe. ``before_deletion`` maps container names to the states that were observed
     before the deletion request, or is None if no such states were observed. ``node_silent`` is true
     if the node has stopped reporting. ``is_stopped`` is true if the Pod's active deadline is the
-    one with which Pods are stopped. ``control`` contains the requests for the Pod. If the Pod
-    belongs to a Job, the state of the Job contains them.
+    one with which Pods are stopped. ``time_limit`` is the time in seconds after its start at which
+    Kubernetes stops the Pod because of the deadline of the experiment, or None. ``control``
+    contains the requests for the Pod. If the Pod belongs to a Job, the state of the Job contains
+    them.
     """
 
     name: str
@@ -141,6 +143,7 @@ class PodStatus:
     control: Control = NO_CONTROL
     has_manifest: bool = False
     is_stopped: bool = False
+    time_limit: int | None = None
     ready_by_log: frozenset[str] = frozenset()
     ready_by_log_at: float | None = None
     log_problems: tuple[tuple[str, str], ...] = ()
@@ -193,6 +196,7 @@ def parse_pod(pod: Object) -> PodStatus:
         control=decode_control(annotations.get(labels.CONTROL)),
         has_manifest=labels.MANIFEST in annotations,
         is_stopped=spec.get("activeDeadlineSeconds") == 1,
+        time_limit=spec.get("activeDeadlineSeconds") if labels.DEADLINE in annotations else None,
         ready_by_log=frozenset(name for name in ready_by_log if name),
         ready_by_log_at=_modified(metadata, labels.READY) if labels.READY in annotations else None,
         log_problems=_log_problems(annotations),

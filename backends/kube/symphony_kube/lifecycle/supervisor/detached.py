@@ -30,7 +30,14 @@ from symphony.errors import BackendError, LaunchFailed, SpecError
 from symphony.names import RUN_ID_VARIABLE
 from symphony.replace_file import replace_file
 from symphony.state_directory import STATE_VARIABLE, check_state_directory, state_root
-from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
+from symphony_kube.api.errors import ApiError
+from symphony_kube.lifecycle.description import DescriptionStore
+from symphony_kube.lifecycle.supervisor.record import (
+    Record,
+    RunGone,
+    decode_record,
+    encode_record,
+)
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
 
 if TYPE_CHECKING:
@@ -155,6 +162,39 @@ class SupervisorDirectory:
             return int(text) if text.strip().isdigit() else 0
         finally:
             os.close(descriptor)
+
+
+class DetachedStore:
+    """The record and the description of a run that a process of this machine supervises."""
+
+    def __init__(self, api: Api, directory: SupervisorDirectory) -> None:
+        self._api = api
+        self._directory = directory
+
+    def current_run(self, run: SupervisedRun) -> SupervisedRun:
+        """Return the run. Raises `RunGone` if another machine has changed the experiment, and has
+        therefore taken over.
+
+        A command of this machine replaces the supervisor.
+        """
+        try:
+            description = DescriptionStore(self._api, run.scope).read()
+        except ApiError as exc:
+            # A user without this permission cannot have changed the experiment.
+            if exc.status != 403:
+                raise
+            return run
+        if description is not None and description.host != socket.gethostname():
+            raise RunGone
+        return run
+
+    def read(self) -> Record:
+        """Return the record."""
+        return self._directory.read()
+
+    def write(self, record: Record) -> None:
+        """Replace the record."""
+        self._directory.write(record)
 
 
 def directory_of(api: Api, scope: Scope) -> SupervisorDirectory:
@@ -294,11 +334,9 @@ def _held(directory: SupervisorDirectory) -> Iterator[bool]:
 
     The value is False if there is no directory.
     """
-    if not directory.exists:
-        yield False
-        return
     deadline = time.monotonic() + STOP_SECONDS
-    while True:
+    # A supervisor that finishes removes the directory.
+    while directory.exists:
         with directory.locked() as is_locked:
             if is_locked:
                 yield True
@@ -310,3 +348,4 @@ def _held(directory: SupervisorDirectory) -> Iterator[bool]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         time.sleep(LOCK_PAUSE_SECONDS)
+    yield False

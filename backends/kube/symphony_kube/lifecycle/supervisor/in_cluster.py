@@ -9,8 +9,9 @@ to create and observe Pods and Jobs in the namespace.
 from __future__ import annotations
 
 import base64
+import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from symphony_kube.api.resources import (
 from symphony_kube.lifecycle import wait_deleted
 from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid
 from symphony_kube.lifecycle.supervisor.record import (
+    EMPTY_RECORD,
     Record,
     RecordChanged,
     RunGone,
@@ -39,6 +41,7 @@ from symphony_kube.lifecycle.supervisor.record import (
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.status import reasons
+from symphony_kube.status.job_status import parse_job
 from symphony_kube.status.pod_status import parse_pod
 
 if TYPE_CHECKING:
@@ -54,6 +57,9 @@ COMMAND = ("python3", "-m", "symphony_kube.lifecycle.supervisor", "--in-cluster"
 REQUESTS = {"cpu": "10m", "memory": "96Mi"}
 # How long a launch waits for the supervisor's Pod, which may have to wait for a node.
 START_SECONDS = 20
+# How long a changed experiment waits until its supervisor has noticed the change.
+ACKNOWLEDGE_SECONDS = 15.0
+_POLL_SECONDS = 0.1
 # The kinds of the supervisor's objects, in the order of their deletion. Without the Secret, a
 # supervisor does not continue.
 _KINDS = ("Secret", "Job", "RoleBinding", "Role", "ServiceAccount")
@@ -77,20 +83,25 @@ class CannotRunInCluster(Exception):
     """Raised if the supervisor cannot run in the cluster. The message is a reason for the user."""
 
 
-def start(api: Api, run: SupervisedRun, options: SupervisorOptions, creation: Creation) -> str:
+def start(
+    api: Api,
+    run: SupervisedRun,
+    options: SupervisorOptions,
+    creation: Creation,
+    record: Record = EMPTY_RECORD,
+) -> str:
     """Create the supervisor's objects, and return a message for the user.
 
-    Raises `CannotRunInCluster` if the user is not allowed to create the objects, or if the run is
-    too large for a Secret, and `LaunchFailed` if the supervisor's image cannot be pulled.
+    ``record`` is the record with which the supervisor begins. Raises `CannotRunInCluster` if the
+    user is not allowed to create the objects, or if the run is too large for a Secret, and
+    `LaunchFailed` if the supervisor's image cannot be pulled.
     """
     scope = run.scope
     content = encode_run(run)
-    if len(content) > MAX_OBJECT_BYTES:
-        raise CannotRunInCluster(
-            f"the description of its later objects has {len(content) / MAX_OBJECT_BYTES:.2f} MiB, "
-            "and the limit of Kubernetes for a Secret is 1 MiB"
-        )
-    objects = render(scope, content, options)
+    problem = size_problem(content)
+    if problem:
+        raise CannotRunInCluster(problem)
+    objects = render(scope, content, options, record)
     supervisor = Creation(api, scope, scope.run)
     try:
         for body in objects:
@@ -112,19 +123,32 @@ def start(api: Api, run: SupervisedRun, options: SupervisorOptions, creation: Cr
     return _wait_until_running(api, scope)
 
 
+def size_problem(content: bytes) -> str:
+    """Return why an encoded run cannot be stored in a Secret, or ``""`` if it can."""
+    if len(content) <= MAX_OBJECT_BYTES:
+        return ""
+    return (
+        f"the description of its later objects has {len(content) / MAX_OBJECT_BYTES:.2f} MiB, and "
+        "the limit of Kubernetes for a Secret is 1 MiB"
+    )
+
+
 def _is_not_permitted(exc: ApiError) -> bool:
     """Return whether the user may not create an object, or not grant its rights to others."""
     return error_messages.is_forbidden(exc) or "attempting to grant RBAC permissions" in exc.detail
 
 
-def render(scope: Scope, content: bytes, options: SupervisorOptions) -> list[Object]:
+def render(
+    scope: Scope, content: bytes, options: SupervisorOptions, record: Record = EMPTY_RECORD
+) -> list[Object]:
     """Return the supervisor's objects in the order of their creation. Pure."""
     name = scope.object_name(NAME)
     metadata = {"name": name, "namespace": scope.namespace, "labels": scope.labels}
+    annotations = {RECORD: _compress(encode_record(record))}
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata,
+        "metadata": {**metadata, "annotations": annotations},
         "type": "Opaque",
         "data": {RUN_KEY: base64.b64encode(content).decode()},
     }
@@ -240,6 +264,124 @@ def _wait_until_running(api: Api, scope: Scope) -> str:
     return f"the supervisor of the experiment has not started yet ({what})"
 
 
+# --- changing the experiment ---
+
+
+def exists(api: Api, scope: Scope) -> bool:
+    """Return whether an experiment has a supervisor in the cluster, or had one that has finished.
+
+    A user who may not read the Secret of the supervisor cannot have created one.
+    """
+    path = f"{collection_path('Secret', scope.namespace)}/{scope.object_name(NAME)}"
+    try:
+        found = api.find(path)
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        return False
+    return found is not None and _is_of_supervisor(found, scope)
+
+
+def can_start_again(api: Api, scope: Scope, options: SupervisorOptions) -> bool:
+    """Return whether the image for another Job of the supervisor is known."""
+    return options.image is not None or _find_job(api, scope) is not None
+
+
+def hand_over(api: Api, run: SupervisedRun, update: Callable[[Record], Record]) -> None:
+    """Store another description of a run for its supervisor, which may be running.
+
+    ``update`` returns the record with which the supervisor continues.
+    """
+    store = SecretStore(api, run.scope.namespace, run.scope.object_name(NAME))
+    while True:
+        try:
+            store.write_run(run, update(store.read()))
+            return
+        except RecordChanged:
+            # The supervisor has made a decision in the meantime.
+            continue
+
+
+def await_takeover(
+    api: Api, run: SupervisedRun, options: SupervisorOptions, *, is_needed: bool
+) -> None:
+    """Wait until the supervisor works from the description that `hand_over` has stored.
+
+    A supervisor that does not react is replaced, and one that has finished is started again if
+    ``is_needed`` is true. Raises `LaunchFailed` if it cannot be started.
+    """
+    job = _find_job(api, run.scope)
+    if not _has_finished(job) and _acknowledges(api, run, ACKNOWLEDGE_SECONDS):
+        return
+    job = _find_job(api, run.scope)
+    if not _has_finished(job):
+        # The Job creates another Pod, which reads the new description.
+        _delete_pods(api, run.scope)
+    elif is_needed:
+        _create_job_again(api, run.scope, options, job)
+    else:
+        return
+    _wait_until_running(api, run.scope)
+    # A supervisor that starts later reads the new description, too.
+    _acknowledges(api, run, START_SECONDS)
+
+
+def _acknowledges(api: Api, run: SupervisedRun, seconds: float) -> bool:
+    """Return whether the supervisor records within ``seconds`` that it has read the description."""
+    store = SecretStore(api, run.scope.namespace, run.scope.object_name(NAME))
+    deadline = time.monotonic() + seconds
+    while store.read().revision < run.revision:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _find_job(api: Api, scope: Scope) -> Object | None:
+    return api.find(f"{collection_path('Job', scope.namespace)}/{scope.object_name(NAME)}")
+
+
+def _has_finished(job: Object | None) -> bool:
+    """Return whether a Job creates no more Pods."""
+    if job is None or "deletionTimestamp" in job["metadata"]:
+        return True
+    return parse_job({**job, "kind": "Job"}).result is not None
+
+
+def _create_job_again(
+    api: Api, scope: Scope, options: SupervisorOptions, job: Object | None
+) -> None:
+    """Replace the Job of a supervisor that has finished."""
+    if job is not None:
+        if options.image is None:
+            options = _options_of(job)
+        path = collection_path("Job", scope.namespace)
+        uid = job["metadata"]["uid"]
+        delete_uid(api, f"{path}/{scope.object_name(NAME)}", uid)
+        query = {"fieldSelector": f"metadata.name={scope.object_name(NAME)}"}
+        wait_deleted.until_gone(api, path, query, {uid})
+    _delete_pods(api, scope)
+    _, *others = render(scope, b"", options)
+    creation = Creation(api, scope, scope.run)
+    for body in others:
+        creation.create(to_resource(with_run_label(body, scope.run), scope.namespace))
+
+
+def _options_of(job: Object) -> SupervisorOptions:
+    """Return the options with which a supervisor's Job was created."""
+    spec = job["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    secrets = [item["name"] for item in spec.get("imagePullSecrets") or ()]
+    return SupervisorOptions(
+        image=container["image"],
+        image_pull_secrets=tuple(secrets),
+        command=tuple(container["command"][:-2]),
+    )
+
+
+# --- deleting ---
+
+
 def delete(api: Api, scope: Scope) -> None:
     """Delete the supervisor's objects in a shared namespace, and wait until its Pods are gone."""
     name = scope.object_name(NAME)
@@ -307,6 +449,11 @@ class SecretStore:
         }
         return decode_run(base64.b64decode(secret["data"][RUN_KEY])), owner
 
+    def current_run(self, run: SupervisedRun) -> SupervisedRun:
+        """Return the run that is stored in the Secret. Raises `RunGone`."""
+        del run
+        return self.load()[0]
+
     def read(self) -> Record:
         """Return the record. Raises `RunGone` if the Secret does not exist."""
         metadata = self._find()["metadata"]
@@ -316,11 +463,23 @@ class SecretStore:
 
     def write(self, record: Record) -> None:
         """Replace the record. Raises `RecordChanged` or `RunGone`."""
+        self._patch(record, {})
+
+    def write_run(self, run: SupervisedRun, record: Record) -> None:
+        """Replace the description of the run and the record in one step.
+
+        Raises `RecordChanged` or `RunGone`.
+        """
+        content = base64.b64encode(encode_run(run)).decode()
+        self._patch(record, {"data": {RUN_KEY: content}})
+
+    def _patch(self, record: Record, fields: Object) -> None:
         patch = {
+            **fields,
             "metadata": {
                 "resourceVersion": self._version,
                 "annotations": {RECORD: _compress(encode_record(record))},
-            }
+            },
         }
         try:
             answer = self._api.call(

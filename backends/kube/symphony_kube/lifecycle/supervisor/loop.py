@@ -9,7 +9,7 @@ out of date reads it again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,9 +41,9 @@ from symphony_kube.lifecycle.supervisor.record import (
     RunGone,
 )
 from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
-from symphony_kube.render.deadline import with_deadline
+from symphony_kube.render.deadline import with_new_deadline
 from symphony_kube.render.roster import Unit, roster_unit
-from symphony_kube.status.control_state import Attempt, Control
+from symphony_kube.status.control_state import FIRST_ATTEMPT, Attempt, Control
 from symphony_kube.status.creation_problems import Problem, encode_problems
 from symphony_kube.status.ending import StoppedProcesses, encode_ending
 from symphony_kube.status.follow_status import ObservationStream
@@ -76,14 +76,21 @@ def supervise(
     """
     pause = FIRST_PAUSE_SECONDS
     last_message = ""
+    known_revision = 0
     while True:
-        supervision = _Supervision(api, run, store, owner, on_started)
+        supervision = None
         try:
+            run = store.current_run(run)
+            known_revision = max(known_revision, run.revision)
+            supervision = _Supervision(api, run, store, owner, on_started, known_revision)
             supervision.run_until_finished()
             return
         except (RunGone, NotFound):
             return
         except RecordChanged:
+            continue
+        except _ExperimentChanged as exc:
+            known_revision = exc.revision
             continue
         except BackendError as exc:
             if isinstance(exc, ApiError) and error_messages.is_terminating(exc):
@@ -91,15 +98,27 @@ def supervise(
             if str(exc) != last_message:
                 on_error(str(exc))
             last_message = str(exc)
-        if supervision.is_started:
+        if supervision is not None and supervision.is_started:
             on_started = None
             pause = FIRST_PAUSE_SECONDS
         time.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
 
+class _ExperimentChanged(Exception):
+    """Raised if a command has changed the experiment, so that the run must be read again."""
+
+    def __init__(self, revision: int) -> None:
+        super().__init__(revision)
+        self.revision = revision
+
+
 class _Supervision:
-    """The supervision of a run until the next error."""
+    """The supervision of a run until the next error.
+
+    ``known_revision`` is the number of the latest change of the experiment for which the run was
+    read.
+    """
 
     def __init__(
         self,
@@ -108,7 +127,9 @@ class _Supervision:
         store: RecordStore,
         owner: Object | None,
         on_started: Callable[[], None] | None,
+        known_revision: int,
     ) -> None:
+        self._known_revision = known_revision
         self._api = api
         self._run = run
         self._scope = run.scope
@@ -123,6 +144,7 @@ class _Supervision:
         self._replacer = Replacer(api, self._scope)
         self._exits = ExitWatcher(api, self._scope)
         self._ending_is_published = False
+        self._unit_statuses: Mapping[str, UnitStatus] = {}
         self.is_started = False
 
     def run_until_finished(self) -> None:
@@ -162,9 +184,14 @@ class _Supervision:
 
     def _advance(self, observation: Observation) -> bool:
         """Execute the next decisions. Return whether nothing is left to decide."""
+        if observation.revision > self._known_revision:
+            raise _ExperimentChanged(observation.revision)
+        self._unit_statuses = observation.unit_statuses
         roster = self._run.roster
         existing = {unit.name for unit in roster if unit.name not in observation.missing_units}
-        self._write_record(replace(self._record, created=self._record.created | existing))
+        created = self._record.created | existing
+        # A command that changes the experiment waits until its revision is recorded.
+        self._write_record(replace(self._record, created=created, revision=self._run.revision))
         # While all Pods are being deleted, the experiment is being deleted.
         if observation.deleting:
             return False
@@ -193,6 +220,8 @@ class _Supervision:
 
     def _execute(self, decisions: Decisions, observation: Observation) -> bool:
         """Execute decisions. Return whether nothing is left to decide."""
+        if decisions.restart or decisions.ending or decisions.create:
+            self._check_run()
         if decisions.restart is not None:
             self._restart_experiment(decisions.restart, observation)
             return False
@@ -207,6 +236,16 @@ class _Supervision:
         if decisions.create and time.monotonic() >= self._next_try:
             self._create(decisions.create)
         return False
+
+    def _check_run(self) -> None:
+        """Make sure that decisions follow from the latest description of the run.
+
+        The machine of this supervisor can have been asleep while another one changed the
+        experiment. Raises `RecordChanged` if the description has changed, and `RunGone` if another
+        supervisor has taken over.
+        """
+        if self._store.current_run(self._run).revision != self._run.revision:
+            raise RecordChanged
 
     def _write_record(self, record: Record) -> None:
         if record != self._record:
@@ -245,9 +284,10 @@ class _Supervision:
         Raises `BackendError` if the server cannot be reached, and `RunGone` if the namespace is
         being deleted.
         """
-        body = with_deadline(with_manifest(self._run.units[unit]), self._seconds_left())
-        if self._record.round.number:
-            body = with_attempt(body, Attempt(round=self._record.round.number))
+        body = with_new_deadline(with_manifest(self._run.units[unit]), self._seconds_left())
+        attempt = Attempt(round=self._record.round.number, revision=self._run.revision)
+        if attempt != FIRST_ATTEMPT:
+            body = with_attempt(body, attempt)
         if self._owner is not None:
             metadata = {**body["metadata"], "ownerReferences": [self._owner]}
             body = {**body, "metadata": metadata}
@@ -281,9 +321,16 @@ class _Supervision:
         If the user is not allowed to modify the object, only this supervisor knows the value.
         """
         unit = roster_unit(self._run.roster)
+        kind, name = "Job" if unit.job else "Pod", self._scope.object_name(unit.name)
+        # A change can have replaced a Pod by a Job.
+        status = self._unit_statuses.get(unit.name)
+        if status is not None and status.job is not None:
+            kind, name = "Job", status.job.name
+        elif status is not None and status.pods:
+            kind, name = "Pod", status.pods[-1].name
         patch = {"metadata": {"annotations": {annotation: value}}}
         try:
-            self._patch("Job" if unit.job else "Pod", self._scope.object_name(unit.name), patch)
+            self._patch(kind, name, patch)
         except ApiError as exc:
             if exc.status not in (403, 404):
                 raise

@@ -10,7 +10,7 @@ from pathlib import Path
 from symphony.errors import SymphonyError
 from symphony.signals import reset_signals
 from symphony_kube.api.client import Api
-from symphony_kube.lifecycle.supervisor.detached import SupervisorDirectory
+from symphony_kube.lifecycle.supervisor.detached import DetachedStore, SupervisorDirectory
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
 from symphony_kube.lifecycle.supervisor.loop import supervise
 from symphony_kube.lifecycle.supervisor.record import RunGone
@@ -36,7 +36,7 @@ def supervise_directory(path: str, descriptor: int | None = None) -> int:
         try:
             run = directory.run()
             api = Api(kubeconfig=run.kubeconfig, context=run.context)
-            supervise(api, run, directory, on_error=log, on_started=on_started)
+            supervise(api, run, DetachedStore(api, directory), on_error=log, on_started=on_started)
         except (SymphonyError, OSError, ValueError) as exc:
             log(str(exc))
             return 1

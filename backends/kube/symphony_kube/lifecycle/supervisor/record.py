@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
+from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.status.creation_problems import Problem, decode_problems, encode_problems
 from symphony_kube.status.ending import StoppedProcesses, decode_ending, encode_ending
 
@@ -36,13 +37,18 @@ class Record:
     ``created`` contains the units that have been created. If one of them does not exist, a user has
     deleted it, and it is not created again. ``problems`` contains the units that could not be
     created. ``ending`` contains the processes that are stopped, once the end of the experiment has
-    been decided. ``round`` is the latest restart of the experiment.
+    been decided. ``round`` is the latest restart of the experiment. ``revision`` is that of the
+    description from which the supervisor works; see `SupervisedRun`.
     """
 
     created: frozenset[str] = frozenset()
     problems: Mapping[str, Problem] = field(default_factory=dict)
     ending: StoppedProcesses | None = None
     round: Round = FIRST_ROUND
+    revision: int = 0
+
+
+EMPTY_RECORD = Record()
 
 
 class RecordChanged(Exception):
@@ -50,11 +56,20 @@ class RecordChanged(Exception):
 
 
 class RunGone(Exception):
-    """Raised if the run no longer exists, because it was deleted or replaced."""
+    """Raised if the run no longer exists, because it was deleted or replaced, or if another
+    supervisor has taken it over.
+    """
 
 
 class RecordStore(Protocol):
-    """The place where a record is stored."""
+    """The place where a record and the description of its run are stored."""
+
+    def current_run(self, run: SupervisedRun) -> SupervisedRun:
+        """Return the latest description of a run.
+
+        Raises `RunGone` if the run does not exist, or if another supervisor has taken it over.
+        """
+        ...
 
     def read(self) -> Record:
         """Return the record. Raises `RunGone`."""
@@ -75,6 +90,7 @@ def encode_record(record: Record) -> str:
         "problems": encode_problems(record.problems),
         "ending": "" if record.ending is None else encode_ending(record.ending),
         "round": asdict(record.round),
+        "revision": record.revision,
     }
     return json.dumps(content, separators=(",", ":"), sort_keys=True)
 
@@ -105,4 +121,5 @@ def decode_record(text: str) -> Record:
         problems=decode_problems(content.get("problems", "")),
         ending=decode_ending(content.get("ending", "")),
         round=_decode_round(content.get("round")),
+        revision=content.get("revision", 0),
     )

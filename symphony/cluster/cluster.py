@@ -295,7 +295,8 @@ class Cluster(CheckedAttributes, abc.ABC):
         if dry_run not in (True, False, "server"):
             raise SpecError(f"dry_run must be True, False or 'server', not {shown(dry_run)}")
         if not dry_run:
-            return self._launch_and_save(experiment, force=force, on_change=on_change)
+            with _errors_in_experiment_first(experiment):
+                return self._launch_and_save(experiment, force=force, on_change=on_change)
         manifest = self.dry_run(experiment, force=force, server=dry_run == "server")
         sys.stdout.write(str(manifest))
         return manifest
@@ -311,9 +312,10 @@ class Cluster(CheckedAttributes, abc.ABC):
         checked only with ``server``.
         """
         if not force:
-            self._check_not_saved(experiment.name)
-            if server or self.dry_run_checks_name:
-                self._check_not_running(experiment.name)
+            with _errors_in_experiment_first(experiment):
+                self._check_not_saved(experiment.name)
+                if server or self.dry_run_checks_name:
+                    self._check_not_running(experiment.name)
         manifest = self.manifest(experiment)
         if server:
             self.check(manifest)
@@ -1074,6 +1076,24 @@ class Cluster(CheckedAttributes, abc.ABC):
     def fuzzy_match_process(self, experiment: str, name: str) -> list[str]:
         """Return the names of the experiment's processes that ``name`` can refer to."""
         return fuzzy_match(name, [process.name for process in self.describe_experiment(experiment)])
+
+
+@contextlib.contextmanager
+def _errors_in_experiment_first(experiment: Experiment) -> Iterator[None]:
+    """If the block raises `AlreadyExists` and the experiment contains an error, raise this error
+    instead.
+
+    The user must correct the error in any case, and can be tempted to delete the running experiment
+    first.
+    """
+    try:
+        yield
+    except AlreadyExists:
+        from symphony.plan.resolve import check_experiment
+
+        for finding in check_experiment(experiment):
+            raise finding.to_error() from None
+        raise
 
 
 def _flag(value: object, subject: str) -> bool:

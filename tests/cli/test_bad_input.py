@@ -123,6 +123,12 @@ def test_a_running_experiment_is_not_replaced(program: Program) -> None:
     assert "'rl' is running and was not changed; delete it, or launch with --force\n" in message
     invalid = program.file("rl", {"b": {"command": "no-such-program"}})
     refused(program, "launch", invalid, "--force")
+    misspelled = program.directory / "misspelled.yml"
+    misspelled.write_text("name: rl\nends_with: [c]\nprocesses:\n  b: {cmd: 'true'}\n")
+    error = f"symphony: error: {misspelled}:2:1: the experiment ends with 'c', which is not in"
+    for command in (["launch"], ["launch", "--dry-run"], ["up"]):
+        done = program(*command, misspelled)
+        assert (done.returncode, done.stderr[: len(error)]) == (2, error)
     assert program.json("ps", "rl") == before
 
 

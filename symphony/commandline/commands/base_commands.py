@@ -18,8 +18,14 @@ from symphony.commandline.parsing.arguments import (
 from symphony.commandline.parsing.dispatch import METHOD_CHECKS, CommandLine
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from symphony.cluster import Cluster, Manifest
     from symphony.model import Experiment
+
+
+# The keys of an experiment file that options of the command line with the same names replace.
+_REPLACEABLE_KEYS = ("name", "ends_with", "on_failure", "deadline")
 
 
 class BaseCommands(CommandLine):
@@ -30,6 +36,8 @@ class BaseCommands(CommandLine):
 
     To keep the start-up time of short commands low, each method imports the modules that it needs.
     """
+
+    _loaded_file: Path | None = None
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -214,7 +222,27 @@ class BaseCommands(CommandLine):
 
         from symphony.commandline.commands.experiment_files import load_experiment_file
 
-        return load_experiment_file(self.cluster, Path(args.file), args.name, dict(args.parameters))
+        file = Path(args.file)
+        experiment = load_experiment_file(self.cluster, file, args.name, dict(args.parameters))
+        self._loaded_file = file
+        return experiment
+
+    def explained_error(self, error: BaseException) -> BaseException:
+        """Return an error about the experiment that was loaded with its position in the file."""
+        from symphony.commandline.commands.file_positions import with_position
+        from symphony.errors import SpecError, SymphonyError
+
+        if self._loaded_file is None or not isinstance(error, SpecError) or not error.path:
+            return error
+        key = error.path[0]
+        if key in _REPLACEABLE_KEYS and getattr(self.args, key, None):
+            # The error is in an option of the command line.
+            return error
+        try:
+            return with_position(error, self._loaded_file)
+        except (SymphonyError, OSError):
+            # The file was changed or removed in the meantime.
+            return error
 
     def _show_dry_run(self, experiment: Experiment, args: argparse.Namespace) -> None:
         """Print the manifest that a launch of the experiment would create."""

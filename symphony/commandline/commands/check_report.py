@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from symphony.commandline.commands.file_positions import (
+    POSITION_PATTERN,
+    UNKNOWN_POSITION,
+    Position,
+    position_finder,
+    position_from,
+)
 from symphony.commandline.exit_codes import FAILED, OK, one_line
 from symphony.commandline.output.escapes import escape
 from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colour
 from symphony.errors import PluginError, SpecError, dotted
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
 from symphony.lint.literals import Machine
-from symphony.model.document_path import DocumentPath
 from symphony.names import join_names
 
 if TYPE_CHECKING:
@@ -28,19 +33,6 @@ _LEVEL_COLOURS = {
     WARNING: STATE_COLOURS["pending"],
     NOTE: STATE_COLOURS["running"],
 }
-# Matches the line and column numbers between the file name and the rest of an error message, as in
-# "rl.yml:3:5: ...".
-_POSITION_PATTERN = re.compile(r"(?::(\d+)(?::(\d+))?)?: ")
-
-
-class Position(NamedTuple):
-    """A position in a file. Line and column numbers start at 1 and are None if they are unknown."""
-
-    line: int | None = None
-    column: int | None = None
-
-
-UNKNOWN_POSITION = Position()
 
 
 class CheckReport:
@@ -96,7 +88,7 @@ class CheckReport:
         findings = lint(
             experiment, self.targets, machine=machine, offline=offline, load_errors=load_errors
         )
-        position_of = _position_finder(self._path)
+        position_of = position_finder(self._path)
         return [(position_of(finding.path), finding) for finding in findings]
 
     def _requested_targets(self, backends: Sequence[str]) -> list[Target]:
@@ -128,9 +120,9 @@ class CheckReport:
         text = one_line(str(error))
         position = UNKNOWN_POSITION
         rest = text.removeprefix(str(self._path))
-        match = _POSITION_PATTERN.match(rest)
+        match = POSITION_PATTERN.match(rest)
         if match is not None and rest != text:
-            position = _position_from(match)
+            position = position_from(match)
             location = dotted(error.path)
             text = rest[match.end() :].removeprefix(f"{location}: ")
         problem, _, hint = text.partition("; ")
@@ -204,63 +196,3 @@ def _count_levels(findings: Iterable[Finding]) -> str:
             plural = "" if number == 1 else "s"
             counts.append(f"{number} {level}{plural}")
     return ", ".join(counts) or "no problems found"
-
-
-# --- positions in the file ---
-
-
-def _position_from(match: re.Match[str]) -> Position:
-    line, column = match.groups()
-    return Position(int(line) if line else None, int(column) if column else None)
-
-
-def _position_finder(path: Path) -> Callable[[DocumentPath], Position]:
-    """Return a function that returns the position of a setting in the file.
-
-    Positions are known only for YAML files.
-    """
-    if path.suffix not in {".yml", ".yaml"}:
-        return lambda _: UNKNOWN_POSITION
-    from symphony.model.document_path import is_text
-    from symphony.model.documents import from_yaml, read_text
-
-    data, locate = from_yaml(path, read_text(path), is_text)
-
-    def position_of(document_path: DocumentPath) -> Position:
-        location = locate(_path_in_file(data, document_path))
-        match = _POSITION_PATTERN.match(location.removeprefix(str(path)) + ": ")
-        return UNKNOWN_POSITION if match is None else _position_from(match)
-
-    return position_of
-
-
-def _path_in_file(data: Any, path: DocumentPath) -> DocumentPath:
-    """Translate a path in the loaded experiment to the corresponding path in the file.
-
-    Some keys differ between the two paths: in the file, replica ``agent-3`` is written as ``agent``
-    with ``replicas``, and ``cmds`` can be written as ``cmd``. The result ends before the first key
-    that the file does not contain.
-    """
-    written: list[str | int] = []
-    for step in path:
-        if isinstance(data, list) and isinstance(step, int) and step < len(data):
-            key: str | int = step
-        else:
-            found = _key_in_file(data, step)
-            if found is None:
-                break
-            key = found
-        data = data[key]
-        written.append(key)
-    return tuple(written)
-
-
-def _key_in_file(data: Any, step: str | int) -> str | int | None:
-    """Return the key in ``data`` that corresponds to ``step``, or None if there is no such key."""
-    if not isinstance(data, dict):
-        return None
-    if step in data:
-        return step
-    name = str(step)
-    alternative = "cmd" if name == "cmds" else re.sub(r"-\d+$", "", name)
-    return alternative if alternative in data else None

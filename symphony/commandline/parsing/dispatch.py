@@ -470,7 +470,7 @@ class CommandLine:
         """Print an error, with its traceback if ``--debug`` is set, and return the exit code."""
         from symphony.commandline.output.terminal import print_note
 
-        exc = exit_codes.unwrap_interruption(exc)
+        exc = self.explained_error(exit_codes.unwrap_interruption(exc))
         if self.args.debug or "--debug" in split_remainder(argv)[0]:
             import traceback
 
@@ -486,6 +486,10 @@ class CommandLine:
             # Without this call, Python would try again to write the remaining output at exit.
             _discard_output()
         return exit_codes.exit_code(exc)
+
+    def explained_error(self, error: BaseException) -> BaseException:
+        """Return the error that is reported for ``error``, which can contain more information."""
+        return error
 
     def _with_flags(self, text: str) -> str:
         """Replace option names in one of the library's error messages with the corresponding flags.

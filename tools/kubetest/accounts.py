@@ -76,15 +76,17 @@ def wait_for_quota(api: RawApi, namespace: str, name: str) -> None:
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
-    """Call `holds` repeatedly until it returns true.
+    """Call `holds` repeatedly, with growing pauses, until it returns true.
 
     Polling is necessary because the API server sends no event when a change takes effect.
     """
     deadline = time.monotonic() + 30
+    pause_seconds = 0.02
     while not holds():
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited for {what} for 30 s")
-        time.sleep(0.02)
+        time.sleep(pause_seconds)
+        pause_seconds = min(pause_seconds * 1.5, 0.5)
 
 
 def _admits_pods(api: RawApi, namespace: str, account: str) -> bool:

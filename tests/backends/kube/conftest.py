@@ -140,9 +140,11 @@ def find_namespace(kube, name):
 
 
 def wait_until(holds, seconds=60):
-    """Wait until a function returns a true value, and return it."""
+    """Call a function, with growing pauses, until it returns a true value, and return it."""
     deadline = time.monotonic() + seconds
+    pause_seconds = 0.05
     while not (found := holds()):
         assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.05)
+        time.sleep(pause_seconds)
+        pause_seconds = min(pause_seconds * 1.5, 0.5)
     return found

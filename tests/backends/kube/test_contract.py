@@ -45,18 +45,21 @@ class TestSharedNamespace(KubeContract):
         }
 
 
-# What happens inside a Pod is the same in both kinds of namespaces, so these promises are tested in
-# the shared namespace only.
-INSIDE_PODS = (
+# What happens inside a Pod, and what a supervisor does, is the same in both kinds of namespaces, so
+# these promises are tested in the shared namespace only.
+SAME_IN_ALL_NAMESPACES = (
     "test_a_command_runs_in_the_environment_of_a_process",
     "test_a_failed_process_is_restarted_by_its_policy",
     "test_a_failure_restarts_the_experiment_and_then_stops_it",
     "test_a_process_whose_start_condition_cannot_be_met_has_failed",
     "test_a_wait_for_some_processes_and_a_timeout",
+    "test_an_experiment_ends_with_a_process",
     "test_an_experiment_is_stopped_at_its_deadline",
+    "test_an_invalid_experiment_does_not_replace_a_running_one",
     "test_arguments_and_variables_with_special_characters_are_not_changed",
     "test_cmd_and_cmds_run_in_a_shell",
     "test_errors_about_unknown_names_suggest_similar_names",
+    "test_exit_codes_and_logs_are_kept_after_the_launcher_exits",
     "test_exit_codes_are_reported",
     "test_files_are_copied_to_and_from_a_process",
     "test_following_logs_stops_when_the_processes_have_exited",
@@ -67,6 +70,7 @@ INSIDE_PODS = (
     "test_signal_reaches_the_processes_that_are_named",
     "test_since_omits_older_lines",
     "test_the_number_of_restarts_is_limited",
+    "test_the_topology_of_a_running_experiment_is_that_of_its_description",
     "test_unsupported_settings_are_listed_as_ignored",
     "test_variables_of_a_process_override_those_of_its_group_and_experiment",
 )
@@ -78,7 +82,7 @@ class TestOwnNamespaces(KubeContract):
         return {"kubeconfig": str(kube_cluster.kubeconfig), "expose": "NodePort"}
 
 
-for _name in INSIDE_PODS:
+for _name in SAME_IN_ALL_NAMESPACES:
     # An unknown name must not be accepted silently.
     getattr(BackendContract, _name)
     setattr(TestOwnNamespaces, _name, None)

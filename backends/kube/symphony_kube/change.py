@@ -41,9 +41,7 @@ from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import KEYS, POLICIES, REPLACED_UNIT, ROSTER, SERVICE, UNIT, Scope
 from symphony_kube.api.resources import (
-    collection_path,
     is_managed,
-    items_of,
     labels_of,
     to_resource,
     with_run_label,
@@ -51,7 +49,7 @@ from symphony_kube.api.resources import (
 )
 from symphony_kube.lifecycle import attempts, delete
 from symphony_kube.lifecycle.attempts import next_attempt, with_attempt, with_manifest
-from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid, in_parallel
+from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.lifecycle.description import (
     Description,
     DescriptionStore,
@@ -219,12 +217,32 @@ def _compare(running: Description, new: NewDescription, observation: Observation
         live_settings=LIVE_SETTINGS,
         unfinished=_outdated(running, observation),
     )
+    kinds = _changed_kinds(new, observation)
     processes = []
     for process in changes.processes:
+        kind = kinds.get(process.group or process.name)
+        if kind is not None and process.action in (UNCHANGED, UPDATED, RESTARTED):
+            process = replace(process, action=RESTARTED, reasons=(*process.reasons, kind))
         if process.action == UNCHANGED and process.name in running.pending:
             process = replace(process, action=UPDATED, reasons=(_UNFINISHED,))
         processes.append(process)
     return replace(changes, processes=_with_whole_groups(processes))
+
+
+def _changed_kinds(new: NewDescription, observation: Observation) -> dict[str, str]:
+    """Return the units that become a Job instead of a Pod or the other way round, as words."""
+    changed = {}
+    for unit in new.manifest.roster:
+        status = observation.unit_statuses.get(unit.name)
+        if status is None or not (status.pods or status.job):
+            continue
+        # A user who may not list Jobs sees their Pods.
+        is_job = status.job is not None or status.pods[-1].of_job
+        if is_job and not unit.job:
+            changed[unit.name] = "its Pod no longer belongs to a Job"
+        elif unit.job and not is_job:
+            changed[unit.name] = "its Pod will belong to a Job"
+    return changed
 
 
 def _present_snapshot(running: Description, observation: Observation) -> Snapshot:
@@ -277,18 +295,8 @@ def _with_whole_groups(processes: Collection[ProcessChange]) -> tuple[ProcessCha
 
 def _obstacles(difference: Difference) -> list[str]:
     """Return the reasons why the experiment cannot be changed while it is running."""
-    running, new, changes = difference.running, difference.new, difference.changes
+    new, changes = difference.new, difference.changes
     found = _deadline_obstacle(difference)
-    if running.jobs_only != new.jobs_only:
-        found.append("jobs_only has changed")
-    old_units = {unit.name: unit for unit in difference.observer.units}
-    for unit in new.manifest.roster:
-        old = old_units.get(unit.name)
-        if old is not None and old.job != unit.job:
-            kinds = ("a Pod", "a Job") if unit.job else ("a Job", "a Pod")
-            found.append(f"{unit.name!r} would become {kinds[1]} instead of {kinds[0]}")
-    if _encryption_keys(running.snapshot) != _encryption_keys(new.snapshot):
-        found.append("other keys of encrypted services are needed")
     large = [
         unit.name
         for unit, body in zip(new.manifest.roster, new.manifest.units, strict=True)
@@ -551,12 +559,15 @@ class _Application:
         keys = self._scope.object_name(KEYS, "Secret")
         old, new = self._running.snapshot, self._new.snapshot
         files_differ = old.secrets != new.secrets or _files(old) != _files(new)
-        # The files can have been stored in part by a change that was not completed.
+        keys_differ = _encryption_keys(old) != _encryption_keys(new)
+        # The objects can have been stored in part by a change that was not completed.
         puts_files = files_differ or self._running.is_unfinished
+        puts_keys = keys_differ or self._running.is_unfinished
         bodies = []
         for body in self._manifest.base_objects:
             kind, name = body["kind"], body["metadata"]["name"]
-            if kind == "Service" or (kind != "Namespace" and puts_files and name != keys):
+            is_put = puts_keys if name == keys else puts_files
+            if kind == "Service" or (kind != "Namespace" and is_put):
                 bodies.append(with_run_label(body, self._running.run_id))
         in_parallel(self._put, bodies, threads=self._api.connections)
 
@@ -571,7 +582,8 @@ class _Application:
                     resource.kind, resource.name, self._scope, exc.found
                 )
                 raise BackendError(text) from exc
-            patch = _patch_of(body, exc.found)
+            is_keys = resource.name == self._scope.object_name(KEYS, "Secret")
+            patch = _missing_data(body, exc.found) if is_keys else _patch_of(body, exc.found)
         if patch is None:
             return
         try:
@@ -654,32 +666,20 @@ class _Application:
 
     def _remove(self) -> None:
         """Delete the services and units that the new description does not contain."""
+        delete.delete_selected(self._api, self._scope, ("Service",), self._is_removed_service)
+        delete.delete_selected(self._api, self._scope, ("Job", "Pod"), self._is_removed)
+
+    def _is_removed_service(self, labels: Mapping[str, str]) -> bool:
         services = {
-            body["metadata"]["name"]
+            labels_of(body)[SERVICE]
             for body in self._manifest.base_objects
-            if body["kind"] == "Service"
+            if SERVICE in labels_of(body)
         }
-        for item in self._list("Service"):
-            metadata = item["metadata"]
-            if SERVICE in labels_of(item) and metadata["name"] not in services:
-                path = f"{collection_path('Service', self._scope.namespace)}/{metadata['name']}"
-                delete_uid(self._api, path, metadata["uid"])
-        delete.delete_units(self._api, self._scope, self._is_removed)
+        return SERVICE in labels and labels[SERVICE] not in services
 
     def _is_removed(self, labels: Mapping[str, str]) -> bool:
         unit = labels.get(UNIT) or labels.get(REPLACED_UNIT)
         return unit is not None and unit not in self._roster
-
-    def _list(self, kind: str) -> list[dict[str, Any]]:
-        path = collection_path(kind, self._scope.namespace)
-        try:
-            return items_of(
-                self._api.call("GET", path, query={"labelSelector": self._scope.selector})
-            )
-        except ApiError as exc:
-            right = f"list {kind.lower()}s"
-            action = f"change experiment {self._scope.experiment!r}"
-            raise missing_right(exc, action, right, self._scope) from exc
 
 
 def _present_policies(running: Description) -> Mapping[str, Any]:
@@ -691,6 +691,16 @@ def _present_policies(running: Description) -> Mapping[str, Any]:
 
 def _files(snapshot: Snapshot) -> dict[str, Any]:
     return {name: process.settings.get("files") for name, process in snapshot.processes.items()}
+
+
+def _missing_data(body: Object, found: Object) -> dict[str, Any] | None:
+    """Return the patch that adds missing values to a Secret, or None if there are none.
+
+    Processes that are not restarted have the present encryption keys.
+    """
+    present = found.get("data") or {}
+    missing = {key: value for key, value in body["data"].items() if key not in present}
+    return {"data": missing} if missing else None
 
 
 def _patch_of(body: Object, found: Object) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from symphony.plan.policies import Policies
 from symphony_kube import change
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 
-from .conftest import FOREVER, python, unschedulable, wait_until
+from .conftest import FOREVER, managed_objects, python, unschedulable, wait_until
 from .held import HELD, release
 
 STEPS = ("_publish_roster", "_create_unit", "_let_supervisor_take_over", "_remove")
@@ -172,4 +172,74 @@ def test_supervisor_moves_to_the_machine_of_the_change(shared, name, tmp_path, m
     status = shared.wait(name, timeout=60)
     states = [process.displayed_state for process in status]
     assert states == ["stopped", "succeeded", "succeeded"]
+    shared.delete(name)
+
+
+RIGHTS_FOR_JOBS = [
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "patch"]},
+    {
+        "apiGroups": ["batch"],
+        "resources": ["jobs"],
+        "verbs": ["create", "get", "list", "watch", "patch", "delete"],
+    },
+]
+
+
+@pytest.mark.timeout(300)  # Each change starts Pods, which takes some time on a busy machine.
+def test_pods_become_jobs_and_the_other_way_round(kube_cluster, shared, open_cluster, name):
+    """The changes are made by a user who may create Jobs, but neither Pods nor Services."""
+    user = str(kube_cluster.user("someone", RIGHTS_FOR_JOBS))
+    jobs_only = open_cluster(kubeconfig=user, namespace=kube_cluster.namespace, jobs_only=True)
+
+    def describe(*names, job=False):
+        experiment = shared.new_experiment(name)
+        for each in names:
+            process = python(experiment, each, f"print('up'); {FOREVER}")
+            if job:
+                process.job()
+        return experiment
+
+    shared.launch(describe("one"))
+    shared.wait(name, until="started", timeout=90)
+    changes = jobs_only.up(describe("one", "two"))
+    assert (changes.names("restarted"), changes.names("added")) == (["one"], ["two"])
+    assert changes.processes[0].reasons == ("its Pod will belong to a Job",)
+    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-one.2", f"{name}-two"]
+    status = jobs_only.wait(name, until="started", timeout=90)
+    assert [process.restarts for process in status] == [1, 0]
+    assert jobs_only.up(describe("one")).names("removed") == ["two"]
+    assert jobs_only.diff(describe("one")).is_empty
+    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-one.2"]
+    # The option and the setting have the same effect.
+    assert shared.diff(describe("one", job=True)).is_empty
+    changes = shared.up(describe("one"))
+    assert changes.processes[0].reasons == ("its Pod no longer belongs to a Job",)
+    assert shared.diff(describe("one")).is_empty
+    wait_until(lambda: shared.get_log(name, "one") == "up\n" * 3)
+    shared.delete(name)
+    assert managed_objects(kube_cluster) == {}
+
+
+def test_keys_of_encrypted_services_are_created_and_kept(kube_cluster, shared, name):
+    def describe(*encrypted):
+        experiment = shared.new_experiment(name)
+        for each in ("one", "two"):
+            unschedulable(experiment, each).binds(each, encrypted=each in encrypted)
+        unschedulable(experiment, "client").connects(["one", "two"])
+        return experiment
+
+    def keys():
+        path = kube_cluster.path(f"secrets/{name}-symphony-keys")
+        return (kube_cluster.raw.find(path) or {}).get("data")
+
+    shared.launch(describe())
+    assert keys() is None
+    shared.up(describe("one"))
+    first = keys()
+    assert len(first) == 4
+    # The process `one` is not restarted, so its keys must not change.
+    assert shared.up(describe("one", "two")).names("restarted") == ["two", "client"]
+    assert keys() == first
     shared.delete(name)

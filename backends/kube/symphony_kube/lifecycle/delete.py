@@ -248,10 +248,17 @@ def _delete_targets(
         _wait(api, scope, kind, uids)
 
 
-def delete_units(api: Api, scope: Scope, selects: Callable[[Mapping[str, str]], bool]) -> None:
-    """Delete the Jobs and Pods whose labels ``selects`` selects, and wait until they are gone."""
+def delete_selected(
+    api: Api,
+    scope: Scope,
+    kinds: Iterable[str],
+    selects: Callable[[Mapping[str, str]], bool],
+) -> None:
+    """Delete the objects of some kinds whose labels ``selects`` selects, and wait until they are
+    gone.
+    """
     targets = []
-    for kind in ("Job", "Pod"):
+    for kind in kinds:
         for item in _list(api, scope, kind, jobs_only=True) or ():
             if selects(labels_of(item)):
                 targets.append(_target(kind, item))

@@ -424,11 +424,16 @@ class HostCluster(Cluster):
         """Return how a running experiment differs; see `Cluster.diff`."""
         from symphony.host.update import Update
 
-        # A launch in progress, whose client can have been killed, has reserved the ports.
-        directory.wait_for_launch(self._root, experiment.name)
-        found = directory.find(self._root, experiment.name)
-        if found is None:
-            return self._launching(experiment, "it does not exist")
+        found = None
+        while found is None:
+            # A launch in progress, whose client can have been killed, has reserved the ports.
+            directory.wait_for_launch(self._root, experiment.name)
+            # No launch begins while this program determines whether the ports are free, and no
+            # other program determines the same.
+            with directory.existing_launch_lock(self._root):
+                found = directory.find(self._root, experiment.name)
+                if found is None and not directory.is_launching(self._root, experiment.name):
+                    return self._launching(experiment, "it does not exist")
         with found.pin() as run, contextlib.ExitStack() as stack:
             reader = self._reader(run)
             status = reader.read()
@@ -457,11 +462,13 @@ class HostCluster(Cluster):
         from symphony.host.changes import snapshot
         from symphony.plan.changes import launching
 
-        manifest = self.manifest(experiment)
-        changes = launching(snapshot(manifest.to_dict(), {}), reason)
         other = self._other_backend(experiment.name)
         if other is None:
-            return changes
+            manifest = self.manifest(experiment)
+            return launching(snapshot(manifest.to_dict(), {}), reason)
+        # The experiment on the other backend has reserved the ports.
+        manifest = self._render(experiment, lambda _: None)
+        changes = launching(snapshot(manifest.to_dict(), {}), reason)
         reason = f"it runs on the backend {other}, not on {self.backend}"
         return replace(changes, launch="", relaunch=(reason,))
 

@@ -610,6 +610,11 @@ def wait_for_launch(root: Path, name: str) -> None:
     _wait_for_launch(RunDirectory(root / f"{_STAGING_PREFIX}{name}"), name)
 
 
+def is_launching(root: Path, name: str) -> bool:
+    """Return whether a launch of the experiment ``name`` is in progress."""
+    return RunDirectory(root / f"{_STAGING_PREFIX}{name}").is_locked()
+
+
 def _wait_for_launch(run: RunDirectory, name: str) -> None:
     """Wait until the launch that owns a staging directory has claimed its name or has failed."""
     next_check = time.monotonic() + _SUSPENSION_CHECK_SECONDS
@@ -666,6 +671,13 @@ def launch_lock(root: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def existing_launch_lock(root: Path) -> Iterator[None]:
+    """Hold the launch lock if ``root`` exists. Otherwise, do nothing, and do not create it."""
+    with launch_lock(root) if root.exists() else contextlib.nullcontext():
+        yield
 
 
 def _remove_tree(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Changing a running experiment: what changes, what does not, and interruptions."""
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import pytest
 from symphony import AlreadyExists, Cluster, LaunchFailed, SpecError
 from symphony.host.resources.leases import PortLeases
 from symphony.host.run import change_directory
-from symphony.host.run.directory import RunDirectory, staging_directory
+from symphony.host.run.directory import RunDirectory, launch_lock, staging_directory
 from symphony.host.run.status import StatusReader
 from symphony.testing import until
 from symphony.testing.contract import all_running
@@ -196,7 +197,11 @@ def test_experiment_of_another_backend_is_not_launched_a_second_time(tmp_path, m
     here = Cluster.new("local")
     elsewhere = Cluster.new("local", state_dir=str(tmp_path / "tmux"))
     experiment = here.new_experiment("exp")
-    sleeper(experiment, "p")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    # The port is reserved on the other backend.
+    sleeper(experiment, "p").binds({"web": port})
     elsewhere.launch(experiment)
     try:
         assert here.diff(experiment).relaunch == ("it runs on the backend tmux, not on local",)
@@ -248,25 +253,50 @@ def test_new_supervisor_completes_a_change_that_is_not_recorded(cluster, experim
     assert [event["revision"] for event in events(cluster, "changed")] == [1]
 
 
-def test_up_waits_for_a_launch_in_progress(state, monkeypatch):
+@pytest.fixture
+def with_port(state):
+    """Return a cluster, an experiment that needs a port, and the port."""
     cluster = Cluster.new("local", state_dir=str(state))
     experiment = cluster.new_experiment("exp")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     sleeper(experiment, "server").binds({"web": port})
+    return cluster, experiment, port
+
+
+def noting(calls, function):
+    """Return a function that sets the event ``calls`` and calls another one."""
+
+    def note_and_call(*args):
+        calls.set()
+        return function(*args)
+
+    return note_and_call
+
+
+def test_up_waits_for_a_launch_in_progress(with_port, monkeypatch):
+    cluster, experiment, port = with_port
     has_waited = threading.Event()
-    is_locked = RunDirectory.is_locked
-
-    def note_wait(run):
-        has_waited.set()
-        return is_locked(run)
-
-    monkeypatch.setattr(RunDirectory, "is_locked", note_wait)
+    monkeypatch.setattr(RunDirectory, "is_locked", noting(has_waited, RunDirectory.is_locked))
     with ThreadPoolExecutor() as executor:
         # The launcher has reserved the port, and was killed before the experiment had its name.
         with staging_directory(cluster._root, "exp"), PortLeases() as ports:
             assert ports.reserve(port) is None
+            difference = executor.submit(cluster.diff, experiment)
+            while not has_waited.is_set():
+                assert not difference.done(), difference.result()
+        assert difference.result().launch == "it does not exist"
+
+
+def test_two_comparisons_at_once_do_not_compete_for_ports(with_port, monkeypatch):
+    cluster, experiment, port = with_port
+    cluster._root.mkdir(parents=True, mode=0o700)
+    with ThreadPoolExecutor() as executor:
+        with launch_lock(cluster._root), PortLeases() as ports:
+            assert ports.reserve(port) is None
+            has_waited = threading.Event()
+            monkeypatch.setattr(fcntl, "flock", noting(has_waited, fcntl.flock))
             difference = executor.submit(cluster.diff, experiment)
             while not has_waited.is_set():
                 assert not difference.done(), difference.result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,12 @@ _CHECK_SECONDS = 1.0
 # How long the exit of a supervisor that has closed the connection may take.
 _EXIT_SECONDS = 5.0
 _RECEIVE_BYTES = 65536
+# The refusals of a supervisor that does not know a request, a value or a field, because its version
+# is another one. Some versions report a field with the words of Python.
+_OTHER_VERSION = re.compile(
+    r"does not know the request|the request '\w+' has no value|unexpected keyword argument"
+    r"|another version of symphony"
+)
 
 
 def send_request(
@@ -82,7 +89,7 @@ def open_channel(
             )
             raise BackendError(_unsupervised_message(run, consequence))
         if answer.get("answer") != "done":
-            raise BackendError(f"experiment {run.name!r}: {answer.get('message')}")
+            raise BackendError(_refusal(run, request, str(answer.get("message"))))
         channel.settimeout(None)
         yield channel, rest
 
@@ -116,6 +123,17 @@ def _exchange(
             f"experiment {run.name!r}: the {request['request']} was not done within {timeout:g} s; "
             "it continues"
         ) from None
+
+
+def _refusal(run: RunDirectory, request: Mapping[str, Any], message: str) -> str:
+    """Return the error message for a request that a supervisor has refused for a reason."""
+    if _OTHER_VERSION.search(message) is None:
+        return f"experiment {run.name!r}: {message}"
+    return (
+        f"experiment {run.name!r} was launched by another version of symphony, whose supervisor "
+        f"cannot carry out the request {request['request']!r}; nothing was changed: use that "
+        "version, or launch the experiment again with force"
+    )
 
 
 def _unsupervised_message(run: RunDirectory, consequence: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from symphony.errors import BackendError
 from symphony.plan.restart_policy import RestartPolicy
 
 # The variable that contains the GPUs of a process.
@@ -71,8 +72,17 @@ class ProcessSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ProcessSpec:
-        """Create a description from the output of `to_dict`."""
+        """Create a description from the output of `to_dict`.
+
+        Raises BackendError if another version of symphony has added a field.
+        """
         fields = dict(data)
+        unknown = sorted(set(fields).difference(cls.__slots__))
+        if unknown:
+            raise BackendError(
+                f"another version of symphony has described the processes, with the unknown field "
+                f"{unknown[0]!r}; use that version, or launch the experiment again with force"
+            )
         for name in _TUPLE_FIELDS:
             if name in fields:
                 fields[name] = tuple(fields[name])

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from symphony.errors import shown
+from symphony.errors import BackendError, shown
 from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
 from symphony.host.resources.leases import close_port_sockets, held_resource, take_lease
 from symphony.host.resources.unsupervised import service_ports
@@ -165,7 +165,7 @@ def _load_specs(
     try:
         specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
         return {spec.name: spec.with_secrets(run.secrets, new_secrets) for spec in specs}
-    except (OSError, TypeError, KeyError) as exc:
+    except (OSError, TypeError, KeyError, BackendError) as exc:
         raise RequestRefused(f"the new manifest is not valid: {exc}") from exc
 
 

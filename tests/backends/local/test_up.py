@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from symphony import AlreadyExists, Cluster, LaunchFailed, SpecError
+from symphony import AlreadyExists, BackendError, Cluster, LaunchFailed, SpecError
+from symphony.host import control, update
 from symphony.host.resources.leases import PortLeases
 from symphony.host.run import change_directory
 from symphony.host.run.directory import RunDirectory, launch_lock, staging_directory
@@ -301,3 +302,32 @@ def test_two_comparisons_at_once_do_not_compete_for_ports(with_port, monkeypatch
             while not has_waited.is_set():
                 assert not difference.done(), difference.result()
         assert difference.result().launch == "it does not exist"
+
+
+@pytest.mark.parametrize("kind", ["field", "value"])
+def test_supervisor_of_another_version_is_reported(cluster, experiment, monkeypatch, kind):
+    """The client sends what the supervisor of the other version does not know."""
+    sleeper(experiment, "worker")
+    cluster.launch(experiment)
+    sleeper(experiment, "added")
+    next_manifest, send = update.next_manifest, control.send_request
+
+    def with_new_field(*args):
+        manifest = next_manifest(*args)
+        return {
+            **manifest,
+            "processes": [{**item, "new_field": 1} for item in manifest["processes"]],
+        }
+
+    def with_new_value(run, request, **options):
+        send(run, {**request, "new_value": 1}, **options)
+
+    with monkeypatch.context() as patched:
+        if kind == "field":
+            patched.setattr(update, "next_manifest", with_new_field)
+        else:
+            patched.setattr(control, "send_request", with_new_value)
+        with pytest.raises(BackendError, match="launched by another version of symphony, whose"):
+            cluster.up(experiment)
+    assert [process.name for process in cluster.describe_experiment("exp")] == ["worker"]
+    assert cluster.up(experiment).names("added") == ["added"]

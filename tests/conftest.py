@@ -50,17 +50,40 @@ os.environ.setdefault(
 _GROUP_FILE = Path(os.environ["SYMPHONY_TEST_GROUP_FILE"])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option with which scripts/test runs the unit tests on another Python version."""
+    parser.addoption(
+        "--first-cases",
+        action="store_true",
+        help="run only the first case of each parametrized test",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests that take longest first, so that no process works alone at the end.
 
     With coverage, skip the tests that would examine the modules and files of coverage as well.
     """
+    if config.getoption("--first-cases"):
+        items[:], others = _first_cases(items)
+        config.hook.pytest_deselected(items=others)
     if "SYMPHONY_TEST_COVERAGE" in os.environ:
         skip = pytest.mark.skip(reason="coverage changes the process that the test examines")
         for item in items:
             if item.get_closest_marker("without_coverage"):
                 item.add_marker(skip)
     items.sort(key=_order)
+
+
+def _first_cases(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Return the first case of each test, and the other cases."""
+    first: dict[str, pytest.Item] = {}
+    others = []
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        if first.setdefault(test, item) is not item:
+            others.append(item)
+    return list(first.values()), others
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

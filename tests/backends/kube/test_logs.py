@@ -309,10 +309,22 @@ def test_the_log_of_the_next_execution_is_recognized():
     assert following.has_missed_latest
 
 
+def test_the_previous_log_is_read_from_before_the_lines_of_the_next_execution():
+    position = LogPosition()
+    position.remember([line(1), line(30)])
+    assert position.since_time() == "2024-01-01T00:00:29Z"
+    assert position.since_time(previous=True) is None
+    assert position.new_line_filter().filter([line(1), line(2)]) == [line(2)]
+    with_floor = LogPosition(b"2024-01-01T00:00:05")
+    with_floor.remember([line(30)])
+    assert with_floor.since_time(previous=True) == "2024-01-01T00:00:05Z"
+
+
 def test_lines_older_than_all_remembered_lines_are_removed():
     numbers = LogPosition()
     many = [line(1, b"%d" % number, nano=number) for number in range(1500)]
     numbers.remember(many)
+    assert numbers.since_time(previous=True) == "2024-01-01T00:00:01Z"
     assert numbers.new_line_filter().filter([*many, line(1, nano=2000)]) == [line(1, nano=2000)]
     assert LogPosition(b"2024-01-01T00:00:05").new_line_filter().filter([line(4), line(5)]) == [
         line(5)

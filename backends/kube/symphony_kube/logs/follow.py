@@ -446,7 +446,7 @@ class _LogReader:
     def _read(self, source: LogSource) -> None:
         new_lines, assembler = self._position.new_line_filter(), LineAssembler()
         follow = self._follow and not source.previous
-        since = self._position.since_time()
+        since = self._position.since_time(previous=source.previous)
         stream = open_log(self._api, self._scope, source, since=since, follow=follow)
         self._stream = stream
         if self._closed:  # The reader was closed while the stream was being opened.

@@ -164,24 +164,31 @@ class LogPosition:
         """Remember lines that have been read."""
         self._lines.extend(line[:_REMEMBERED_BYTES] for line in lines)
 
-    def since_time(self) -> str | None:
+    def since_time(self, *, previous: bool = False) -> str | None:
         """Return the time, in the API's format, from which to continue reading.
 
-        None means the beginning of the log.
+        None means the beginning of the log. With ``previous``, the log is that of the previous
+        execution, of which the lines before those of the next one may not have been read.
         """
+        if previous:
+            start = self._oldest()
+            return to_since_time(start) if start else None
         last = max((line_time(line) for line in self._lines), default=b"")
         if last:
             return to_since_time(last, earlier_seconds=1)
         return to_since_time(self.floor) if self.floor else None
 
+    def _oldest(self) -> bytes:
+        """Return the time before which all lines have been read or are ignored, or ``b""``."""
+        if len(self._lines) < _REMEMBERED_LINES:
+            return self.floor
+        return max(self.floor, min(line_time(line) for line in self._lines))
+
     def new_line_filter(self) -> NewLineFilter:
         """Return a filter for the lines that the API returns if reading continues from
         `since_time`.
         """
-        oldest = b""
-        if len(self._lines) == _REMEMBERED_LINES:
-            oldest = min(line_time(line) for line in self._lines)
-        return NewLineFilter(Counter(self._lines), max(self.floor, oldest))
+        return NewLineFilter(Counter(self._lines), self._oldest())
 
 
 class NewLineFilter:

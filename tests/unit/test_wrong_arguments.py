@@ -677,6 +677,7 @@ def test_random_arguments_are_accepted_or_refused_without_a_change(
 # The annotations of arguments that are checked by the called method itself.
 CHECKED_ELSEWHERE = {
     "Any": "any value is valid, or a validator of the model checks it",
+    "BaseException": "an exception that the caller has caught",
     "Handler": "checked together with its field",
     "Mapping[str, object]": "a validator of the model names the key",
     "Mapping[str, str]": "the validators of resources name the key",

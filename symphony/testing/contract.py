@@ -787,6 +787,24 @@ class BackendContract:
         assert addresses[0] == addresses[1]
         assert cluster.diff(new).is_empty
 
+    def test_up_changes_the_policies_without_a_restart(self, cluster: Cluster) -> None:
+        self.can("up")
+
+        def describe(**policies: Any) -> Experiment:
+            experiment = cluster.new_experiment("contract", **policies)
+            self.add(experiment, "server", programs.FOREVER)
+            self.add(experiment, "learner", "pass")
+            return experiment
+
+        cluster.launch(describe())
+        cluster.wait("contract", timeout=self.timeout, processes=["learner"], until="ended")
+        cluster.wait("contract", timeout=self.timeout, until="started")
+        changes = cluster.up(describe(ends_with=["learner"]))
+        assert [change.setting for change in changes.policies] == ["ends_with"]
+        status = cluster.wait("contract", timeout=self.timeout)
+        assert [process.displayed_state for process in status] == ["stopped", "succeeded"]
+        assert (status.exit_code, status.processes[0].restarts) == (0, 0)
+
     def test_the_log_of_a_removed_process_can_still_be_read(self, cluster: Cluster) -> None:
         self.can("up")
 

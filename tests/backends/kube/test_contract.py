@@ -72,6 +72,7 @@ SAME_IN_ALL_NAMESPACES = (
     "test_the_number_of_restarts_is_limited",
     "test_the_topology_of_a_running_experiment_is_that_of_its_description",
     "test_unsupported_settings_are_listed_as_ignored",
+    "test_up_changes_the_policies_without_a_restart",
     "test_variables_of_a_process_override_those_of_its_group_and_experiment",
 )
 

@@ -240,3 +240,10 @@ def test_broken_record_does_not_hide_the_other_experiments(program: Program, rl:
     assert done.returncode == 3
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["NAME", "other"]
     assert done.stderr.startswith("symphony: error: the record of experiment 'rl' is damaged")
+
+
+def test_the_history_of_a_running_experiment_contains_no_end(program: Program) -> None:
+    program.launch("rl", {"a": FOREVER, "b": "exit 3"})
+    program.cluster.wait("rl", processes=["b"], timeout=TIMEOUT)
+    (run,) = program.json("history", "rl")
+    assert (run["state"], run["exit_code"], run["ended"]) == ("running", None, None)

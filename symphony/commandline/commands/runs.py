@@ -319,6 +319,9 @@ def _displayed_result(run: Run, status: ExperimentStatus | None) -> dict[str, An
     if not run.is_archived:
         identity = {"run": run.name, "experiment": run.experiment, "backend": run.backend}
         result = result_of(status, {**identity, "launched": run.launched}, 0)
+        if status is not None and not status.ended:
+            # Processes that have exited do not determine how the run will end.
+            result.update(exit_code=None, ended=None)
     return {**result, "archived": run.is_archived, "code": code_words(run.path)}
 
 

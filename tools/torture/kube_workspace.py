@@ -34,7 +34,6 @@ _KINDS = ("pods", "services", "secrets", "configmaps")
 # The commands of the proxy, and its answer to each of them.
 RESET, HANG, RESTORE = "reset", "hang", "restore"
 _DONE = b"."
-# How long an interrupted connection stays silent.
 _SUPERVISOR = "symphony_kube.lifecycle.supervisor"
 
 
@@ -55,8 +54,12 @@ def prepare() -> str:
 class KubeWorkspace(Workspace):
     """The surroundings of one round in a namespace of its own.
 
-    All commands use the proxy. The invariants are checked without it.
+    All commands use the proxy, and so does the status, because the supervisor of an experiment is
+    found by the address of the API server. The objects are listed without the proxy.
     """
+
+    # The supervisor notices only after this time that its watch has become silent.
+    settle_seconds = 240.0
 
     interruptions: Sequence[str] = (
         "client",
@@ -124,11 +127,11 @@ class KubeWorkspace(Workspace):
             self.order(RESTORE)
 
     def cluster(self, backoff: Backoff | None = None) -> Cluster:
-        """Return the cluster, without the proxy."""
+        """Return the cluster."""
         del backoff
         return Cluster.new(
             KUBE,
-            kubeconfig=os.environ[_KUBECONFIG],
+            kubeconfig=os.environ["SYMPHONY_KUBECONFIG"],
             namespace=self._namespace,
             image=os.environ[_IMAGE],
         )

@@ -266,17 +266,17 @@ class Workspace:
     ) -> None:
         """Wait until a condition is true.
 
-        If it is not true after `SETTLE_TIMEOUT_SECONDS`, raise Violation with the lines that
+        If it is not true after `settle_seconds`, raise Violation with the lines that
         ``describe`` returns, or return if there are none.
         """
-        deadline = time.monotonic() + SETTLE_TIMEOUT_SECONDS
+        deadline = time.monotonic() + self.settle_seconds
         while not condition():
             if time.monotonic() > deadline:
                 lines = list(describe())
                 if not lines:
                     return
                 state = ", ".join(str(found) for found in self.processes())
-                self.refuse([*lines, f"after {SETTLE_TIMEOUT_SECONDS:g} s; running: {state}"])
+                self.refuse([*lines, f"after {self.settle_seconds:g} s; running: {state}"])
             time.sleep(_POLL_SECONDS)
 
     def settle(self) -> bool:
@@ -297,6 +297,8 @@ class Workspace:
         return NAME in names or not [found for found in self.processes() if not _is_tmux(found)]
 
     # --- interruptions; see `torture.trials.interrupting` ---
+
+    settle_seconds = SETTLE_TIMEOUT_SECONDS
 
     # What can be interrupted. A name that occurs twice is chosen more often.
     interruptions: Sequence[str] = ("client", "supervisor", "both")

@@ -16,7 +16,6 @@ from torture.workspace import (
     KUBE,
     LOCAL,
     NAME,
-    SETTLE_TIMEOUT_SECONDS,
     TMUX,
     Workspace,
     is_any_code,
@@ -31,6 +30,8 @@ _GRACE_SECONDS = 1
 # How often a trial waits for the result of the attack before it repeats the command.
 _WAITS = 0.7
 _PAUSE_SECONDS = 0.1
+# The messages of a command that is refused while an interrupted one is still in progress.
+_REFUSALS = ("try again", "is running and was not changed")
 _LONGEST_OUTAGE_SECONDS = 5.0
 # A command that waits for the answer to a lost request notices this late.
 _OUTAGE_TIMEOUT_SECONDS = 150.0
@@ -140,14 +141,14 @@ class _Interruption:
 
     def _repeat(self) -> None:
         """Run the command again. It can be refused while the interrupted one is in progress."""
-        deadline = time.monotonic() + SETTLE_TIMEOUT_SECONDS
+        deadline = time.monotonic() + self.workspace.settle_seconds
         while True:
             command = self.workspace.start_command(*self.words)
             code = self.workspace.expect(command, *self.words)
             if code == 0:
                 return
-            is_refused = "try again" in command.errors and time.monotonic() < deadline
-            if not is_refused:
+            is_refused = any(words in command.errors for words in _REFUSALS)
+            if not is_refused or time.monotonic() > deadline:
                 line = (command.errors.strip().splitlines() or ["no message"])[-1]
                 self.workspace.refuse([f"the repeated {self.verb} exited with {code}: {line}"])
             time.sleep(_PAUSE_SECONDS)

@@ -452,7 +452,7 @@ class _LogReader:
         if self._closed:  # The reader was closed while the stream was being opened.
             stream.close()
         # The status may not show yet that the container was restarted.
-        can_be_restarted = follow and len(self._sources) == 1
+        can_be_restarted = not source.previous and len(self._sources) == 1
         for chunk in stream.chunks():
             self.received_at = time.monotonic()
             lines = new_lines.filter(assembler.add(chunk))

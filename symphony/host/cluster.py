@@ -662,7 +662,12 @@ class HostCluster(Cluster):
 
         if not purge:
             try:
-                records.archive_run(run, directory.archive_directory(self._root), self._retention())
+                records.archive_run(
+                    run,
+                    directory.archive_directory(self._root),
+                    self._retention(),
+                    self._final_reader,
+                )
                 return
             except OSError as exc:
                 raise BackendError(
@@ -670,6 +675,10 @@ class HostCluster(Cluster):
                     "delete the experiment with --purge to remove its record"
                 ) from exc
         run.remove()
+
+    def _final_reader(self, run: RunDirectory) -> StatusReader:
+        """Return a reader of the status of a run without running processes."""
+        return StatusReader(run)
 
     # --- runs ---
 
@@ -762,7 +771,7 @@ class HostCluster(Cluster):
         deadline = None if timeout is None else time.monotonic() + timeout
         reader = self._reader(run)
         previous: ExperimentStatus | None = None
-        with growing({"events": run.events}) as wait_for_events:
+        with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
             while True:
                 status = reader.read()
                 if on_change is not None and status != previous:
@@ -891,7 +900,7 @@ class HostCluster(Cluster):
                 yield from stream.read_new()
                 return
             is_over = stream.end_check(names)
-            with growing({"events": run.events}) as wait_for_events:
+            with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
                 while True:
                     # No event is recorded after the end, so the check comes before the read.
                     was_over = is_over()

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from symphony.host.inotify import FileWatcher
 
 POLL_SECONDS = 0.02
+# The interval for files that other machines write. Each check can be a request to a file server.
+REMOTE_POLL_SECONDS = 0.1
 STATUS_CHECK_SECONDS = 0.5
 # The part of a line that is kept in memory until the rest of the line has been written. A longer
 # line is returned as several lines.
@@ -437,7 +439,7 @@ def follow(
     reader = _FollowReader(run, tails, exited, hold_seconds=check_every)
     paths = {name: log.path for name, log in tails.items()}
     paths[_EVENTS_KEY] = run.events
-    with growing(paths) as wait:
+    with growing(paths, remote=run.is_remote()) as wait:
         while True:
             new = find_new()
             if new:
@@ -559,20 +561,27 @@ def _blocks(process: str, texts: Iterable[str], at: float | None) -> Iterator[Lo
 
 
 @contextlib.contextmanager
-def growing(paths: Mapping[str, Path]) -> Iterator[Callable[[float], set[str]]]:
+def growing(
+    paths: Mapping[str, Path], *, remote: bool = False
+) -> Iterator[Callable[[float], set[str]]]:
     """Yield a function that waits until at least one file has grown, and returns the keys of the
     files that have grown.
 
     The function's argument is a timeout in seconds. If no file grows within this time, the function
-    returns an empty set. Files can be added to ``paths`` between two calls.
+    returns an empty set. Files can be added to ``paths`` between two calls. ``remote`` means that
+    other machines write the files. In this case, the files are polled, because inotify does not
+    report what other machines write.
     """
+    if remote:
+        yield _make_polling_wait(paths, REMOTE_POLL_SECONDS)
+        return
     try:
         from symphony.host.inotify import FileWatcher
 
         watcher = FileWatcher()
     except OSError:
         # This system has no inotify, or the user's limit on inotify instances has been reached.
-        yield _make_polling_wait(paths)
+        yield _make_polling_wait(paths, POLL_SECONDS)
         return
     try:
         yield _make_watching_wait(watcher, paths)
@@ -614,7 +623,7 @@ def _make_watching_wait(
     return wait
 
 
-def _make_polling_wait(paths: Mapping[str, Path]) -> Callable[[float], set[str]]:
+def _make_polling_wait(paths: Mapping[str, Path], interval: float) -> Callable[[float], set[str]]:
     sizes: dict[str, int] = {}
 
     def wait(timeout: float) -> set[str]:
@@ -624,7 +633,7 @@ def _make_polling_wait(paths: Mapping[str, Path]) -> Callable[[float], set[str]]
             if grown or time.monotonic() >= deadline:
                 sizes.update({key: _file_size(paths[key]) for key in grown})
                 return grown
-            time.sleep(POLL_SECONDS)
+            time.sleep(min(interval, max(0.0, deadline - time.monotonic())))
 
     return wait
 

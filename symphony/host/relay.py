@@ -16,14 +16,21 @@ _CHUNK_BYTES = 1 << 16
 class Relay:
     """A relay from the local port ``port`` to ``target``, which runs in threads until `close`.
 
-    If ``target`` cannot be reached, ``on_error`` is called with a message. Raises BackendError if
-    the port is in use.
+    ``connect`` returns a new connection to ``target``, by default a direct one. If ``target``
+    cannot be reached, ``on_error`` is called with a message. Raises BackendError if the port is in
+    use.
     """
 
     def __init__(
-        self, port: int, target: tuple[str, int], on_error: Callable[[str], None] | None
+        self,
+        port: int,
+        target: tuple[str, int],
+        on_error: Callable[[str], None] | None,
+        *,
+        connect: Callable[[], socket.socket] | None = None,
     ) -> None:
         self._target = target
+        self._connect = connect or (lambda: socket.create_connection(target))
         self._on_error = on_error
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -60,7 +67,7 @@ class Relay:
     def _serve(self, client: socket.socket) -> None:
         with client:
             try:
-                server = socket.create_connection(self._target)
+                server = self._connect()
             except OSError as exc:
                 if self._on_error is not None:
                     host, port = self._target

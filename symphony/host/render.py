@@ -165,13 +165,15 @@ def render(
     directory: Path,
     working_directory: Path,
     shell: str,
+    honoured: frozenset[str] = HONOURED,
 ) -> HostManifest:
     """Return the manifest for a plan.
 
     ``run_id`` consists of random hexadecimal digits. ``launched`` is the time of the launch in
     seconds since the epoch. ``directory`` is the path that the run directory will have. Relative
     paths are resolved against the plan's directory, or against ``working_directory`` if the plan
-    has no directory. ``shell`` is the program that runs shell lines.
+    has no directory. ``shell`` is the program that runs shell lines. ``honoured`` contains the
+    settings that the backend implements.
 
     Raises SpecError if a process has no command.
     """
@@ -198,7 +200,7 @@ def render(
         services={name: endpoint.addr for name, endpoint in plan.addresses.items()},
         exposed=tuple(name for name, endpoint in plan.addresses.items() if endpoint.exposed),
         secrets={name: str(base / source) for name, source in plan.secrets.items()},
-        ignored=ignored_settings(plan, HONOURED),
+        ignored=ignored_settings(plan, honoured),
         keys=plan.key_variables,
         policies=plan.policies,
     )
@@ -276,8 +278,10 @@ def _argv(process: PlannedProcess, shell: str) -> list[str]:
 def _with_addresses(test: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """Return the readiness test with each service replaced by its address."""
     if "tcp" in test:
-        return {"tcp": [HOST, plan.addresses[test["tcp"]].port]}
+        endpoint = plan.addresses[test["tcp"]]
+        return {"tcp": [endpoint.host, endpoint.port]}
     if "http" in test:
         service, path = test["http"]
-        return {"http": [HOST, plan.addresses[service].port, path]}
+        endpoint = plan.addresses[service]
+        return {"http": [endpoint.host, endpoint.port, path]}
     return dict(test)

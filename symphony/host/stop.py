@@ -44,7 +44,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
         raise BackendError(run.other_host_message(other_host))
     # The files are read before the supervisor exits, because another program that deletes the
     # experiment can then remove them.
-    grace = _longest_grace(run)
+    grace = longest_grace(run)
     stop_others = _prepare_to_stop_remaining(run, 0.0 if at_once else grace)
     supervisor = find_supervisor(run)
     if supervisor is not None:
@@ -63,7 +63,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
 
 def stop_remaining(run: RunDirectory) -> None:
     """Stop all processes of a run without a supervisor, and return when none of them is running."""
-    _prepare_to_stop_remaining(run, _longest_grace(run))()
+    _prepare_to_stop_remaining(run, longest_grace(run))()
 
 
 def _prepare_to_stop_remaining(run: RunDirectory, grace: float) -> Callable[[], None]:
@@ -102,7 +102,7 @@ def check_not_suspended(run: RunDirectory) -> None:
         raise BackendError(f"experiment {run.name!r} cannot be stopped: {suspension}")
 
 
-def _longest_grace(run: RunDirectory) -> float:
+def longest_grace(run: RunDirectory) -> float:
     """Return the longest grace period of the processes, in seconds.
 
     If the manifest is missing or damaged, return the default grace period.

@@ -154,9 +154,9 @@ def test_page_lists_all_contract_tests() -> None:
 
 def test_page_lists_all_settings() -> None:
     page = parity.page(pages.ROOT)
-    rows = re.findall(r"(?m)^\| `([\w.]+)` \| (\w+) \| (\w+) \| (\w+) \|$", page)
+    rows = re.findall(r"(?m)^\| `([\w.]+)` \| (\w+) \| (\w+) \| (\w+) \| (\w+) \|$", page)
     assert {name.partition(".")[0] for name, *_ in rows} == {*SETTINGS, "container_image"}
-    for name, local, tmux, _ in rows:
+    for name, local, tmux, *_ in rows:
         is_supported = name in HONOURED or name.partition(".")[0] in HONOURED
         assert local == tmux == ("yes" if is_supported else "ignored")
 
@@ -228,7 +228,7 @@ def test_exceptions_from_the_contract_are_shown(
 
 def test_missing_capability_is_shown() -> None:
     test = parity.ContractTest(name="test_x", section="one", description="X.", capability="stop")
-    assert [parity.cell(test, name, {}) for name in parity.BACKENDS] == ["yes", "yes", "no"]
+    assert [parity.cell(test, name, {}) for name in parity.BACKENDS] == ["yes", "yes", "no", "yes"]
 
 
 # --- the Python API ---

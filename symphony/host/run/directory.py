@@ -15,6 +15,10 @@ Run directories are stored in the directory that `state_root` returns:
         launcher.json           the settings of the launcher, for a new supervisor
         control                 the socket of the supervisor; see `control_socket`
 
+On a file system that several machines share, a machine can remember the previous contents of a path
+for some time. A backend whose processes run on other machines therefore gives each run a path of
+its own, and ``<root>/<experiment>`` is a link to it. The file ``remote`` marks such a run.
+
 A launch prepares the complete directory under a temporary name, ``.new-<experiment>``, and then
 renames it in one step. A reader therefore never sees an incomplete directory. While the temporary
 name exists, other launches of the same experiment wait, so that they do not compete for its ports
@@ -66,6 +70,8 @@ NO_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 EVENTS_FILE = "events.jsonl"
 LOG_START_SUFFIX = ".start"
+# This file marks a run whose files are written by other machines.
+REMOTE_FILE = "remote"
 
 # While a launch waits for another launch of the same name, it checks at these intervals whether the
 # other launch is over, and whether it is suspended.
@@ -158,6 +164,10 @@ class RunDirectory:
     def file(self, name: str) -> Path:
         """Return the path of a file that a backend adds to the run directory."""
         return self._files / name
+
+    def is_remote(self) -> bool:
+        """Return whether other machines write the files of the run."""
+        return self.file(REMOTE_FILE).exists()
 
     # --- the identity of the run ---
 
@@ -461,7 +471,9 @@ class RunDirectory:
         from symphony.runs import archive
 
         with launch_lock(self.path.parent):
-            return archive.add(self.path, archive_directory, name) if self.is_current() else None
+            if not self.is_current():
+                return None
+            return archive.add(_release_name(self.path), archive_directory, name)
 
     def remove(self) -> None:
         """Release the experiment's name in one step, and then remove the files.
@@ -472,8 +484,17 @@ class RunDirectory:
         with launch_lock(self.path.parent):
             if not self.is_current():
                 return
-            trash = _move_to_trash(self.path)
+            trash = _move_to_trash(_release_name(self.path))
         _remove_tree(trash)
+
+
+def _release_name(path: Path) -> Path:
+    """Remove the link to a run directory, if ``path`` is a link. Return the directory itself."""
+    if not path.is_symlink():
+        return path
+    found = path.resolve()
+    path.unlink()
+    return found
 
 
 def _move_to_trash(path: Path) -> Path:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,17 +29,22 @@ def write_launch_record(
     record.write_json(run.file(record.RECORD_FILE), description)
 
 
-def archive_run(run: RunDirectory, archive_directory: Path, retention: archive.Retention) -> None:
+def archive_run(
+    run: RunDirectory,
+    archive_directory: Path,
+    retention: archive.Retention,
+    make_reader: Callable[[RunDirectory], StatusReader] = StatusReader,
+) -> None:
     """Move the record of a run without running processes to the archive, and free its name.
 
     The secrets and the environment of the launcher are removed. Afterwards, remove the archived
     runs that ``retention`` does not keep. ``run`` is pinned. If another run has the name by now,
     only the files of ``run`` change. If the result cannot be written because the disk is full, the
-    record is archived without it.
+    record is archived without it. ``make_reader`` creates the reader of its final status.
     """
     status: ExperimentStatus | None = None
     with contextlib.suppress(SymphonyError):
-        status = StatusReader(run).read()
+        status = make_reader(run).read()
     identity = _identity(run)
     shutil.rmtree(run.secrets, ignore_errors=True)
     run.launch_settings.unlink(missing_ok=True)

@@ -34,11 +34,15 @@ class Child(Protocol):
 class ExitCallback(Protocol):
     """A function that is called when a child has exited."""
 
-    def __call__(self, child: Child, code: int | None, reason: str = "") -> None:
+    def __call__(
+        self, child: Child, code: int | None, reason: str = "", log_bytes: int | None = None
+    ) -> None:
         """Handle the exit of ``child``.
 
         ``code`` is the exit code, or 128 + n if signal n killed the child. If the exit was not
-        observed, ``code`` is None, and ``reason`` explains why.
+        observed, ``code`` is None, and ``reason`` explains why. ``log_bytes`` is the length of the
+        child's log at its exit. Readers on other machines need it, because they may not see the
+        whole log yet.
         """
 
 

@@ -173,15 +173,16 @@ class Supervisor:
 
     # --- the run ---
 
-    def launch(self) -> None:
+    def launch(self, *, is_refusable: bool = True) -> None:
         """Start every process that can start immediately.
 
         Raises LaunchRefused if one of these processes cannot be started. In that case, call
-        `roll_back`.
+        `roll_back`. If ``is_refusable`` is false, because the launcher does not wait for the
+        result, such a process has failed instead.
         """
         self._listen()
         self._record_launch()
-        self._start_or_decide(self._specs, launching=True)
+        self._start_or_decide(self._specs, launching=is_refusable)
 
     def _record_launch(self) -> None:
         launched = boot_time()
@@ -783,7 +784,9 @@ class Supervisor:
 
     # --- exits and restarts ---
 
-    def _handle_exit(self, child: Child, code: int | None, reason: str = "") -> None:
+    def _handle_exit(
+        self, child: Child, code: int | None, reason: str = "", log_bytes: int | None = None
+    ) -> None:
         name = child.name
         self._log_times.record(name)
         now = time.time()
@@ -805,6 +808,8 @@ class Supervisor:
             else:
                 exit_code = "unknown" if code is None else str(code)
                 details = _back_off_details(restart, f"exit code {exit_code}")
+        if log_bytes is not None:
+            details["log_bytes"] = log_bytes
         if "restarts_in" not in details:
             # The GPUs must be free before the exit is recorded, because a program that waits for
             # the exit may then launch another experiment that needs them.

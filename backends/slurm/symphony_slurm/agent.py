@@ -1,0 +1,35 @@
+"""The agent of a node: the parent of the processes that run there.
+
+``python -I -S agent.py RUN-DIRECTORY HOST PORT``. One srun starts one agent on each node. The agent
+connects to the supervisor and carries out its orders. It reports what happens to its processes.
+When the connection is closed, it stops all of its processes and exits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+SUPERVISOR, AGENT = "supervisor", "agent"
+
+
+def main() -> None:
+    """Adopt the import path of the launcher, connect to the supervisor, and work until the end."""
+    directory, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+    try:
+        with open(f"{directory}/job.json", "rb") as file:  # noqa: PTH123
+            job = json.load(file)
+    except OSError as exc:
+        sys.exit(f"node {node}: cannot read {directory}: {exc.strerror}; is it on a shared disk?")
+    sys.path[:] = job["path"]
+    try:
+        from symphony_slurm.node import run_agent
+    except ImportError as exc:
+        sys.exit(f"node {node}: {sys.executable} cannot import symphony: {exc}")
+    run_agent(directory, node, host, port)
+
+
+if __name__ == "__main__":
+    main()

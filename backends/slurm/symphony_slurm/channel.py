@@ -1,0 +1,137 @@
+"""The connection between the supervisor and the agent of a node: JSON messages over TCP.
+
+Both sides prove that they know the token of the run, which is in a private file of the run
+directory. Neither side sends the token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import select
+import socket
+import time
+from collections import deque
+from typing import Any
+
+Message = dict[str, Any]
+
+_RECEIVE_BYTES = 1 << 16
+_NONCE_BYTES = 32
+_HANDSHAKE_TIMEOUT_SECONDS = 10.0
+
+
+class ChannelClosed(Exception):
+    """The other side has closed the connection, or has exited."""
+
+
+class Channel:
+    """A connection that carries JSON messages in both directions.
+
+    ``pending`` contains messages that were received while another message was awaited.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # If a node loses its network or its power, the kernel reports this after about 30 s.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+        self._received = b""
+        self.pending: deque[Message] = deque()
+        self.is_open = True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the connection."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.is_open = False
+        self._socket.close()
+
+    def send(self, message: Message) -> None:
+        """Send a message. Do nothing if the connection is closed, because `receive` reports it."""
+        if not self.is_open:
+            return
+        try:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            self.is_open = False
+
+    def receive(self) -> list[Message]:
+        """Return the messages that have arrived. Wait for data if there is none.
+
+        Raises ChannelClosed if the connection is closed.
+        """
+        try:
+            data = self._socket.recv(_RECEIVE_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            self.is_open = False
+            raise ChannelClosed
+        *lines, self._received = (self._received + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until data has arrived or the connection is closed. Return False on a timeout."""
+        if not self.is_open:
+            return True
+        # `select.select` refuses descriptors above 1,023.
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(max(0.0, timeout) * 1000))
+
+    # --- authentication ---
+
+    def prove(self, token: bytes, own: str, other: str) -> bool:
+        """Prove that this side knows the token, and return whether the other side knows it.
+
+        ``own`` and ``other`` name the sides, so that a proof cannot be sent back.
+        """
+        self._socket.settimeout(_HANDSHAKE_TIMEOUT_SECONDS)
+        nonce = os.urandom(_NONCE_BYTES)
+        try:
+            self._socket.sendall(nonce)
+            other_nonce = self._receive_exactly(_NONCE_BYTES)
+            self._socket.sendall(_proof(token, own, other_nonce))
+            proof = self._receive_exactly(hashlib.sha256().digest_size)
+        except OSError:
+            return False
+        self._socket.settimeout(None)
+        return hmac.compare_digest(proof, _proof(token, other, nonce))
+
+    def _receive_exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            received = self._socket.recv(count - len(data))
+            if not received:
+                raise ConnectionError("the connection was closed")
+            data += received
+        return data
+
+
+def _proof(token: bytes, side: str, nonce: bytes) -> bytes:
+    return hmac.new(token, side.encode() + nonce, "sha256").digest()
+
+
+def connect(addresses: list[tuple[str, int]], timeout: float) -> socket.socket:
+    """Return a connection to the first address that accepts one.
+
+    Raises OSError if none does within ``timeout`` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        for address in addresses:
+            try:
+                return socket.create_connection(address, timeout=_HANDSHAKE_TIMEOUT_SECONDS)
+            except OSError as exc:
+                error = exc
+        if time.monotonic() > deadline:
+            raise error
+        time.sleep(0.1)

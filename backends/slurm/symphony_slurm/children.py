@@ -1,0 +1,408 @@
+"""The processes of a supervisor whose agents run on other nodes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symphony.host.processes.identity import ProcessId
+from symphony.host.processes.spec import ProcessSpec
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.events import Track
+from symphony.host.run.note import NoteWriter
+from symphony.host.supervisor.children import ExitCallback, StartRefused
+from symphony.host.supervisor.event_loop import EventLoop
+from symphony.host.supervisor.readiness import Probe, ProbeError, make_probe
+from symphony_slurm.channel import Channel, ChannelClosed, Message
+
+if TYPE_CHECKING:
+    from symphony.line_search import SearchProcess
+
+# An agent answers within milliseconds. An agent that does not answer within this time is considered
+# dead, so that the supervisor can stop the other processes.
+ANSWER_TIMEOUT_SECONDS = 60.0
+
+
+class Agent:
+    """The connection to the agent of one node.
+
+    ``gpus`` contains the identifiers of the node's GPUs that belong to the job.
+    """
+
+    def __init__(self, channel: Channel, hello: Message) -> None:
+        self.channel = channel
+        self.node: str = hello["node"]
+        self.host: str = hello["host"]
+        self.rank: int = hello["rank"]
+        self.gpus: list[str] = hello["gpus"]
+        self._numbers = itertools.count(1)
+        # This function is called when messages are pending, because no more data may arrive.
+        self.on_pending: Callable[[], None] = lambda: None
+
+    @property
+    def is_alive(self) -> bool:
+        """True while the agent is connected."""
+        return self.channel.is_open
+
+    def order(self, order: str, **arguments: Any) -> None:
+        """Send an order."""
+        self.channel.send({"order": order, **arguments})
+
+    def ask(self, order: str, **arguments: Any) -> int:
+        """Send an order that is answered, and return the number of the answer."""
+        number = next(self._numbers)
+        self.channel.send({"order": order, "number": number, **arguments})
+        return number
+
+    def answer(self, number: int) -> Any:
+        """Wait for an answer, and return it. Return None if the agent exits or does not answer."""
+        message = self.wait_for("answer", number=number)
+        return None if message is None else message["value"]
+
+    def wait_for(self, event: str, **fields: Any) -> Message | None:
+        """Wait for a message, and return it. Other messages remain pending.
+
+        Return None if the agent exits, or does not answer in time.
+        """
+
+        def matches(message: Message) -> bool:
+            return message["event"] == event and fields.items() <= message.items()
+
+        return self.wait_for_match(matches)
+
+    def wait_for_match(self, matches: Callable[[Message], bool]) -> Message | None:
+        """Wait for the first message for which ``matches`` returns true; see `wait_for`."""
+        try:
+            return self._find_match(matches)
+        finally:
+            if self.channel.pending or not self.channel.is_open:
+                self.on_pending()
+
+    def _find_match(self, matches: Callable[[Message], bool]) -> Message | None:
+        pending = self.channel.pending
+        for message in pending:
+            if matches(message):
+                pending.remove(message)
+                return message
+        deadline = time.monotonic() + ANSWER_TIMEOUT_SECONDS
+        while self.channel.is_open:
+            if not self.channel.wait(deadline - time.monotonic()):
+                self.channel.is_open = False
+                break
+            with contextlib.suppress(ChannelClosed):
+                found = None
+                for message in self.channel.receive():
+                    if found is None and matches(message):
+                        found = message
+                    else:
+                        pending.append(message)
+                if found is not None:
+                    return found
+        return None
+
+
+class Agents:
+    """The agents of a job. ``of`` maps process names to agents."""
+
+    def __init__(self, agents: Sequence[Agent], of: Mapping[str, Agent]) -> None:
+        self.all = agents
+        self._of = of
+        # The process groups that have running members.
+        self.groups: set[tuple[str, int]] = set()
+        # Tests of readiness whose results have not arrived.
+        self.tests: dict[int, _Test] = {}
+
+    def of(self, name: str) -> Agent:
+        """Return the agent of a process."""
+        return self._of[name]
+
+
+@dataclass(slots=True)
+class _Test:
+    """A test of readiness that an agent runs."""
+
+    done: threading.Event
+    is_ready: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteChild:
+    """A process on another node."""
+
+    name: str
+    pid: int
+    birth: float
+
+
+class RemoteChildren:
+    """The processes of the agents; see `symphony.host.supervisor.children.Children`."""
+
+    def __init__(
+        self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback, *, agents: Agents
+    ) -> None:
+        self._loop = loop
+        self._run = run
+        self._on_exit = on_exit
+        self._agents = agents
+        self._running: dict[str, RemoteChild] = {}
+        self.notes: NoteWriter | None = None
+        for agent in agents.all:
+            agent.on_pending = lambda: loop.post(self._handle_pending)
+            loop.watch(agent.channel.fileno(), lambda agent=agent: self._receive(agent))  # type: ignore[misc]
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def get(self, name: str) -> RemoteChild | None:
+        """Return the running child called ``name``, or None if there is none."""
+        return self._running.get(name)
+
+    def terminal(self, name: str) -> None:
+        """Return None, because the terminals are on other nodes."""
+
+    def start(
+        self, processes: Iterable[ProcessSpec], env: Mapping[str, str]
+    ) -> Iterator[tuple[ProcessSpec, RemoteChild | OSError]]:
+        """Start processes; see `symphony.host.supervisor.children.Children`.
+
+        The agents have received the variables that all processes share.
+        """
+        del env
+        specs = list(processes)
+        batches: dict[str, list[dict[str, Any]]] = {}
+        for spec in specs:
+            agent = self._agents.of(spec.name)
+            batches.setdefault(agent.node, []).append(spec.to_dict())
+        for agent in self._agents.all:
+            if agent.node in batches:
+                agent.order("start", specs=batches[agent.node])
+        for spec in specs:
+            yield spec, self._wait_for_start(spec)
+
+    def _wait_for_start(self, spec: ProcessSpec) -> RemoteChild | OSError:
+        agent, name = self._agents.of(spec.name), spec.name
+
+        def matches(message: Message) -> bool:
+            return message["event"] in ("started", "refused") and message["name"] == name
+
+        message = agent.wait_for_match(matches)
+        if message is None:
+            return StartRefused(f"node {agent.node} has failed", f"node {agent.node} has failed")
+        if message["event"] == "refused":
+            kind = StartRefused if message["is_final"] else OSError
+            return kind(message["errno"], message["text"], message["file"])
+        child = RemoteChild(name, message["pid"], message["birth"])
+        self._running[name] = child
+        self._agents.groups.add((agent.node, child.pid))
+        return child
+
+    # --- messages ---
+
+    def _receive(self, agent: Agent) -> None:
+        try:
+            agent.channel.pending.extend(agent.channel.receive())
+        except ChannelClosed:
+            self._handle_pending()
+            self._handle_lost(agent)
+            return
+        self._handle_pending()
+
+    def _handle_pending(self) -> None:
+        for agent in self._agents.all:
+            while agent.channel.pending:
+                self._handle(agent, agent.channel.pending.popleft())
+            if not agent.is_alive:
+                self._handle_lost(agent)
+
+    def _handle(self, agent: Agent, message: Message) -> None:
+        event = message["event"]
+        if event == "exited":
+            child = self._running.pop(message["name"], None)
+            if not message["has_group"]:
+                self._agents.groups.discard((agent.node, message["pid"]))
+            if child is not None:
+                self._on_exit(child, message["code"], message["reason"], message["log_bytes"])
+        elif event == "group-gone":
+            self._agents.groups.discard((agent.node, message["pid"]))
+        elif event == "tested":
+            test = self._agents.tests.pop(message["test"], None)
+            if test is not None:
+                test.is_ready, test.error = message["is_ready"], message["error"]
+                test.done.set()
+        elif event == "note" and self.notes is not None:
+            self.notes.set(f"{agent.node} {message['topic']}", message["message"])
+
+    def _handle_lost(self, agent: Agent) -> None:
+        """Report the processes of an agent that has exited, or whose node has failed."""
+        agent.channel.is_open = False
+        with contextlib.suppress(KeyError, ValueError):
+            self._loop.unwatch(agent.channel.fileno())
+        self._agents.groups = {group for group in self._agents.groups if group[0] != agent.node}
+        lost = [name for name in self._running if self._agents.of(name) is agent]
+        for name in lost:
+            child = self._running.pop(name)
+            self._on_exit(child, None, f"node {agent.node} or its agent has failed")
+
+    # --- what remote processes do not support ---
+
+    def adopt(
+        self, processes: Iterable[ProcessSpec], tracks: Mapping[str, Track]
+    ) -> list[RemoteChild]:
+        """Return no process, because the processes of a job end with its supervisor."""
+        del processes, tracks
+        return []
+
+    def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
+        """Do nothing: the nodes of a job are fixed."""
+
+    def remove(self, name: str) -> None:
+        """Do nothing: a process leaves nothing behind."""
+
+    def discard(self) -> None:
+        """Do nothing: a process leaves nothing behind."""
+
+
+class RemoteHost:
+    """The nodes of a job; see `symphony.host.supervisor.process_host.ProcessHost`.
+
+    The agents report the members of process groups, so that no signal needs an answer.
+    """
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+        self._test_numbers = itertools.count(1)
+        self._loop: EventLoop | None = None
+
+    def signal_group(self, name: str, group: int, number: int) -> bool:
+        """Send a signal to a process group. Return False if it has no members."""
+        agent = self._agents.of(name)
+        if (agent.node, group) not in self._agents.groups:
+            return False
+        if number:
+            agent.order("signal_group", name=name, group=group, signal=int(number))
+        return True
+
+    def has_running_members(self, name: str, group: int) -> bool:
+        """Return whether a process group has running members, as its agent has reported."""
+        return (self._agents.of(name).node, group) in self._agents.groups
+
+    def is_group_of_run(self, group: int, leaders: Mapping[str, ProcessId]) -> bool:
+        """Return False, because no supervisor takes over the processes of another one."""
+        del group, leaders
+        return False
+
+    def send_signal(self, name: str, process: ProcessId, number: signal.Signals) -> bool:
+        """Send a signal to one process. Return False if it is not running."""
+        agent = self._agents.of(name)
+        answer = agent.ask(
+            "signal", name=name, pid=process.pid, birth=process.birth, signal=int(number)
+        )
+        return bool(agent.answer(answer))
+
+    def is_running(self, name: str, process: ProcessId) -> bool:
+        """Return whether the process group of a process has members."""
+        return self.has_running_members(name, process.pid)
+
+    def stop_strays(
+        self,
+        leaders: Mapping[str, ProcessId],
+        *,
+        kill: bool,
+        owners: Collection[str] | None = None,
+    ) -> bool:
+        """Stop processes that have left their process groups, on all nodes at the same time."""
+        answers = []
+        for agent in self._agents.all:
+            own = {
+                name: [leader.pid, leader.birth]
+                for name, leader in leaders.items()
+                if self._agents.of(name) is agent
+            }
+            wanted = None if owners is None else list(owners)
+            answers.append((agent, agent.ask("stop_strays", leaders=own, kill=kill, owners=wanted)))
+        found = [agent.answer(number) for agent, number in answers]
+        return any(found)
+
+    def has_descendants(self, name: str, leaders: Mapping[str, ProcessId]) -> bool:
+        """Return False, because the GPUs belong to the job and not to other experiments."""
+        del name, leaders
+        return False
+
+    def record_logs(
+        self, loop: EventLoop, run: RunDirectory, limits: Mapping[str, int], notes: NoteWriter
+    ) -> RemoteLogs:
+        """Return the recorder of the logs. The agents record them from the start."""
+        del run, notes
+        self._loop = loop
+        recorder = RemoteLogs(self._agents)
+        recorder.set_limits(limits)
+        return recorder
+
+    def make_probe(
+        self,
+        spec: ProcessSpec,
+        log: Path,
+        log_start: int,
+        env: Mapping[str, str],
+        search_process: SearchProcess | None,
+    ) -> Probe:
+        """Return the readiness probe of a process. The command of a test runs on its node."""
+        if "command" not in (spec.ready or {}):
+            return make_probe(spec, log, log_start, env, search_process)
+        return Probe(lambda timeout: self._run_test(spec.name, timeout))
+
+    def _run_test(self, name: str, timeout: float) -> bool:
+        """Let the agent test whether a process is ready. The caller is a thread of its own."""
+        loop = self._loop
+        if loop is None:
+            return False
+        test = _Test(threading.Event())
+        number = next(self._test_numbers)
+
+        def order() -> None:
+            self._agents.tests[number] = test
+            self._agents.of(name).order("test", name=name, test=number, timeout=timeout)
+
+        loop.post(order)
+        test.done.wait(timeout + 1.0)
+        if test.error:
+            raise ProbeError(test.error)
+        return test.is_ready
+
+
+class RemoteLogs:
+    """The growth of the logs, which the agents record; see `process_host.LogRecorder`."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    def set_limits(self, limits: Mapping[str, int]) -> None:
+        """Replace the maximum sizes of the logs."""
+        for agent in self._agents.all:
+            agent.order("limits", limits=dict(limits))
+
+    def watch(self, processes: Collection[str]) -> None:
+        """Do nothing: an agent watches the logs of the processes that it starts."""
+
+    def record(self, process: str) -> None:
+        """Do nothing: an agent records the length of a log before it reports an exit."""
+
+    def close(self) -> None:
+        """Record the final length of every log."""
+        answers = [(agent, agent.ask("close_logs")) for agent in self._agents.all]
+        for agent, number in answers:
+            agent.answer(number)
+
+
+def own_node() -> str:
+    """Return Slurm's name of this node."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename

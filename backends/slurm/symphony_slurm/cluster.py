@@ -1,0 +1,700 @@
+"""The Slurm backend: each experiment is a job, which contains its supervisor.
+
+The run directories are on a file system that the login nodes and the nodes share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from symphony.cluster import ExecResult, OnChange, Tunnel
+from symphony.cluster.matching import experiment_exists, select_processes
+from symphony.errors import (
+    BackendError,
+    NotFound,
+    SpecError,
+    SymphonyError,
+    shown,
+)
+from symphony.host.cluster import HostCluster
+from symphony.host.run import directory
+from symphony.host.run.directory import REMOTE_FILE, RunDirectory
+from symphony.host.run.events import Event, EventReader, encode, is_finished
+from symphony.status import ENDED, ProcessStatus
+from symphony_slurm import slurm
+from symphony_slurm.run_files import JOB_FILE, NODES_FILE
+from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_for_logs
+
+if TYPE_CHECKING:
+    from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
+    from symphony.model import Experiment
+    from symphony.model.validators import Strings
+    from symphony.plan.changes import Changes
+    from symphony_slurm.render import SlurmManifest
+
+# The directories of the runs, which never have the same path twice.
+_JOBS_NAME = ".jobs"
+# How long a job may take to end after it was canceled. Sites often set KillWait to 30 s.
+CANCEL_TIMEOUT_SECONDS = 180.0
+# The supervisor needs this time in addition to the grace periods.
+STOP_MARGIN_SECONDS = 30.0
+_POLL_SECONDS = 0.1
+_QUERY_SECONDS = 3.0
+_TOKEN_BYTES = 32
+_CONNECT_SECONDS = 3.0
+
+
+class SlurmCluster(HostCluster):
+    """The Slurm backend, which runs an experiment as one job with an agent on each node.
+
+    ``state_dir`` must be on a file system that all nodes share. The default is below the home
+    directory. The interpreter that runs this program must exist on the nodes.
+
+    Options of the job:
+
+    * ``partition``, ``account``, ``qos`` and ``time`` are those of sbatch. By default, the site
+      chooses them.
+    * ``nodes`` is the number of nodes. All processes of a group run on the same node.
+    * ``sbatch`` contains further options of sbatch, such as ``["--exclusive"]``.
+    * ``modules`` contains the names of modules that are loaded before the experiment, and
+      ``prologue`` further shell lines of the batch script.
+
+    The other options are those of `HostCluster`.
+    """
+
+    backend: ClassVar[str] = "slurm"
+    children: ClassVar[str] = "symphony_slurm.children:RemoteChildren"
+    commands_run_here: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        partition: str | None = None,
+        account: str | None = None,
+        qos: str | None = None,
+        time: str | int | None = None,
+        nodes: int | str | None = None,
+        sbatch: Strings | None = None,
+        modules: Strings | None = None,
+        prologue: Strings | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        from symphony_slurm.render import JobOptions
+
+        self._options = JobOptions(
+            partition=_word(partition, "partition"),
+            account=_word(account, "account"),
+            qos=_word(qos, "qos"),
+            time=None if time is None else _word(str(time), "time"),
+            sbatch=_texts(sbatch, "sbatch"),
+            modules=_texts(modules, "modules"),
+            prologue=_texts(prologue, "prologue"),
+        )
+        self._nodes = _node_count(nodes)
+
+    # --- launching ---
+
+    def manifest(self, experiment: Experiment) -> SlurmManifest:
+        """Return the job that a launch would submit at this moment.
+
+        Slurm chooses the nodes later, so addresses contain placeholders such as ``node-0``.
+        """
+        return self._render_job(experiment)
+
+    def check(self, manifest: Any) -> None:
+        """Let Slurm check the job of a manifest without submitting it."""
+        slurm.check_submission(
+            [*manifest.sbatch, "--output=/dev/null"],
+            manifest.script,
+            slurm.submission_environment(),
+        )
+
+    def _render_job(self, experiment: Experiment) -> SlurmManifest:
+        import shutil
+
+        from symphony.host.render import render
+        from symphony.plan.addresses import AddressScheme
+        from symphony.plan.resolve import resolve
+        from symphony.plan.services import service_requests
+        from symphony_slurm.render import (
+            HONOURED,
+            SlurmManifest,
+            batch_script,
+            constraints,
+            sbatch_options,
+        )
+        from symphony_slurm.shape import choose_shape
+
+        owners = {request.name: request.owner for request in service_requests(experiment)}
+        slots: dict[str, int] = {}
+        scheme = AddressScheme(
+            backend=self.backend,
+            host=lambda service: f"node-{slots.get(owners[service], 0)}",
+            bind_host="0.0.0.0",
+        )
+        # The slots depend on the plan, and the placeholders of the addresses on the slots.
+        plan = resolve(experiment, scheme, self.defaults)
+        shape = choose_shape(plan, self._nodes)
+        for process in plan:
+            slots[process.name] = slots[process.group or process.name] = shape.slots[process.name]
+        plan = resolve(experiment, scheme, self.defaults)
+        run_id = os.urandom(16).hex()
+        path = self._root / _JOBS_NAME / f"{experiment.name}.{run_id[:12]}"
+        manifest = render(
+            plan,
+            run_id=run_id,
+            launched=time.time(),
+            directory=path,
+            working_directory=Path.cwd(),
+            shell=shutil.which("bash") or "/bin/sh",
+            honoured=HONOURED,
+        )
+        selectors: dict[str, str] = {}
+        for planned in plan:
+            selectors.update(planned.pod.node_selector or {})
+        options = sbatch_options(
+            experiment.name,
+            run_id,
+            path,
+            shape.arguments(),
+            self._options,
+            constraints=constraints(selectors),
+            deadline=plan.policies.deadline,
+        )
+        program = Path(__file__).with_name("batch.py")
+        command = [sys.executable, "-I", "-S", str(program), str(path)]
+        fields = {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
+        return SlurmManifest(
+            **fields,
+            script=batch_script(options, command, self._options),
+            sbatch=tuple(options),
+            shape=shape,
+        )
+
+    def _launch(
+        self, experiment: Experiment, *, force: bool, on_change: OnChange = None
+    ) -> SlurmManifest:
+        del on_change
+        from symphony_slurm.shape import check_fits
+
+        slurm.check_installed()
+        manifest = self._render_job(experiment)
+        self._check_files(manifest)
+        if not self._options.sbatch:
+            # The options can change what the job requests.
+            partition = self._options.partition
+            check_fits(manifest.shape, slurm.node_sizes(partition), partition)
+        with (
+            directory.full_disk_errors(self._root),
+            directory.staging_directory(self._root, experiment.name) as (staging, _),
+        ):
+            if force:
+                self.delete(experiment.name)
+            else:
+                self._free_name(experiment.name)
+            self._write(staging, experiment, manifest)
+            run = self._claim(staging, experiment.name, Path(manifest.directory))
+            try:
+                number = slurm.submit([], manifest.script, slurm.submission_environment())
+                run.file(JOB_FILE).write_text(number)
+            except BaseException:
+                self._roll_back(manifest)
+                raise
+        return manifest
+
+    def _check_files(self, manifest: SlurmManifest) -> None:
+        """Check that directories, commands and secrets exist on the shared file system.
+
+        Modules and a prologue can provide commands that do not exist on this machine.
+        """
+        from symphony.host import preflight
+
+        if self._options.modules or self._options.prologue:
+            preflight.check(replace(manifest, processes=()))
+        else:
+            preflight.check(manifest)
+
+    def _write(
+        self, staging: RunDirectory, experiment: Experiment, manifest: SlurmManifest
+    ) -> None:
+        """Write all files of a new run."""
+        from symphony.host import preflight
+        from symphony.host.run import records
+        from symphony.plan.restart_policy import Backoff
+        from symphony.runs.code_state import CodeCapture
+
+        preflight.write(staging, manifest)
+        job = {
+            "backend": self.backend,
+            "path": [str(Path(entry).absolute()) for entry in sys.path if entry],
+            "experiment": experiment.dump_dict(),
+            "base_dir": None if experiment.base_dir is None else str(experiment.base_dir),
+            "working_directory": str(Path.cwd()),
+            "run_id": manifest.run_id,
+            "launched": manifest.launched,
+            "defaults": asdict(self.defaults),
+            "backoff": asdict(self._backoff or Backoff()),
+            "nodes": manifest.shape.nodes,
+            "slots": manifest.shape.slots,
+        }
+        staging.file(REMOTE_FILE).touch()
+        staging.file("job.json").write_text(json.dumps(job))
+        token = staging.file("token")
+        token.touch(mode=0o600)
+        token.write_bytes(os.urandom(_TOKEN_BYTES))
+        source = experiment.base_dir or Path.cwd()
+        with CodeCapture(source, staging.file(".")) as code:
+            records.write_launch_record(
+                staging, experiment, self.backend, manifest.run_name, manifest.launched
+            )
+            code.start()
+
+    def _claim(self, staging: RunDirectory, name: str, path: Path) -> RunDirectory:
+        """Move a run directory to its own path, and give it the name of the experiment."""
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        staging.path.rename(path)
+        link = self._root / name
+        try:
+            link.symlink_to(Path(_JOBS_NAME) / path.name)
+        except FileExistsError:
+            RunDirectory(path).remove()
+            raise self._name_in_use(name) from None
+        return RunDirectory(link)
+
+    def _free_name(self, name: str) -> None:
+        """Remove a finished experiment of this name; see `HostCluster`."""
+        found = directory.find(self._root, name)
+        if found is None:
+            return
+        with contextlib.suppress(NotFound), found.pin() as run:
+            reader = SlurmStatusReader(run)
+            if not reader.read().ended:
+                raise experiment_exists(name)
+            if reader.waits_for_start:
+                self._stop(run, at_once=False)
+            self._remove(run)
+
+    # --- stopping and deleting ---
+
+    def stop(self, experiment: str, *, at_once: bool = False) -> None:
+        """Stop an experiment for good, and keep its logs and its status; see `Cluster.stop`."""
+        with self._find(experiment).pin() as run:
+            self._stop(run, at_once=at_once)
+
+    def _stop(self, run: RunDirectory, *, at_once: bool) -> None:
+        """Stop the processes in order, and then cancel what remains of the job."""
+        if is_finished(run.events):
+            return
+        number = self._job_number(run)
+        if number is not None:
+            if is_alive(run):
+                slurm.signal_batch_step(number, "QUIT" if at_once else "TERM")
+                if self._wait_for_end(run, number, 0.0 if at_once else _longest_grace(run)):
+                    return
+            slurm.cancel(number)
+            self._wait_for_cancellation(run, number)
+        if not EventReader(run.events).read_new():
+            _record_never_started(run)
+
+    def _wait_for_end(self, run: RunDirectory, number: str, grace: float) -> bool:
+        """Wait until the experiment has finished. Return False if its supervisor does not react."""
+        deadline = time.monotonic() + 2 * grace + STOP_MARGIN_SECONDS
+        next_query = time.monotonic() + _QUERY_SECONDS
+        while not is_finished(run.events):
+            now = time.monotonic()
+            if now > deadline:
+                return False
+            if now > next_query:
+                job = slurm.find_job(number)
+                if job is None or not job.is_active:
+                    return is_finished(run.events)
+                next_query = now + _QUERY_SECONDS
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def _wait_for_cancellation(self, run: RunDirectory, number: str) -> None:
+        deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
+        pause = _POLL_SECONDS
+        while True:
+            job = slurm.find_job(number)
+            if job is None or not job.is_active:
+                return
+            if time.monotonic() > deadline:
+                raise BackendError(
+                    f"job {number} of {run.name!r} does not end ({job.state.lower()}); see "
+                    f"'scontrol show job {number}'"
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, 2.0)
+
+    def _job_number(self, run: RunDirectory) -> str | None:
+        """Return the number of the job, even if the launcher was killed before it recorded it."""
+        number = job_number(run)
+        if number is not None:
+            return number
+        run_id = run.run_id() or ""
+        for job in slurm.find_jobs_called(f"{slurm.JOB_NAME_PREFIX}{run.name}"):
+            with contextlib.suppress(ValueError, AttributeError):
+                if json.loads(job.comment).get("run") == run_id[:12]:
+                    return job.number
+        return None
+
+    def _delete(self, experiment: str, run_id: str | None = None, *, purge: bool = False) -> None:
+        found = directory.find(self._root, experiment)
+        if found is None:
+            return
+        with contextlib.suppress(NotFound), found.pin() as run:
+            if run_id is not None and run.run_id() != run_id:
+                return
+            run.grant_access()
+            if run.is_current() and not run.is_run_directory():
+                raise self._name_in_use(experiment)
+            self._stop(run, at_once=False)
+            self._remove(run, purge=purge)
+
+    # --- changing ---
+
+    def diff(self, experiment: Experiment) -> Changes:
+        """Raise Unsupported; see `Cluster.diff`."""
+        raise self._no_changes(experiment.name)
+
+    def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
+        del on_change
+        raise self._no_changes(experiment.name)
+
+    def _other_backend(self, name: str) -> str | None:
+        del name
+        return None
+
+    # --- controlling processes ---
+
+    def _request(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        timeout: float | None,
+        **request: Any,
+    ) -> list[ProcessStatus]:
+        """Send a request about processes to the supervisor, and return their statuses."""
+        with self._find(experiment).pin() as run:
+            reader = self._reader(run)
+            status = reader.read()
+            selected = [process.name for process in select_processes(status, processes)]
+            is_stop = request["request"] == "stop"
+            have_ended = all(item.state in ENDED for item in status if item.name in selected)
+            if not (is_stop and have_ended):
+                self._send_request(run, {**request, "names": selected}, timeout)
+                status = reader.read()
+            return select_processes(status, selected)
+
+    def _send_request(
+        self, run: RunDirectory, request: Mapping[str, Any], timeout: float | None
+    ) -> None:
+        done = self._relay(
+            run, self._batch_node(run), "control", input=json.dumps(request), timeout=timeout
+        )
+        if done is None:
+            raise TimeoutError(
+                f"experiment {run.name!r}: the {request['request']} was not done within "
+                f"{timeout:g} s; it continues"
+            )
+        try:
+            answer = json.loads(done.stdout)
+        except ValueError:
+            if is_finished(run.events):
+                raise BackendError(
+                    f"experiment {run.name!r} has finished; launch it again to run its processes"
+                ) from None
+            raise _relay_error(run, done) from None
+        if answer.get("answer") != "done":
+            raise BackendError(f"experiment {run.name!r}: {answer.get('message')}")
+        wait_for_events(run)
+
+    def _batch_node(self, run: RunDirectory) -> str:
+        node: str = self._placement(run)["batch"]
+        return node
+
+    def _placement(self, run: RunDirectory) -> dict[str, Any]:
+        """Return the nodes of a run. Raises BackendError if its job has not started."""
+        try:
+            data: dict[str, Any] = json.loads(run.file(NODES_FILE).read_bytes())
+        except (OSError, ValueError):
+            raise BackendError(
+                f"the job of experiment {run.name!r} has not started; wait until its processes "
+                f"are running: symphony wait {run.name} --until running"
+            ) from None
+        return data
+
+    def _relay(
+        self,
+        run: RunDirectory,
+        node: str,
+        *arguments: str,
+        input: str | None = None,
+        timeout: float | None = None,
+    ) -> subprocess.CompletedProcess[str] | None:
+        """Run the relay on a node, and return the result, or None after a timeout."""
+        try:
+            return subprocess.run(
+                self._relay_command(run, node, *arguments),
+                input="" if input is None else f"{input}\n",
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+                env=slurm.submission_environment(),
+            )
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _relay_command(
+        self, run: RunDirectory, node: str, *arguments: str, terminal: bool = False
+    ) -> list[str]:
+        program = Path(__file__).with_name("relay.py")
+        number = job_number(run)
+        if number is None:
+            raise BackendError(f"the job of experiment {run.name!r} is unknown")
+        argv = [sys.executable, "-I", "-S", str(program), str(run.path.resolve()), *arguments]
+        return slurm.step_command(number, node, argv, terminal=terminal)
+
+    # --- observing ---
+
+    def _reader(self, run: RunDirectory) -> SlurmStatusReader:
+        """Return a reader of the status."""
+        return SlurmStatusReader(run)
+
+    def _final_reader(self, run: RunDirectory) -> SlurmStatusReader:
+        return SlurmStatusReader(run)
+
+    def _iter_log_text(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> Iterator[str]:
+        wait_for_logs(self._find(experiment), [process])
+        return super()._iter_log_text(experiment, process, since=since, tail=tail)
+
+    def _iter_output(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        *,
+        follow: bool,
+        since: float | str | None,
+        tail: int | None,
+        events: bool,
+    ) -> Iterator[LogBlock | ExperimentEvent]:
+        run = self._find(experiment)
+        wait_for_logs(run, [process.name for process in self._describe(run)])
+        return super()._iter_output(
+            experiment, processes, follow=follow, since=since, tail=tail, events=events
+        )
+
+    # --- using ---
+
+    def exec_command(
+        self,
+        experiment: str,
+        process: str,
+        command: Strings,
+        process_group: str | None = None,
+        *,
+        interactive: bool = False,
+    ) -> ExecResult:
+        """Run a command in the environment of a running process, on its node."""
+        from symphony.model.validators import strings
+
+        found = self.describe_process(experiment, process, process_group)
+        argv = strings(command, "command")
+        run = self._find(experiment)
+        if found.pid is None:
+            state = f"{found.state}: {found.reason}" if found.reason else found.state
+            raise NotFound(
+                f"process {found.path!r} is not running ({state}); "
+                "a command needs a running process"
+            )
+        node = self._placement(run)["nodes"][found.name]
+        kind = "exec-here" if interactive else "exec"
+        arguments = [kind, found.name, str(found.pid), *argv]
+        if interactive:
+            return self._exec_here(run, node, arguments)
+        done = self._relay(run, node, *arguments)
+        try:
+            result = json.loads(done.stdout if done else "")
+        except ValueError:
+            raise _relay_error(run, done) from None
+        if "gone" in result:
+            raise NotFound(f"process {found.path!r} is not running any more")
+        if "error" in result:
+            raise SpecError(
+                f"cannot run {argv[0]!r} in the environment of {found.path!r}: {result['error']}"
+            )
+        return ExecResult(
+            exit_code=result["exit_code"],
+            stdout=result["stdout"] or "",
+            stderr=result["stderr"] or "",
+        )
+
+    def _exec_here(self, run: RunDirectory, node: str, arguments: Sequence[str]) -> ExecResult:
+        from symphony.signals import observable_exits
+
+        is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        argv = self._relay_command(run, node, *arguments, terminal=is_terminal)
+        with observable_exits():
+            done = subprocess.run(argv, check=False, env=slurm.submission_environment())
+        code = done.returncode
+        return ExecResult(exit_code=128 - code if code < 0 else code, stdout="", stderr="")
+
+    def port_forward(
+        self,
+        experiment: str,
+        process_or_service: str,
+        port: int | None = None,
+        *,
+        local_port: int | None = None,
+        on_error: Callable[[str], None] | None = None,
+    ) -> Tunnel:
+        """Return a tunnel to a service or a process; see `Cluster.port_forward`.
+
+        If this machine cannot connect to the node, the connections go through the job.
+        """
+        from symphony.host.relay import Relay
+
+        run = self._find(experiment)
+        services: dict[str, str] = run.load_manifest()["services"]
+        address = services.get(process_or_service)
+        if address is None:
+            found = self.find_process(experiment, process_or_service)
+            if port is None:
+                raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
+            host = self._placement(run)["nodes"][found.name]
+        else:
+            self._placement(run)
+            host, _, own_port = address.rpartition(":")
+            port = int(own_port) if port is None else port
+        target = (host, port)
+        connect = None
+        if not _can_reach(target):
+            connect = self._connection_through_job(run, target)
+        relay = Relay(local_port or 0, target, on_error, connect=connect)
+        return Tunnel(relay.address, close=relay.close)
+
+    def _connection_through_job(
+        self, run: RunDirectory, target: tuple[str, int]
+    ) -> Callable[[], Any]:
+        import socket
+
+        node = self._batch_node(run)
+        argv = self._relay_command(run, node, "forward", target[0], str(target[1]))
+
+        def connect() -> socket.socket:
+            own, other = socket.socketpair()
+            with other:
+                subprocess.Popen(
+                    argv,
+                    stdin=other.fileno(),
+                    stdout=other.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    env=slurm.submission_environment(),
+                )
+            return own
+
+        return connect
+
+
+def wait_for_events(run: RunDirectory) -> None:
+    """Wait a moment for the events that a request has caused, which another node has written."""
+    # A file system such as NFS shows new contents when the file is opened again.
+    with contextlib.suppress(OSError):
+        os.listdir(run.file("."))
+
+
+def _longest_grace(run: RunDirectory) -> float:
+    from symphony.host.stop import longest_grace
+
+    return longest_grace(run)
+
+
+def _record_never_started(run: RunDirectory) -> None:
+    """Record that an experiment was stopped before its job has started."""
+    now = time.time()
+    events: list[Event] = [{"event": "launched", "at": now}, {"event": "stopping", "at": now}]
+    names: list[str] = []
+    with contextlib.suppress(SymphonyError):
+        names = [process["name"] for process in run.load_manifest()["processes"]]
+    for name in names:
+        reason = "stopped before it started"
+        events.append(
+            {
+                "event": "never",
+                "at": now,
+                "process": name,
+                "reason": reason,
+                "reason_code": "stopped",
+                "stopped": True,
+            }
+        )
+    events.append({"event": "finished", "at": now})
+    run.events.write_bytes(b"".join(encode(event) for event in events))
+
+
+def _relay_error(run: RunDirectory, done: subprocess.CompletedProcess[str] | None) -> BackendError:
+    lines = done.stderr.strip().splitlines() if done is not None else []
+    cause = f": {lines[-1]}" if lines else ""
+    return BackendError(
+        f"the nodes of experiment {run.name!r} cannot be reached through its job{cause}"
+    )
+
+
+def _can_reach(target: tuple[str, int]) -> bool:
+    """Return whether this machine can connect to a node. A closed port is reachable, too."""
+    import socket
+
+    try:
+        socket.create_connection(target, timeout=_CONNECT_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _word(value: object, name: str) -> str | None:
+    """Validate an option of sbatch that is one word."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or value.split() != [value]:
+        raise SpecError(f"{name} must be one word, as for sbatch --{name}, not {shown(value)}")
+    return value
+
+
+def _texts(value: Strings | None, name: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    from symphony.model.validators import strings
+
+    texts = strings(value, name)
+    for text in texts:
+        if "\n" in text:
+            raise SpecError(f"{name} must contain single lines, not {shown(text)}")
+    return tuple(texts)
+
+
+def _node_count(value: object) -> int:
+    """Validate the option ``nodes``, which is a text on the command line."""
+    if value is None:
+        return 1
+    is_text = isinstance(value, str) and value.isdecimal()
+    if isinstance(value, bool) or not (is_text or isinstance(value, int)) or int(value) < 1:  # type: ignore[call-overload]
+        raise SpecError(f"nodes must be a positive number, not {shown(value)}")
+    return int(value)  # type: ignore[call-overload, no-any-return]

@@ -1,0 +1,273 @@
+"""The work of an agent: start, signal and observe the processes of one node."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId
+from symphony.host.processes.mark import remove_own_mark
+from symphony.host.processes.spec import ProcessSpec
+from symphony.host.resources.leases import PortLeases
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.note import NoteWriter
+from symphony.host.supervisor.children import Child, StartRefused
+from symphony.host.supervisor.event_loop import EventLoop
+from symphony.host.supervisor.local_children import LocalChildren
+from symphony.host.supervisor.process_host import ThisHost
+from symphony.host.supervisor.readiness import ProbeError, make_probe
+from symphony.signals import reset_signals
+from symphony_slurm.agent import AGENT, SUPERVISOR
+from symphony_slurm.channel import Channel, ChannelClosed, Message, connect
+
+GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+# The name of the node on which srun was started, as an address that other nodes can reach.
+_LAUNCH_ADDRESS = "SLURM_LAUNCH_NODE_IPADDR"
+CONNECT_TIMEOUT_SECONDS = 60.0
+# The interval at which the agent checks whether a process group still has members.
+CHECK_INTERVAL_SECONDS = 0.05
+
+
+def run_agent(directory: str, node: str, host: str, port: int) -> None:
+    """Connect to the supervisor, and carry out its orders until the connection is closed."""
+    reset_signals()
+    # The agent does not belong to a run from which this experiment was launched.
+    os.environ.pop(RUN_ID_VARIABLE, None)
+    remove_own_mark()
+    run = RunDirectory(Path(directory))
+    token = run.file("token").read_bytes()
+    hosts = [os.environ.get(_LAUNCH_ADDRESS, ""), host]
+    addresses = [(name, port) for name in hosts if name]
+    try:
+        connection = connect(addresses, CONNECT_TIMEOUT_SECONDS)
+    except OSError as exc:
+        sys.exit(f"node {node}: cannot connect to the supervisor on {host}: {exc}")
+    channel = Channel(connection)
+    if not channel.prove(token, AGENT, SUPERVISOR):
+        sys.exit(f"node {node}: port {port} of {host} is not the supervisor of this run")
+    Agent(run, channel, node).run()
+
+
+class _Notes(NoteWriter):
+    """Notes that the agent sends to the supervisor, which writes them."""
+
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        self._messages: dict[str, str] = {}
+        self._send = send
+
+    def set(self, topic: str, message: str) -> None:
+        """Send the message for a topic."""
+        self._messages[topic] = message
+        self._send({"event": "note", "topic": topic, "message": message})
+
+
+class Agent:
+    """The agent of a node; see `symphony_slurm.agent`."""
+
+    def __init__(self, run: RunDirectory, channel: Channel, node: str) -> None:
+        self._run = run
+        self._channel = channel
+        self._node = node
+        self._loop = EventLoop(self._handle_error)
+        self._children = LocalChildren(self._loop, run, self._handle_exit)
+        self._host = ThisHost("")
+        self._ports = PortLeases()
+        self._environment = dict(os.environ)
+        self._env: dict[str, str] = {}
+        self._specs: dict[str, ProcessSpec] = {}
+        self._is_closing = False
+        self._notes = _Notes(self._send)
+        self._logs = self._host.record_logs(self._loop, run, {}, self._notes)
+        # The agent is stopped by its supervisor. Slurm sends SIGTERM to all processes of a job that
+        # is canceled, and the supervisor then stops the processes in order.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCONT):
+            self._loop.on_signal(number, lambda: None)
+
+    def run(self) -> None:
+        """Work until the connection is closed and no process is running."""
+        self._loop.watch(self._channel.fileno(), self._receive)
+        self._send(
+            {
+                "event": "hello",
+                "node": self._node,
+                "host": os.uname().nodename,
+                "rank": int(os.environ.get("SLURM_PROCID", "0")),
+                "gpus": [
+                    device for device in os.environ.get(GPU_VARIABLE, "").split(",") if device
+                ],
+            }
+        )
+        self._loop.run()
+
+    def _send(self, message: Message) -> None:
+        self._channel.send(message)
+
+    def _handle_error(self, exc: Exception) -> None:
+        sys.__excepthook__(type(exc), exc, exc.__traceback__)
+        self._send(
+            {"event": "note", "topic": "agent", "message": f"agent of {self._node}: {exc!r}"}
+        )
+
+    def _receive(self) -> None:
+        try:
+            messages = self._channel.receive()
+        except ChannelClosed:
+            self._loop.unwatch(self._channel.fileno())
+            self._close()
+            return
+        for message in messages:
+            order = getattr(self, f"_order_{message.pop('order')}")
+            number = message.pop("number", None)
+            answer = order(**message)
+            if number is not None:
+                self._send({"event": "answer", "number": number, "value": answer})
+
+    # --- orders ---
+
+    def _order_prepare(self, env: dict[str, str], limits: dict[str, int]) -> None:
+        """Receive the variables that all processes share, and the maximum sizes of their logs."""
+        self._env = {**self._environment, **env}
+        self._host = ThisHost(env[RUN_ID_VARIABLE])
+        self._logs.set_limits(limits)
+
+    def _order_reserve(self, port: int) -> str | None:
+        """Lease and hold a port. Return the reason why it is unavailable, or None."""
+        return self._ports.reserve(port)
+
+    def _order_keep(self, ports: list[int]) -> None:
+        """Release all ports except these."""
+        for sockets in (self._ports.leases, self._ports.holds):
+            for port in [port for port in sockets if port not in ports]:
+                os.close(sockets.pop(port))
+
+    def _order_start(self, specs: list[dict[str, Any]]) -> None:
+        """Start processes, and report each of them."""
+        found = [ProcessSpec.from_dict(data).with_secrets(self._run.secrets) for data in specs]
+        for spec in found:
+            self._specs[spec.name] = spec
+            for port in spec.releases:
+                hold = self._ports.holds.pop(port, None)
+                if hold is not None:
+                    os.close(hold)
+        for spec, child in self._children.start(found, self._env):
+            if isinstance(child, OSError):
+                self._send(
+                    {
+                        "event": "refused",
+                        "name": spec.name,
+                        "errno": child.errno or errno.EIO,
+                        "text": child.strerror or str(child),
+                        "file": child.filename,
+                        "is_final": isinstance(child, StartRefused),
+                    }
+                )
+            else:
+                self._send(
+                    {"event": "started", "name": spec.name, "pid": child.pid, "birth": child.birth}
+                )
+        names = [spec.name for spec in found]
+        self._loop.post(lambda: self._logs.watch(names))
+
+    def _order_signal_group(self, name: str, group: int, signal: int) -> None:
+        self._host.signal_group(name, group, signal)
+
+    def _order_signal(self, name: str, pid: int, birth: float, signal: int) -> bool:
+        return self._host.send_signal(name, ProcessId(pid, birth), _signal(signal))
+
+    def _order_stop_strays(
+        self, leaders: dict[str, list[float]], kill: bool, owners: list[str] | None
+    ) -> bool:
+        identities = {name: ProcessId(int(pid), birth) for name, (pid, birth) in leaders.items()}
+        return self._host.stop_strays(identities, kill=kill, owners=owners)
+
+    def _order_limits(self, limits: dict[str, int]) -> None:
+        self._logs.set_limits(limits)
+
+    def _order_close_logs(self) -> None:
+        self._logs.close()
+
+    def _order_test(self, name: str, test: int, timeout: float) -> None:
+        """Run the command that tests whether a process is ready, and report the result."""
+        spec = self._specs[name]
+        env = {**self._env, **spec.env}
+
+        def run() -> None:
+            error, is_ready = "", False
+            try:
+                probe = make_probe(spec, self._run.log(name), 0, env, None)
+                is_ready = probe.is_ready(timeout)
+            except ProbeError as exc:
+                error = str(exc)
+            answer = {"event": "tested", "test": test, "is_ready": is_ready, "error": error}
+            self._loop.post(lambda: self._send(answer))
+
+        threading.Thread(target=run, daemon=True).start()
+
+    # --- exits ---
+
+    def _handle_exit(
+        self, child: Child, code: int | None, reason: str = "", log_bytes: int | None = None
+    ) -> None:
+        del log_bytes
+        name, group = child.name, child.pid
+        self._logs.record(name)
+        has_group = self._host.signal_group(name, group, 0)
+        self._send(
+            {
+                "event": "exited",
+                "name": name,
+                "pid": group,
+                "code": code,
+                "reason": reason,
+                "log_bytes": self._run.log(name).stat().st_size,
+                "has_group": has_group,
+            }
+        )
+        if has_group:
+            self._observe_group(name, group)
+        self._exit_if_closed()
+
+    def _observe_group(self, name: str, group: int) -> None:
+        """Report when a process group has no more running members."""
+        if self._host.has_running_members(name, group):
+            self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._observe_group(name, group))
+        else:
+            self._send({"event": "group-gone", "name": name, "pid": group})
+
+    # --- the end ---
+
+    def _close(self) -> None:
+        """Stop all processes, because the supervisor has finished or was killed."""
+        self._is_closing = True
+        running = [child for name in self._specs if (child := self._children.get(name))]
+        for child in running:
+            self._host.signal_group(child.name, child.pid, signal.SIGTERM)
+            grace = self._specs[child.name].grace
+            self._loop.after(grace, lambda child=child: self._kill(child))  # type: ignore[misc]
+        self._exit_if_closed()
+
+    def _kill(self, child: Child) -> None:
+        if self._children.get(child.name) is child:
+            self._host.signal_group(child.name, child.pid, signal.SIGKILL)
+
+    def _exit_if_closed(self) -> None:
+        if self._is_closing and not self._children:
+            self._host.stop_strays({}, kill=True)
+            self._logs.close()
+            self._loop.stop()
+
+
+def _signal(number: int) -> signal.Signals:
+    return signal.Signals(number)
+
+
+def listen() -> socket.socket:
+    """Return a server at a free port of all addresses of this machine."""
+    return socket.create_server(("", 0), backlog=4096)

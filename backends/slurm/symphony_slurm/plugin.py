@@ -1,0 +1,45 @@
+"""The plug-in that registers the Slurm backend."""
+
+from symphony.hookspecs import BackendInfo, Option, hookimpl
+
+
+@hookimpl
+def symphony_backend() -> BackendInfo:
+    """Return the description of the Slurm backend."""
+    return BackendInfo(
+        name="slurm",
+        summary="one Slurm job, with an agent on each of its nodes",
+        load="symphony_slurm.cluster:SlurmCluster",
+        capabilities=frozenset(
+            {
+                "launch",
+                "stop",
+                "control",
+                "logs",
+                "runs",
+                "exec",
+                "copy",
+                "forward",
+                "external-url",
+                "topology",
+                "restart",
+                "policies",
+                "gpu",
+            }
+        ),
+        options=(
+            Option(
+                name="partition", flags=("--partition",), metavar="NAME", help="Slurm's partition"
+            ),
+            Option(name="account", flags=("--account",), metavar="NAME", help="Slurm's account"),
+            Option(name="qos", flags=("--qos",), metavar="NAME", help="Slurm's quality of service"),
+            Option(
+                name="time",
+                flags=("--time-limit",),
+                metavar="TIME",
+                help="the time limit of the job",
+            ),
+            Option(name="nodes", flags=("--nodes",), metavar="N", help="the number of nodes"),
+        ),
+        experiments="symphony.host.run.directory:experiment_names",
+    )

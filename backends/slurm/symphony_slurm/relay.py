@@ -1,0 +1,31 @@
+"""A program that srun runs on a node, for a command that uses an experiment.
+
+``python -I -S relay.py RUN-DIRECTORY KIND ...``. The kinds are:
+
+* ``control``: send the request on standard input to the supervisor, and print its answer.
+* ``exec NAME PID ARGUMENT...``: run a command in the environment of a process, and print the
+  result. With ``exec-here``, the command uses the standard streams.
+* ``forward HOST PORT``: relay the standard streams to a TCP connection.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+# The exit code of `exec-here` if the command was not run. The message is on standard error.
+NOT_RUN_CODE = 125
+
+
+def main() -> None:
+    """Adopt the import path of the launcher, and do the work."""
+    directory, kind, *arguments = sys.argv[1:]
+    with open(f"{directory}/job.json", "rb") as file:  # noqa: PTH123
+        sys.path[:] = json.load(file)["path"]
+    from symphony_slurm import relay_work
+
+    sys.exit(relay_work.run(directory, kind, arguments))
+
+
+if __name__ == "__main__":
+    main()

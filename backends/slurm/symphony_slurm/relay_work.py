@@ -1,0 +1,100 @@
+"""The work of the relay on a node; see `symphony_slurm.relay`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from symphony.host.run import control_socket
+from symphony.host.run.directory import RunDirectory
+from symphony_slurm.relay import NOT_RUN_CODE
+
+_CHUNK_BYTES = 1 << 16
+
+
+def run(directory: str, kind: str, arguments: Sequence[str]) -> int:
+    """Do the work of one kind, and return the exit code."""
+    run = RunDirectory(Path(directory))
+    if kind == "control":
+        return _control(run)
+    if kind == "forward":
+        return _forward(arguments[0], int(arguments[1]))
+    return _exec(run, arguments[0], int(arguments[1]), arguments[2:], capture=kind == "exec")
+
+
+def _control(run: RunDirectory) -> int:
+    """Relay a request to the supervisor and its answer back. Print nothing if it has exited."""
+    request = sys.stdin.buffer.readline()
+    with contextlib.suppress(OSError), control_socket.connect(run) as channel:
+        channel.sendall(request)
+        answer = b""
+        while b"\n" not in answer:
+            data = channel.recv(_CHUNK_BYTES)
+            if not data:
+                break
+            answer += data
+        sys.stdout.buffer.write(answer)
+    return 0
+
+
+def _exec(run: RunDirectory, name: str, pid: int, argv: Sequence[str], *, capture: bool) -> int:
+    from symphony.host import exec
+    from symphony.host.processes.spec import ProcessSpec
+
+    manifest = run.load_manifest()
+    data = next(data for data in manifest["processes"] if data["name"] == name)
+    spec = ProcessSpec.from_dict(data)
+    env = exec.initial_environment(run, manifest, spec, pid)
+    result: dict[str, Any]
+    code = NOT_RUN_CODE
+    if env is None:
+        result = {"gone": True}
+    else:
+        try:
+            done = exec.run(spec, list(argv), env, capture_output=capture)
+        except exec.CommandNotRunError as exc:
+            result = {"error": str(exc)}
+        else:
+            code = 128 - done.returncode if done.returncode < 0 else done.returncode
+            result = {"exit_code": code, "stdout": done.stdout, "stderr": done.stderr}
+    if capture:
+        sys.stdout.write(json.dumps(result))
+        return 0
+    if "exit_code" not in result:
+        sys.stderr.write(f"symphony: {result.get('error', 'the process has exited')}\n")
+    return code
+
+
+def _forward(host: str, port: int) -> int:
+    try:
+        connection = socket.create_connection((host, port))
+    except OSError as exc:
+        sys.stderr.write(f"cannot connect to {host}:{port}: {exc.strerror or exc}\n")
+        return 1
+    with connection:
+        back = threading.Thread(target=_copy_to_stdout, args=(connection,), daemon=True)
+        back.start()
+        while data := os.read(0, _CHUNK_BYTES):
+            try:
+                connection.sendall(data)
+            except OSError:
+                break
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_WR)
+        back.join()
+    return 0
+
+
+def _copy_to_stdout(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := connection.recv(_CHUNK_BYTES):
+            os.write(1, data)
+    with contextlib.suppress(OSError):
+        os.close(1)

@@ -1,0 +1,12 @@
+"""The files that this backend adds to a run directory.
+
+The launcher writes ``job.json`` (what the batch step needs), ``token`` and ``remote``, and
+``job``, which contains the number of the job. The supervisor changes the time of ``alive`` at
+intervals, and writes ``nodes.json``, which contains the nodes of the processes. If the experiment
+could not be started, ``failure`` contains the reason.
+"""
+
+JOB_FILE = "job"
+ALIVE_FILE = "alive"
+NODES_FILE = "nodes.json"
+FAILURE_FILE = "failure"

@@ -1,0 +1,34 @@
+"""Fixtures for tests that need a Slurm: `scripts/test --with-slurm`, or the site's own.
+
+With SYMPHONY_TEST_SLURM=1, the tests submit jobs to the Slurm whose programs are on the PATH.
+SYMPHONY_TEST_SLURM_DIRECTORY is a directory that its nodes share.
+"""
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+
+VARIABLE = "SYMPHONY_TEST_SLURM"
+MISSING = "NOT TESTED AGAINST A SLURM: run scripts/test --with-slurm, or set SYMPHONY_TEST_SLURM=1"
+
+
+@pytest.fixture(autouse=True)
+def slurm():
+    if os.environ.get(VARIABLE) != "1":
+        if "CI" in os.environ:
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
+
+
+@pytest.fixture
+def tmp_path():
+    """A directory that all nodes share."""
+    default = Path.home() / ".cache" / "symphony-test"
+    base = Path(os.environ.get("SYMPHONY_TEST_SLURM_DIRECTORY", default))
+    path = base / uuid.uuid4().hex[:12]
+    path.mkdir(parents=True, mode=0o700)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

@@ -6,24 +6,34 @@ This module requires only the standard library.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from symphony.errors import NotFound, SpecError, shown
 from symphony.names import check_is_text, did_you_mean, join_names, service_env_name
-from symphony.plan.addresses import PREFIX
+from symphony.plan.addresses import PREFIX, addresses_variable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
     """The address of a service. Clients connect to ``host:port``, and the process that binds the
     service listens on ``bind_host:port``.
+
+    If the service is replicated, this is the address of its first replica. In a process that binds
+    the service, it is the address of that process. ``replicas`` contains the addresses of all
+    replicas, and is empty if the service is not replicated.
     """
 
     service: str
     host: str
     port: int
     bind_host: str
+    replicas: tuple[Address, ...] = ()
+
+    @property
+    def all(self) -> tuple[Address, ...]:
+        """The addresses of all processes that bind the service, in declaration order."""
+        return self.replicas or (self,)
 
     @property
     def tcp(self) -> str:
@@ -55,6 +65,8 @@ def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
         # Such a name cannot be part of a variable's name.
         raise NotFound(f"no service {shown(service)} in the environment")
     prefix = PREFIX + service_env_name(service)
+    if environ.get(addresses_variable(service)) == "":
+        raise NotFound(f"service {service!r} has no replicas")
     for variable in (f"{prefix}_HOST", f"{prefix}_PORT"):
         if variable not in environ:
             hint = _hint_for_missing(service, environ)
@@ -62,14 +74,30 @@ def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
                 f"no service {shown(service)} in the environment ({shown(variable)[1:-1]}){hint}"
             )
     host = environ[f"{prefix}_HOST"]
-    port = environ[f"{prefix}_PORT"]
+    port = _port(service, f"{prefix}_PORT", environ[f"{prefix}_PORT"])
+    bind_host = environ.get(f"{prefix}_BIND_HOST", host)
+    replicas = tuple(_replicas(service, bind_host, environ))
+    return Address(service=service, host=host, port=port, bind_host=bind_host, replicas=replicas)
+
+
+def _replicas(service: str, bind_host: str, environ: Mapping[str, str]) -> Iterator[Address]:
+    variable = addresses_variable(service)
+    if not environ.get(variable):
+        return
+    for index, address in enumerate(environ[variable].split(",")):
+        host, _, port = address.rpartition(":")
+        number = _port(service, variable, port)
+        name = f"{service}-{index}"
+        yield Address(service=name, host=host, port=number, bind_host=bind_host)
+
+
+def _port(service: str, variable: str, port: object) -> int:
     if not isinstance(port, str) or not (port.isascii() and port.isdigit()):
         raise NotFound(
-            f"no service {shown(service)} in the environment: {prefix}_PORT is {port!r}, "
+            f"no service {shown(service)} in the environment: {variable} is {port!r}, "
             "which is not a port"
         )
-    bind_host = environ.get(f"{prefix}_BIND_HOST", host)
-    return Address(service=service, host=host, port=int(port), bind_host=bind_host)
+    return int(port)
 
 
 def _hint_for_missing(service: str, environ: Mapping[str, str]) -> str:

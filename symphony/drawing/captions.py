@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from symphony.plan.topology import Node, Service, Topology, tallied, tally
 
 NOT_BOUND = "no process binds it"
+NO_REPLICAS = "no replicas"
 
 # The fill colour and the border colour for each state. Dark text is legible on every fill colour.
 COLOURS = {

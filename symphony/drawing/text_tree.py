@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from symphony.drawing.captions import NOT_BOUND, group_title, state_label, summary
+from symphony.drawing.captions import NO_REPLICAS, NOT_BOUND, group_title, state_label, summary
 from symphony.plan.topology import Node, Service, Topology
 
 # The number of spaces between the name and the state of a process.
@@ -152,7 +152,7 @@ class _TreeBuilder:
     def _connected_service(self, service: Service) -> str:
         owners = NOT_BOUND
         if service.bound:
-            owners = ", ".join(self._label(owner) for owner in service.owners)
+            owners = ", ".join(self._label(owner) for owner in service.owners) or NO_REPLICAS
         return f"connects {service.label} {self._signs.to} {owners}"
 
     def _label(self, name: str) -> str:

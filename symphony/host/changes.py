@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
+from symphony.plan.addresses import replicated_services
 from symphony.plan.changes import (
     ADDED,
     REMOVED,
@@ -34,6 +35,7 @@ def snapshot(manifest: Mapping[str, Any], secrets: Mapping[str, str]) -> Snapsho
     services = manifest["services"]
     ports = {int(addr.rpartition(":")[2]): name for name, addr in services.items()}
     encrypted = {name for name in services if variable(name) in manifest["env"]}
+    replicas = replicated_services(manifest["env"])
     return Snapshot(
         experiment=manifest["experiment"],
         backend=manifest["backend"],
@@ -42,6 +44,7 @@ def snapshot(manifest: Mapping[str, Any], secrets: Mapping[str, str]) -> Snapsho
             name: f"{addr} (encrypted)" if name in encrypted else addr
             for name, addr in services.items()
         },
+        replicas=replicas,
         secrets=secrets,
         policies=manifest.get("policies", {}),
     )

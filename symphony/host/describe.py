@@ -13,7 +13,7 @@ from typing import Any
 from symphony.host.processes.spec import GPU_VARIABLE
 from symphony.host.run.events import Event
 from symphony.plan.encryption_keys import variable
-from symphony.plan.topology import Service, Topology, of_status
+from symphony.plan.topology import Service, Topology, of_status, with_merged_replicas
 from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.status import ExperimentStatus, ProcessStatus
 
@@ -84,7 +84,7 @@ def topology(manifest: Mapping[str, Any], status: ExperimentStatus) -> Topology:
     services = [_service(name, address, manifest) for name, address in manifest["services"].items()]
     return of_status(
         status,
-        services=services,
+        services=with_merged_replicas(services, manifest["env"]),
         connects={spec["name"]: spec.get("connects", ()) for spec in specs},
         starts_after={spec["group"] or spec["name"]: spec["starts_after"] for spec in specs},
     )

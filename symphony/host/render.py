@@ -22,6 +22,7 @@ from symphony.host.processes.spec import (
 )
 from symphony.model.quantities import parse_quantity
 from symphony.model.settings import Settings
+from symphony.plan.addresses import endpoints_of
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.policies import Policies
 from symphony.plan.resolve import Plan, PlannedProcess
@@ -44,6 +45,7 @@ HONOURED = frozenset(
         "connects",
         "exposes",
         "encrypted",
+        "replicated",
         "resource_limit.gpu",
         "restart_policy",
         "termination_grace_period",
@@ -209,8 +211,7 @@ def render(
 def _process_spec(
     plan: Plan, process: PlannedProcess, shared_env: Mapping[str, str], cwd: str, shell: str
 ) -> ProcessSpec:
-    owners = (process.name, process.group)
-    endpoints = [endpoint for endpoint in plan.addresses.values() if endpoint.owner in owners]
+    endpoints = endpoints_of(plan.addresses, (process.name, process.group))
     ready = dict(process.settings.ready or {})
     ready_timeout = float(ready.pop("timeout", DEFAULT_READY_TIMEOUT_SECONDS))
     return ProcessSpec(
@@ -223,7 +224,7 @@ def _process_spec(
         grace=_grace_seconds(process.pod),
         restart=process.restart.of_job(process.pod.job),
         deadline=_deadline_seconds(process.pod),
-        ready=_with_addresses(ready, plan) or None,
+        ready=_with_addresses(ready, plan, process) or None,
         ready_timeout=ready_timeout,
         starts_after=process.starts_after,
         releases=tuple(endpoint.port for endpoint in endpoints),
@@ -243,8 +244,9 @@ def _own_variables(
     The manifest contains the shared variables in its ``env``. A process's own variable must not
     replace a shared one, because the shared variables contain the service addresses.
     """
+    own = plan.own_env(process)
     variables = plan.environment(process)
-    return {key: value for key, value in variables.items() if key not in shared_env}
+    return {key: value for key, value in variables.items() if key in own or key not in shared_env}
 
 
 def _grace_seconds(pod: Settings) -> float:
@@ -275,13 +277,13 @@ def _argv(process: PlannedProcess, shell: str) -> list[str]:
     return found
 
 
-def _with_addresses(test: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+def _with_addresses(test: Mapping[str, Any], plan: Plan, process: PlannedProcess) -> dict[str, Any]:
     """Return the readiness test with each service replaced by its address."""
     if "tcp" in test:
-        endpoint = plan.addresses[test["tcp"]]
+        endpoint = plan.endpoint(process, test["tcp"])
         return {"tcp": [endpoint.host, endpoint.port]}
     if "http" in test:
         service, path = test["http"]
-        endpoint = plan.addresses[service]
+        endpoint = plan.endpoint(process, service)
         return {"http": [endpoint.host, endpoint.port, path]}
     return dict(test)

@@ -92,18 +92,24 @@ class Component(CheckedAttributes):
 
     # --- services ---
 
-    def binds(self, services: ServiceSpec, *, encrypted: bool = False) -> Self:
+    def binds(
+        self, services: ServiceSpec, *, encrypted: bool = False, replicated: bool = False
+    ) -> Self:
         """Declare services that the process listens on.
 
         ``services`` is a name, a list of names, or ``{name: port}``. If a port is omitted or None,
         symphony chooses one. If ``encrypted`` is true, the services are encrypted in the same way
-        as with `encrypts`.
+        as with `encrypts`. If ``replicated`` is true, several processes can bind the services, in
+        the same way as with `replicates`.
         """
         ports = validators.services(services, "binds")
         is_encrypted = validators.flag(encrypted, "encrypted")
+        is_replicated = validators.flag(replicated, "replicated")
         self._settings.binds.update(ports)
         if is_encrypted:
             self.encrypts(list(ports))
+        if is_replicated:
+            self.replicates(list(ports))
         return self
 
     def encrypts(self, services: ServiceSpec) -> Self:
@@ -116,6 +122,16 @@ class Component(CheckedAttributes):
         program that creates its own sockets must read the keys from its environment.
         """
         _add_new(self._settings.encrypted, SERVICE_NAMES.parse(services, "encrypts"))
+        return self
+
+    def replicates(self, services: ServiceSpec) -> Self:
+        """Declare services that several processes bind or expose.
+
+        ``services`` is a name or a list of names. Each of these processes has its own address, and
+        must declare the service as replicated. In the other processes, the variable
+        ``SYMPH_<SERVICE>_ADDRS`` contains all addresses, in declaration order.
+        """
+        _add_new(self._settings.replicated, SERVICE_NAMES.parse(services, "replicates"))
         return self
 
     def connects(self, services: ServiceSpec) -> Self:

@@ -10,11 +10,12 @@ from symphony.checked_attributes import CheckedAttributes
 from symphony.errors import NotFound, SpecError, shown
 from symphony.model import validators
 from symphony.model.component import add_all, attribute_parsers, check_in_place
+from symphony.model.document_path import REPLICAS
 from symphony.model.experiment_options import CONTINUE, EXPERIMENT_OPTIONS
 from symphony.model.group import ProcessGroup
 from symphony.model.images import DOCKERFILE, ImageBuild, image_build
 from symphony.model.process import Process
-from symphony.model.value_types import ENV, ENV_FILES
+from symphony.model.value_types import ENV, ENV_FILES, MAX_REPLICAS
 from symphony.names import check_is_text, check_name, did_you_mean
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ class Experiment(CheckedAttributes):
         self.deadline = deadline  # type: ignore[assignment]
         self._base_dir: Path | None = None
         self._replicas: dict[str, list[str]] = {}
+        # Maps each process or group with no replicas to its services.
+        self._absent_services: dict[str, dict[str, int | None]] = {}
         self._source: Source | None = None
         self._images: dict[str, ImageBuild] = {}
         self._members: dict[str, Member] = {}
@@ -156,6 +159,29 @@ class Experiment(CheckedAttributes):
     @source.setter
     def source(self, value: Source | None) -> None:
         self._source = value
+
+    @property
+    def services_without_replicas(self) -> tuple[str, ...]:
+        """The services that a process or group with ``replicas: 0`` binds or exposes, and that no
+        other process serves. Processes can connect to them, and find no addresses.
+        """
+        served = {
+            service
+            for component in self.list_components()
+            for service in (*component.settings.binds, *component.settings.exposes)
+        }
+        names = [name for services in self._absent_services.values() for name in services]
+        return tuple(name for name in dict.fromkeys(names) if name not in served)
+
+    def _declare_absent(self, name: str, services: validators.ServiceSpec) -> None:
+        """Declare the services of a process or group without replicas.
+
+        ``name`` is the name of the process or group in the experiment's file, and ``services`` has
+        the same forms as in `Process.binds`.
+        """
+        check_name(name, "process")
+        self._absent_services[name] = validators.services(services, "services")
+        self._replicas.setdefault(name, [])
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.list_all_processes())} processes)"
@@ -231,6 +257,34 @@ class Experiment(CheckedAttributes):
         process = Process(name, **options)
         self.add_process(process)
         return process
+
+    def new_replicas(
+        self,
+        name: str,
+        replicas: int,
+        *,
+        binds: validators.ServiceSpec = (),
+        **options: Unpack[ProcessOptions],
+    ) -> list[Process]:
+        """Create several copies of a process, add them to the experiment, and return them.
+
+        The copies are named ``<name>-0``, ``<name>-1`` and so on. Each of them binds the services
+        in ``binds`` and has its own address for each service. The other keyword arguments are those
+        of `Process`. With 0 replicas, processes can connect to the services, and find no addresses.
+        """
+        check_name(name, "process")
+        number = validators.whole_number(replicas, REPLICAS)
+        if number > MAX_REPLICAS:
+            raise SpecError(f"{REPLICAS} must be at most {MAX_REPLICAS}, not {number}")
+        services = validators.services(binds, "binds")
+        copies = [Process(f"{name}-{index}", **options) for index in range(number)]
+        self.add_processes(copies)
+        for process in copies:
+            process.binds(services, replicated=True)
+        if not copies:
+            self._declare_absent(name, services)
+        self._replicas[name] = [process.name for process in copies]
+        return copies
 
     def new_process_group(
         self,
@@ -402,6 +456,9 @@ class Experiment(CheckedAttributes):
         }
         result = {key: value for key, value in options.items() if value}
         result["processes"] = {name: member.dump() for name, member in self._members.items()}
+        for name, services in self._absent_services.items():
+            if services and name not in self._members:
+                result["processes"][name] = {REPLICAS: 0, "binds": dict(services)}
         return result
 
     def check_values(self) -> None:

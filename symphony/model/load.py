@@ -143,6 +143,9 @@ class _Loader:
         described = {} if value is None else validators.mapping(value, "processes")
         expansion = replicas.expand(described, self._errors)
         experiment.replicas = expansion.copies
+        for name, data in expansion.absent.items():
+            with self._errors.at(name):
+                experiment._declare_absent(name, replicas.replicated_services(data))
         for entry in expansion.entries:
             with self._errors.at(entry.origin):
                 if entry.members is None:

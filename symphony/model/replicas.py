@@ -22,6 +22,7 @@ from symphony.model.parameters import GROUP_INDEX, INDEX, value_of_text
 from symphony.model.value_types import MAX_REPLICAS
 
 MEMBERS = "processes"
+REPLICATED = "replicated"
 
 # Maps the name of each replicated process or group in the file to the names of its copies.
 Copies = dict[str, list[str]]
@@ -48,11 +49,13 @@ class Expansion:
     """The processes and groups that a file describes. Each copy has its own entry.
 
     ``copies`` maps the name of each replicated process or group to the names of its copies. It does
-    not contain a name that is also the name of an entry.
+    not contain a name that is also the name of an entry. ``absent`` contains the descriptions of
+    the processes and groups that have no copies.
     """
 
     entries: list[Entry]
     copies: Copies
+    absent: dict[str, dict[str, Any]]
 
 
 def expand(processes: Mapping[str, Any], errors: ErrorCollector) -> Expansion:
@@ -70,6 +73,7 @@ class _Replication:
     def __init__(self, errors: ErrorCollector) -> None:
         self._errors = errors
         self._copies: Copies = {}
+        self._described: dict[str, dict[str, Any]] = {}
 
     def expand(self, processes: Mapping[str, Any]) -> Expansion:
         result: list[Entry] = []
@@ -83,17 +87,18 @@ class _Replication:
         # experiment itself contains a process or group with that name.
         copies = {name: copied for name, copied in self._copies.items() if name not in names}
         entries = [_start_after_copies(entry, copies) for entry in result]
-        return Expansion(entries=entries, copies=copies)
+        absent = {name: self._described[name] for name, copied in copies.items() if not copied}
+        return Expansion(entries=entries, copies=copies, absent=absent)
 
     def _expand_member(self, origin: str, data: dict[str, Any]) -> list[Entry]:
         is_group = MEMBERS in data
         numbers = self._copy_numbers(data)
         if numbers is None:
             return [self._entry(origin, data, {})]
-        self._declare_copies(origin)
+        self._declare_copies(origin, data)
         if isinstance(data.get(MEMBERS), Mapping):
-            for name in data[MEMBERS]:
-                self._declare_copies(name)
+            for name, member in data[MEMBERS].items():
+                self._declare_copies(name, member)
         references = (INDEX, GROUP_INDEX) if is_group else (INDEX,)
         return [self._entry(origin, data, dict.fromkeys(references, number)) for number in numbers]
 
@@ -124,7 +129,7 @@ class _Replication:
         numbers = self._copy_numbers(data)
         if numbers is None:
             return [self._copy(origin, data, group_indexes, group_suffix)]
-        self._declare_copies(origin)
+        self._declare_copies(origin, data)
         return [
             self._copy(origin, data, {**group_indexes, INDEX: number}, [*group_suffix, number])
             for number in numbers
@@ -139,7 +144,10 @@ class _Replication:
             self._copies.setdefault(origin, []).append(name)
         own_data = {key: value for key, value in data.items() if key not in REPLICA_KEYS}
         if indexes:
+            replicated = replicated_services(own_data)
             own_data = _with_indexes(own_data, indexes)
+            if replicated:
+                own_data[REPLICATED] = replicated
         return Entry(name=name, origin=origin, data=own_data)
 
     def _copy_numbers(self, data: Mapping[str, Any]) -> range | None:
@@ -152,9 +160,12 @@ class _Replication:
             return _copy_numbers(data)
         return range(1)
 
-    def _declare_copies(self, origin: str) -> None:
-        """Allow other processes to start after the copies of ``origin``, even if there are none."""
+    def _declare_copies(self, origin: str, data: Any) -> None:
+        """Allow other processes to start after the copies of ``origin``, and to connect to the
+        services that they bind, even if there are no copies.
+        """
         self._copies.setdefault(origin, [])
+        self._described[origin] = data if isinstance(data, dict) else {}
 
 
 def _description(value: Any, origin: str) -> dict[str, Any]:
@@ -176,6 +187,21 @@ def _copy_numbers(data: Mapping[str, Any]) -> range | None:
         if count > MAX_REPLICAS:
             raise SpecError(f"{key} must be at most {MAX_REPLICAS}, not {count}")
     return range(count)
+
+
+def replicated_services(data: Mapping[str, Any]) -> list[str]:
+    """Return the services that all copies of a process or group bind or expose.
+
+    A service whose name contains a reference to an index belongs to one copy only. A value that is
+    not valid is ignored, because the loader reports it.
+    """
+    services: list[str] = []
+    for key in ("binds", "exposes", REPLICATED):
+        value = data.get(key)
+        names = [value] if isinstance(value, str) else value
+        if isinstance(names, (list, Mapping)):
+            services += [name for name in names if isinstance(name, str) and "${" not in name]
+    return list(dict.fromkeys(services))
 
 
 def _start_after_copies(entry: Entry, copies: Copies) -> Entry:

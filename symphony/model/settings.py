@@ -557,6 +557,14 @@ class Settings:
         method="encrypts",
         unset=list,
     )
+    replicated: list[str] = _setting(
+        OWN,
+        "Services that several processes bind, each with its own address. The services that "
+        "replicas bind are added automatically.",
+        SERVICE_NAMES,
+        method="replicates",
+        unset=list,
+    )
     resource_request: dict[str, str] = _setting(
         CONTAINER,
         "The resources that must be available for the process to start.",

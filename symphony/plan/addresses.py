@@ -4,11 +4,17 @@ For each bound or exposed service, every process in the experiment receives the 
 ``SYMPH_<NAME>_HOST``, ``_PORT`` and ``_ADDR`` (``host:port``), which contain the address to which
 clients connect. The variable ``SYMPH_<NAME>_BIND_HOST`` contains the address on which the server
 listens.
+
+A replicated service is bound by several processes, each of which has its own address. For the
+service ``<name>``, the addresses are those of the services ``<name>-0``, ``<name>-1`` and so on.
+``SYMPH_<NAME>_ADDRS`` contains all of them, separated by commas. The variables of ``<NAME>`` itself
+contain the first address, and in a process that binds the service, its own address.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from symphony.errors import NotFound, SpecError, shown
@@ -25,20 +31,25 @@ PortCheck = Callable[[int], "str | None"]
 class ServiceRequest:
     """A service that needs an address.
 
-    ``port`` is between 1 and 65535, or None if symphony can choose the port.
+    ``port`` is between 1 and 65535, or None if symphony can choose the port. ``replica_of`` is the
+    replicated service to which the service belongs. ``unit`` is the group of the owner, or the
+    owner itself if it is in no group.
     """
 
     name: str
     owner: str
+    unit: str = ""
     port: int | None = None
     exposed: bool = False
+    replica_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """The address of a service.
 
-    Clients connect to ``host:port``, and the server binds ``bind_host:port``.
+    Clients connect to ``host:port``, and the server binds ``bind_host:port``. ``replica_of`` is the
+    replicated service to which the service belongs, or None.
     """
 
     service: str
@@ -47,6 +58,12 @@ class Endpoint:
     port: int
     bind_host: str
     exposed: bool = False
+    replica_of: str | None = None
+
+    @property
+    def declared_service(self) -> str:
+        """The name of the service in the experiment's description."""
+        return self.service if self.replica_of is None else self.replica_of
 
     @property
     def addr(self) -> str:
@@ -55,7 +72,16 @@ class Endpoint:
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables that describe the endpoint."""
-        prefix = PREFIX + service_env_name(self.service)
+        return self._variables(self.service)
+
+    def own_environment(self) -> dict[str, str]:
+        """Return the variables with the name of the replicated service that contain the address of
+        this endpoint.
+        """
+        return self._variables(self.declared_service)
+
+    def _variables(self, service: str) -> dict[str, str]:
+        prefix = PREFIX + service_env_name(service)
         return {
             f"{prefix}_HOST": self.host,
             f"{prefix}_PORT": str(self.port),
@@ -66,9 +92,14 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class AddressBook(Mapping[str, Endpoint]):
-    """A mapping from service names to an experiment's endpoints, in declaration order."""
+    """A mapping from service names to an experiment's endpoints, in declaration order.
+
+    ``replicated`` contains the names of the replicated services, including those that no process
+    binds because there are no replicas.
+    """
 
     endpoints: tuple[Endpoint, ...] = field(default=())
+    replicated: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
         """Raise `SpecError` if ``endpoints`` is not a tuple of endpoints."""
@@ -102,12 +133,74 @@ class AddressBook(Mapping[str, Endpoint]):
             raise NotFound(f"no service {service!r}{hint}")
         return self[service]
 
+    def replicas(self, service: str) -> tuple[Endpoint, ...]:
+        """Return the endpoints of a replicated service."""
+        return tuple(endpoint for endpoint in self.endpoints if endpoint.replica_of == service)
+
     def environment(self) -> dict[str, str]:
         """Return the environment variables that describe all endpoints."""
         result: dict[str, str] = {}
         for endpoint in self.endpoints:
             result.update(endpoint.environment())
+        for service in self.replicated:
+            endpoints = self.replicas(service)
+            if endpoints:
+                result.update(endpoints[0].own_environment())
+            addresses = ",".join(endpoint.addr for endpoint in endpoints)
+            result[addresses_variable(service)] = addresses
         return result
+
+
+def endpoints_of(addresses: AddressBook, owners: Collection[str | None]) -> tuple[Endpoint, ...]:
+    """Return the endpoints that the given processes and groups serve."""
+    return tuple(endpoint for endpoint in addresses.endpoints if endpoint.owner in owners)
+
+
+def own_environment(addresses: AddressBook, owners: Collection[str | None]) -> dict[str, str]:
+    """Return the variables of replicated services with the addresses that a process binds.
+
+    ``owners`` contains the names of the process and of its group.
+    """
+    result: dict[str, str] = {}
+    if addresses.replicated:
+        for endpoint in endpoints_of(addresses, owners):
+            if endpoint.replica_of is not None:
+                result.update(endpoint.own_environment())
+    return result
+
+
+def addresses_variable(service: str) -> str:
+    """Return the name of the variable that contains all addresses of a replicated service."""
+    return f"{PREFIX}{service_env_name(service)}_ADDRS"
+
+
+_REPLICA = re.compile(r"(?P<service>.+)-[0-9]+")
+_ADDRESSES_VARIABLE = re.compile(rf"{PREFIX}(?P<service>[A-Z0-9_]+)_ADDRS")
+
+
+def replicated_service(service: str, environ: Mapping[str, object]) -> str | None:
+    """Return the replicated service to which a service belongs, or None.
+
+    ``environ`` contains the variables with the addresses of all services.
+    """
+    match = _REPLICA.fullmatch(service)
+    if match is None or addresses_variable(match["service"]) not in environ:
+        return None
+    return match["service"]
+
+
+def replicated_services(environ: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of addresses of each replicated service.
+
+    ``environ`` contains the variables with the addresses of all services.
+    """
+    counts: dict[str, int] = {}
+    for variable, addresses in environ.items():
+        match = _ADDRESSES_VARIABLE.fullmatch(variable)
+        if match is not None:
+            service = match["service"].lower().replace("_", "-")
+            counts[service] = len(addresses.split(",")) if addresses else 0
+    return counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +211,9 @@ class AddressScheme:
     which servers listen. ``refuse`` returns the reason why a port is unavailable, such as
     ``"is in use"``, or None if the port is available. ``refuse`` is called at most once for each
     port, and can reserve an available port. By default, every port is available. ``present`` maps
-    the services of a running experiment to their ports, which they keep if it is possible.
+    the services of a running experiment to their ports, which they keep if it is possible. If
+    ``shares_ports`` is true, all processes run on one machine. Otherwise, only the members of a
+    group share the ports.
     """
 
     backend: str
@@ -126,18 +221,25 @@ class AddressScheme:
     bind_host: str
     refuse: PortCheck = lambda _: None
     present: Mapping[str, int] = field(default_factory=dict)
+    shares_ports: bool = True
 
 
 def assign_addresses(
-    requests: Iterable[ServiceRequest], scheme: AddressScheme, pool: tuple[int, int]
+    requests: Iterable[ServiceRequest],
+    scheme: AddressScheme,
+    pool: tuple[int, int],
+    replicated: Iterable[str] = (),
 ) -> AddressBook:
     """Return an address for each requested service.
 
     ``pool`` contains the first and the last port of the range from which ports are chosen.
+    ``replicated`` contains the names of the replicated services.
 
-    Raises `SpecError` in the same cases as `choose_ports`.
+    Raises `SpecError` in the same cases as `choose_ports`, and if replicas on one machine have the
+    same fixed port.
     """
     requests = list(requests)
+    _check_ports_of_replicas(requests, scheme)
     ports = choose_ports(requests, pool, scheme.refuse, scheme.present)
     endpoints = [
         Endpoint(
@@ -147,10 +249,28 @@ def assign_addresses(
             port=ports[request.name],
             bind_host=scheme.bind_host,
             exposed=request.exposed,
+            replica_of=request.replica_of,
         )
         for request in requests
     ]
-    return AddressBook(tuple(endpoints))
+    return AddressBook(tuple(endpoints), tuple(replicated))
+
+
+def _check_ports_of_replicas(requests: Iterable[ServiceRequest], scheme: AddressScheme) -> None:
+    """Raise `SpecError` if replicas that share their ports have the same fixed port."""
+    owners: dict[tuple[str, int], ServiceRequest] = {}
+    for request in requests:
+        if request.replica_of is None or request.port is None:
+            continue
+        machine = "" if scheme.shares_ports else request.unit
+        other = owners.setdefault((machine, request.port), request)
+        if other is not request:
+            place = "on one machine" if scheme.shares_ports else f"in one Pod ({machine})"
+            raise SpecError(
+                f"{other.owner!r} and {request.owner!r} both bind service {request.replica_of!r} "
+                f"on port {request.port} {place}; remove the port, so that each gets its own, or "
+                f"give each a port of its own, as in {request.replica_of}: 80${{index}}"
+            )
 
 
 def choose_ports(
@@ -169,9 +289,12 @@ def choose_ports(
     """
     requests = list(requests)
     services: dict[int, str] = {}
+    chosen: dict[str, int] = {}
     for request in requests:
         if request.port is not None:
-            reason = refuse(request.port)
+            chosen[request.name] = request.port
+            # Replicas on different machines can have the same port.
+            reason = None if request.port in services else refuse(request.port)
             if reason:
                 raise SpecError(
                     f"port {request.port} of service {request.name!r} ({request.owner!r}) "
@@ -184,7 +307,7 @@ def choose_ports(
             continue
         if pool[0] <= port <= pool[1] and refuse(port) is None:
             services[port] = request.name
-    chosen = {name: port for port, name in services.items()}
+            chosen[request.name] = port
     candidates = iter(range(pool[0], pool[1] + 1))
     refused: list[str] = []
     for request in requests:
@@ -197,6 +320,7 @@ def choose_ports(
                     f"of {request.owner!r}{reasons}; choose a larger port_range"
                 )
             chosen[request.name] = port
+            services[port] = request.name
     return chosen
 
 

@@ -6,6 +6,7 @@ added, removed, restarted, updated without a restart, or not affected. All funct
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import shown
 from symphony.names import join_names
+from symphony.plan.addresses import endpoints_of
 
 if TYPE_CHECKING:
     from symphony.model.settings import Settings
@@ -72,6 +74,8 @@ class Snapshot:
     """The values of an experiment that determine what has changed.
 
     ``services`` maps each service to what its clients have to know, such as its address.
+    ``replicas`` maps each replicated service to the number of its replicas. The addresses of the
+    replicas are those of the services with the same name and a number, such as ``inference-0``.
     ``secrets`` contains the names of the secrets, each with a value that differs if the contents
     differ. ``policies`` contains the rules for the end of the experiment; see
     `symphony.plan.policies.Policies.to_dict`.
@@ -81,6 +85,7 @@ class Snapshot:
     backend: str
     processes: Mapping[str, ProcessSnapshot]
     services: Mapping[str, Any] = field(default_factory=dict)
+    replicas: Mapping[str, int] = field(default_factory=dict)
     secrets: Mapping[str, Any] = field(default_factory=dict)
     policies: Mapping[str, Any] = field(default_factory=dict)
 
@@ -99,6 +104,7 @@ class Snapshot:
             "backend": self.backend,
             "processes": {name: item.to_dict() for name, item in self.processes.items()},
             "services": dict(self.services),
+            "replicas": dict(self.replicas),
             "secrets": dict(self.secrets),
             "policies": dict(self.policies),
         }
@@ -372,9 +378,19 @@ class _Notices:
             address = new.services.get(service)
             if address is not None and address != old:
                 moved = SettingChange(f"service {service!r}", old, address).text
-                clients = _users(new, service, "connects")
+                clients = self._clients(new, service)
                 servers = _users(new, service, "binds")
                 self._add(moved, clients, servers)
+        for service in dict.fromkeys([*running.replicas, *new.replicas]):
+            old_count, new_count = running.replicas.get(service), new.replicas.get(service)
+            if old_count != new_count and _serves(running, service) and _serves(new, service):
+                setting = f"the number of replicas of service {service!r}"
+                changed = SettingChange(setting, old_count, new_count).text
+                clients = _users(new, service, "connects")
+                # A process that has not declared that it connects to the service is not restarted,
+                # because otherwise each change of a number would restart the whole experiment.
+                if clients:
+                    self._add(changed, clients)
         for secret, old in running.secrets.items():
             if secret in new.secrets and new.secrets[secret] != old:
                 self._add(
@@ -392,11 +408,26 @@ class _Notices:
         for name in dict.fromkeys([*users, *others]):
             self._own.setdefault(name, []).append(reason)
 
+    @staticmethod
+    def _clients(snapshot: Snapshot, service: str) -> list[str]:
+        """Return the processes that connect to a service. A process that connects to a replicated
+        service connects to all replicas.
+        """
+        clients = _users(snapshot, service, "connects")
+        for replicated in snapshot.replicas:
+            if re.fullmatch(rf"{replicated}-[0-9]+", service):
+                clients += _users(snapshot, replicated, "connects")
+        return clients
+
     def of(self, name: str) -> tuple[str, ...]:
         """Return the reasons for the restart of a process."""
         if not self._everybody and not self._own:
             return ()
         return (*self._own.get(name, ()), *self._everybody)
+
+
+def _serves(snapshot: Snapshot, service: str) -> bool:
+    return service in snapshot.services or service in snapshot.replicas
 
 
 def _users(snapshot: Snapshot, item: str, kind: str) -> list[str]:
@@ -417,23 +448,27 @@ def snapshot_of_plan(plan: Plan, secrets: Mapping[str, Any] | None = None) -> Sn
         name: [endpoint.addr, endpoint.bind_host, variable(name) in plan.shared_env]
         for name, endpoint in plan.addresses.items()
     }
+    replicas = {name: len(plan.addresses.replicas(name)) for name in plan.addresses.replicated}
     return Snapshot(
         experiment=plan.experiment,
         backend=plan.backend,
         processes={process.name: _process_snapshot(plan, process) for process in plan},
         services=services,
+        replicas=replicas,
         secrets=dict(secrets or {}),
         policies=plan.policies.to_dict(),
     )
 
 
 # The settings that appear in another form, or whose effect is part of another value.
-_OMITTED_SETTINGS = frozenset({"env", "env_file", "binds", "exposes", "encrypted", "starts_after"})
+_OMITTED_SETTINGS = frozenset(
+    {"env", "env_file", "binds", "exposes", "encrypted", "replicated", "starts_after"}
+)
 
 
 def _process_snapshot(plan: Plan, process: PlannedProcess) -> ProcessSnapshot:
     owners = (process.name, process.group)
-    bound = [name for name, endpoint in plan.addresses.items() if endpoint.owner in owners]
+    bound = [endpoint.service for endpoint in endpoints_of(plan.addresses, owners)]
     values = {
         "image": process.container_image,
         "command": None if process.command is None else list(process.command),

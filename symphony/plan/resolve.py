@@ -18,7 +18,14 @@ from symphony.model import Experiment, Process
 from symphony.model.settings import POD, Settings
 from symphony.model.validators import DEFAULT_PORT_RANGE
 from symphony.plan import encryption_keys
-from symphony.plan.addresses import AddressBook, AddressScheme, assign_addresses
+from symphony.plan.addresses import (
+    AddressBook,
+    AddressScheme,
+    Endpoint,
+    assign_addresses,
+    endpoints_of,
+    own_environment,
+)
 from symphony.plan.dependencies import check_start_order, start_dependencies
 from symphony.plan.env_files import EnvFiles, check_env_files, read_env_files
 from symphony.plan.experiment_policies import check_policies, resolve_policies
@@ -30,7 +37,12 @@ from symphony.plan.process_settings import (
     encryption_key_variables,
 )
 from symphony.plan.restart_policy import RestartPolicy
-from symphony.plan.services import check_services, encrypted_services, service_requests
+from symphony.plan.services import (
+    check_services,
+    encrypted_services,
+    replicated_services,
+    service_requests,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +124,27 @@ class Plan:
         The variables that symphony itself sets, such as service addresses, take precedence over the
         user's variables.
         """
-        identity = {"SYMPHONY_ROLE": process.name, "SYMPHONY_GROUP": process.group or ""}
-        return {**process.env, **self.shared_env, **identity}
+        return {**process.env, **self.shared_env, **self.own_env(process)}
+
+    def own_env(self, process: PlannedProcess) -> dict[str, str]:
+        """Return the variables that symphony sets only for one process, or to another value than
+        for the other processes: its name, and the addresses that it binds in replicated services.
+        """
+        return {
+            "SYMPHONY_ROLE": process.name,
+            "SYMPHONY_GROUP": process.group or "",
+            **own_environment(self.addresses, (process.name, process.group)),
+        }
+
+    def endpoint(self, process: PlannedProcess, service: str) -> Endpoint:
+        """Return the endpoint at which a process or its group serves a service.
+
+        Raises KeyError if neither of them serves it.
+        """
+        for endpoint in endpoints_of(self.addresses, (process.name, process.group)):
+            if endpoint.declared_service == service:
+                return endpoint
+        raise KeyError(service)
 
     def env_secrets(self, process: PlannedProcess) -> dict[str, str]:
         """Return a mapping from variables to the secrets whose contents are the variables' values.
@@ -152,12 +183,15 @@ def resolve(
         raise finding.to_error()
     encrypted = encrypted_services(experiment)
     addresses = assign_addresses(
-        service_requests(experiment), scheme, experiment.port_range or DEFAULT_PORT_RANGE
+        service_requests(experiment),
+        scheme,
+        experiment.port_range or DEFAULT_PORT_RANGE,
+        replicated_services(experiment),
     )
     dependencies = start_dependencies(experiment)
     shared_env = {
         **addresses.environment(),
-        **{encryption_keys.variable(name): encryption_keys.CURVE for name in encrypted},
+        **_encryption_variables(addresses, encrypted),
         "SYMPHONY_EXPERIMENT": experiment.name,
         "SYMPHONY_BACKEND": scheme.backend,
     }
@@ -285,6 +319,15 @@ def _planned_process(
         starts_after=starts_after,
         keys=encryption_key_variables(process, settings, encrypted),
     )
+
+
+def _encryption_variables(addresses: AddressBook, encrypted: Collection[str]) -> dict[str, str]:
+    """Return the variables that mark encrypted services, and the replicas of such services."""
+    names = list(encrypted)
+    for endpoint in addresses.endpoints:
+        if endpoint.replica_of in encrypted:
+            names.append(endpoint.service)
+    return {encryption_keys.variable(name): encryption_keys.CURVE for name in names}
 
 
 def _joined_directories(directories: Collection[str | None]) -> str | None:

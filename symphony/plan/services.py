@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,19 +21,33 @@ def service_requests(experiment: Experiment) -> list[ServiceRequest]:
     The experiment must satisfy the rules of `check_services`.
     """
     requests: list[ServiceRequest] = []
+    replicas: dict[str, int] = {}
     for component in experiment.list_components():
         settings = component.settings
-        for name in served_services(component):
-            port = settings.binds.get(name) or settings.exposes.get(name)
+        group = component.group if isinstance(component, Process) else None
+        for service in served_services(component):
+            name, replica_of = service, None
+            if service in settings.replicated:
+                name, replica_of = f"{service}-{replicas.get(service, 0)}", service
+                replicas[service] = replicas.get(service, 0) + 1
             requests.append(
                 ServiceRequest(
                     name=name,
                     owner=component.name,
-                    port=port,
-                    exposed=name in settings.exposes,
+                    unit=component.name if group is None else group.name,
+                    port=settings.binds.get(service) or settings.exposes.get(service),
+                    exposed=service in settings.exposes,
+                    replica_of=replica_of,
                 )
             )
     return requests
+
+
+def replicated_services(experiment: Experiment) -> tuple[str, ...]:
+    """Return the replicated services, in declaration order, including those without replicas."""
+    components = experiment.list_components()
+    names = [name for component in components for name in component.settings.replicated]
+    return tuple(dict.fromkeys([*names, *experiment.services_without_replicas]))
 
 
 def served_services(component: Process | ProcessGroup) -> list[str]:
@@ -44,7 +59,8 @@ def served_services(component: Process | ProcessGroup) -> list[str]:
 def encrypted_services(experiment: Experiment) -> tuple[str, ...]:
     """Return the encrypted services, in declaration order."""
     components = experiment.list_components()
-    return tuple(name for component in components for name in component.settings.encrypted)
+    names = [name for component in components for name in component.settings.encrypted]
+    return tuple(dict.fromkeys(names))
 
 
 def check_services(experiment: Experiment) -> Iterator[Finding]:
@@ -55,6 +71,8 @@ def check_services(experiment: Experiment) -> Iterator[Finding]:
         yield from _readiness_of_a_foreign_service(process)
     for component in experiment.list_components():
         yield from _encryption_of_a_foreign_service(component)
+        yield from _replication_of_a_foreign_service(component)
+    yield from _services_encrypted_by_some_replicas(experiment)
     yield from _services_that_share_a_variable(experiment)
     yield from _services_that_share_a_port(experiment)
 
@@ -75,12 +93,14 @@ def _services_with_two_servers(experiment: Experiment) -> Iterator[Finding]:
                     below=("exposes", name),
                 )
             server = servers.setdefault(name, component)
-            if server is not component:
+            is_replicated = name in settings.replicated and name in server.settings.replicated
+            if server is not component and not is_replicated:
                 yield finding_of(
                     component,
                     "bound-twice",
                     f"serves service {name!r}, which {server.path!r} serves too",
-                    "let one of them bind it and the others connect to it, or rename one service",
+                    "let one of them bind it and the others connect to it, rename one service, or "
+                    f"add 'replicated: {name}' to both, so that each has its own address",
                     below=("binds" if name in settings.binds else "exposes", name),
                 )
 
@@ -88,6 +108,7 @@ def _services_with_two_servers(experiment: Experiment) -> Iterator[Finding]:
 def _services_that_are_not_bound(experiment: Experiment) -> Iterator[Finding]:
     components = experiment.list_components()
     bound = {name: None for component in components for name in component.settings.binds}
+    bound.update(dict.fromkeys(experiment.services_without_replicas))
     exposed = {name: component for component in components for name in component.settings.exposes}
     for component in components:
         for index, name in enumerate(component.settings.connects):
@@ -148,11 +169,54 @@ def _encryption_of_a_foreign_service(component: Process | ProcessGroup) -> Itera
             )
 
 
+def _replication_of_a_foreign_service(component: Process | ProcessGroup) -> Iterator[Finding]:
+    served = served_services(component)
+    for index, name in enumerate(component.settings.replicated):
+        if name not in served:
+            yield finding_of(
+                component,
+                "replicated",
+                f"declares service {name!r} as replicated, which it neither binds nor exposes",
+                suggestion(name, served) or "declare the service where it is bound",
+                below=("replicated", index),
+            )
+
+
+def _services_encrypted_by_some_replicas(experiment: Experiment) -> Iterator[Finding]:
+    """Yield an error if only some of the processes that bind a replicated service encrypt it."""
+    encrypted = encrypted_services(experiment)
+    for component in experiment.list_components():
+        settings = component.settings
+        for name in settings.replicated:
+            if name in encrypted and name in settings.binds and name not in settings.encrypted:
+                yield finding_of(
+                    component,
+                    "encrypted",
+                    f"does not encrypt service {name!r}, which other replicas encrypt",
+                    f"add 'encrypted: {name}'",
+                    below=("binds", name),
+                )
+
+
 def _services_that_share_a_variable(experiment: Experiment) -> Iterator[Finding]:
-    """Yield an error for services ``x`` and ``x-bind`` because both use ``SYMPH_X_BIND_HOST``."""
+    """Yield an error for services ``x`` and ``x-bind`` because both use ``SYMPH_X_BIND_HOST``, and
+    for the replicated service ``x`` and a service ``x-0``.
+    """
     components = experiment.list_components()
     served = {name for component in components for name in served_services(component)}
+    replicated = replicated_services(experiment)
     for component in components:
+        for name in served_services(component):
+            of_replica = re.fullmatch(r"(.+)-[0-9]+(-bind)?", name)
+            if of_replica is not None and of_replica[1] in replicated:
+                key = "binds" if name in component.settings.binds else "exposes"
+                yield finding_of(
+                    component,
+                    "shared-variable",
+                    f"serves {name!r}, which is the name of a replica of service {of_replica[1]!r}",
+                    "rename one of them",
+                    below=(key, name),
+                )
         for name in served_services(component):
             other = f"{name}-bind"
             if other in served:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from symphony.model import Process
+from symphony.plan.addresses import replicated_service, replicated_services
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
@@ -52,8 +53,9 @@ class Node:
 class Service:
     """A service that a process or group binds, exposes or connects to.
 
-    ``owners`` contains the processes and groups that serve the service. There is exactly one owner
-    if the experiment has no errors. ``port`` is 1 to 65535, or None if symphony chooses the port.
+    ``owners`` contains the processes and groups that serve the service. If the experiment has no
+    errors, there is exactly one owner, or one for each replica of a replicated service. ``port`` is
+    1 to 65535, or None if symphony chooses the port or if the replicas have different ports.
     """
 
     name: str
@@ -223,6 +225,32 @@ def of_status(
     )
 
 
+def with_merged_replicas(
+    services: Iterable[Service], environment: Mapping[str, str]
+) -> list[Service]:
+    """Return services with the replicas of each replicated service merged into one service.
+
+    ``environment`` contains the variables with the addresses of all services.
+    """
+    merged: dict[str, Service] = {}
+    for service in services:
+        name = replicated_service(service.name, environment) or service.name
+        other = merged.get(name)
+        if other is None:
+            merged[name] = replace(service, name=name)
+            continue
+        merged[name] = replace(
+            other,
+            owners=(*other.owners, *service.owners),
+            port=other.port if other.port == service.port else None,
+            exposed=other.exposed or service.exposed,
+            encrypted=other.encrypted or service.encrypted,
+        )
+    for name in replicated_services(environment):
+        merged.setdefault(name, Service(name=name))
+    return list(merged.values())
+
+
 def _links_of_members(
     members: Iterable[str],
     groups: Mapping[str, tuple[str, ...]],
@@ -274,6 +302,8 @@ def _services(experiment: Experiment) -> dict[str, Service]:
                 exposed=service.exposed or name in settings.exposes,
                 encrypted=service.encrypted or name in settings.encrypted,
             )
+    for name in experiment.services_without_replicas:
+        services.setdefault(name, Service(name=name, bound=True))
     for component in components:
         for name in component.settings.connects:
             services.setdefault(name, Service(name=name))
@@ -304,8 +334,7 @@ def folded(whole: Topology, *, least: int = MIN_FOLDED_PROCESSES) -> Topology:
     node.
 
     Processes are similar if they are in the same group or in no group, their names differ only in
-    the number at the end, and they have the same links. A process that serves a service is not
-    similar to any other process.
+    the number at the end, they have the same links, and they serve the same services.
     """
     nodes_by_signature: dict[object, list[Node]] = {}
     signatures = _signatures(whole)
@@ -329,12 +358,19 @@ def folded(whole: Topology, *, least: int = MIN_FOLDED_PROCESSES) -> Topology:
         elif node.key not in replacements:
             nodes.append(node)
     links = [_with_replacements(link, replacements) for link in whole.links]
+    services = [_with_replaced_owners(service, replacements) for service in whole.services]
     return replace(
         whole,
+        services=tuple(services),
         members=tuple(name for name in whole.members if name not in replacements),
         nodes=tuple(nodes),
         links=tuple(dict.fromkeys(links)),
     )
+
+
+def _with_replaced_owners(service: Service, replacements: Mapping[str, str]) -> Service:
+    owners = [replacements.get(owner, owner) for owner in service.owners]
+    return replace(service, owners=tuple(dict.fromkeys(owners)))
 
 
 def _with_replacements(link: Link, replacements: Mapping[str, str]) -> Link:
@@ -354,14 +390,18 @@ def _signatures(whole: Topology) -> dict[str, object]:
             links[link.source].add((link.kind, "from", link.target, link.condition))
         if link.target in links and link.kind == "starts-after":
             links[link.target].add((link.kind, "to", link.source, link.condition))
-    owners = {owner for service in whole.services for owner in service.owners}
+    served: dict[str, set[str]] = {node.key: set() for node in whole.nodes}
+    for service in whole.services:
+        for owner in service.owners:
+            served.setdefault(owner, set()).add(service.name)
     signatures: dict[str, object] = {}
     for node in whole.nodes:
         numbered = _NUMBERED_NAME.fullmatch(node.key)
-        if numbered is None or node.key in owners:
+        if numbered is None:
             signatures[node.key] = node.key
         else:
-            signatures[node.key] = (node.group, numbered[1], frozenset(links[node.key]))
+            connections = (frozenset(links[node.key]), frozenset(served[node.key]))
+            signatures[node.key] = (node.group, numbered[1], *connections)
     return signatures
 
 

@@ -327,6 +327,35 @@ class BackendContract:
         assert self.finish(cluster, experiment).exit_code == 0
         assert cluster.get_log("contract", "client") == "HELLO\n"
 
+    def test_replicas_bind_one_service_at_addresses_of_their_own(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        self.can("up")
+        larger = cluster.new_experiment("contract")
+        for described, replicas in ((experiment, 2), (larger, 3)):
+            described.new_replicas(
+                "server",
+                replicas,
+                binds="pool",
+                container_image=self.image,
+                command=[self.python, "-u", "-c", programs.REPLICA],
+            )
+            self.add(described, "client", programs.CLIENT_OF_REPLICAS).connects("pool")
+            self.add(described, "other", programs.FOREVER)
+        cluster.launch(experiment)
+        until(
+            cluster,
+            "contract",
+            lambda status: any(process.state is State.SUCCEEDED for process in status),
+            timeout=self.timeout,
+        )
+        assert cluster.get_log("contract", "client") == "server-0\nserver-1\n"
+        changes = cluster.diff(larger)
+        assert changes.lines() == [
+            "add      server-2",
+            "restart  client: the number of replicas of service 'pool' changed from 2 to 3",
+        ]
+
     def test_arguments_and_variables_with_special_characters_are_not_changed(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:

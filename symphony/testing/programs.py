@@ -33,6 +33,31 @@ connection.sendall(b"hello")
 print(connection.recv(100).decode(), flush=True)
 """
 
+# Answers each client with its own name.
+REPLICA = """
+import os, socket
+address = os.environ["SYMPH_POOL_BIND_HOST"], int(os.environ["SYMPH_POOL_PORT"])
+server = socket.create_server(address)
+while True:
+    connection = server.accept()[0]
+    connection.sendall(os.environ["SYMPHONY_ROLE"].encode())
+    connection.close()
+"""
+
+CLIENT_OF_REPLICAS = """
+import os, socket, time
+for address in os.environ["SYMPH_POOL_ADDRS"].split(","):
+    host, port = address.split(":")
+    while True:
+        try:
+            connection = socket.create_connection((host, int(port)), timeout=5)
+            break
+        except OSError:
+            time.sleep(0.05)
+    connection.settimeout(None)
+    print(connection.recv(100).decode(), flush=True)
+"""
+
 FOREVER = """
 import signal, time
 signal.signal(signal.SIGTERM, lambda *_: exit(0))

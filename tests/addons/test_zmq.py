@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -791,6 +792,48 @@ def test_push_and_sub_connect_by_default(monkeypatch: pytest.MonkeyPatch, open_s
         monkeypatch.setenv(key, value)
     assert open_socket(ZmqPush, service="other", linger=0).address == "tcp://10.0.0.7:7001"
     assert open_socket(ZmqSub, service="other").address == "tcp://10.0.0.7:7001"
+
+
+@pytest.fixture
+def replicas(open_socket: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[Any]]:
+    """Return a function that opens sockets of a class, which bind a replicated service."""
+
+    def open_replicas(kind: Any) -> list[Any]:
+        servers = [open_socket(kind) for _ in range(3)]
+        addresses = [server.address.removeprefix("tcp://") for server in servers]
+        monkeypatch.setenv("SYMPH_POOL_HOST", "127.0.0.1")
+        monkeypatch.setenv("SYMPH_POOL_PORT", addresses[0].rpartition(":")[2])
+        monkeypatch.setenv("SYMPH_POOL_ADDRS", ",".join(addresses))
+        return servers
+
+    return open_replicas
+
+
+def test_a_pusher_sends_to_all_replicas_in_turn(open_socket: Any, replicas: Any) -> None:
+    pullers = replicas(ZmqPull)
+    with ZmqPush(service="pool", timeout=LONG) as push:
+        assert push.address == pullers[0].address
+        for number in range(6):
+            push.send(b"%d" % number)
+        received = [{puller.recv(), puller.recv()} for puller in pullers]
+    assert set.union(*received) == {b"%d" % number for number in range(6)}
+
+
+def test_a_subscriber_receives_from_all_replicas(open_socket: Any, replicas: Any) -> None:
+    publishers = replicas(ZmqPub)
+    subscriber = open_socket(ZmqSub, service="pool", timeout=0.05)
+    received: set[bytes] = set()
+    while len(received) < len(publishers):
+        for number, publisher in enumerate(publishers):
+            publisher.send("topic", b"%d" % number)
+        with contextlib.suppress(ZmqTimeoutError):
+            while True:
+                received.add(subscriber.recv()[1])
+
+
+def test_a_client_connects_to_the_first_replica(open_socket: Any, replicas: Any) -> None:
+    first, *_ = replicas(ZmqServer)
+    assert open_socket(ZmqClient, service="pool").address == first.address
 
 
 def test_address_forms(open_socket: Any, tmp_path: Any) -> None:

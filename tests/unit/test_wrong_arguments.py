@@ -181,6 +181,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "dry_run": lambda: True,
     "effect": lambda: "NoSchedule",
     "encrypted": lambda: True,
+    "replicated": lambda: True,
     "ends_with": lambda: ["p"],
     "engine": lambda: "docker",
     "env": lambda: {"A": "1"},
@@ -315,6 +316,8 @@ VALID_IN_METHOD: dict[tuple[str, str], Callable[[], Any]] = {
     ("manifest", "experiment"): experiment,
     ("mount_empty_dir", "memory"): lambda: True,
     ("plan", "experiment"): experiment,
+    ("new_replicas", "replicas"): lambda: 2,
+    ("new_replicas", "binds"): lambda: ["s"],
     ("scale", "replicas"): lambda: {"p": 2},
     ("scaled_experiment", "replicas"): lambda: {"p": 2},
     ("up", "experiment"): experiment,
@@ -338,6 +341,7 @@ COMPANIONS = {
 EXCLUSIVE = {"cmd", "cmds", "host", "http", "log", "mem", "port", "service"}
 # Other words for parameters in messages.
 SYNONYMS = {
+    "binds": ["service", "port"],
     "context_directories": ["context entry"],
     "data": ["an experiment"],
     "env": ["variable"],

@@ -176,7 +176,11 @@ class KubeCluster(Cluster):
 
         scope = self.scope(experiment.name)
         scheme = AddressScheme(
-            backend=self.backend, host=scope.object_name, bind_host=BIND_HOST, present=present
+            backend=self.backend,
+            host=scope.object_name,
+            bind_host=BIND_HOST,
+            present=present,
+            shares_ports=False,
         )
         return resolve(experiment, scheme, self.defaults)
 

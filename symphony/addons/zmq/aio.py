@@ -55,7 +55,9 @@ class AsyncSocketOwner(SocketOwner):
     _topics: Sequence[bytes] = ()
 
     def __init__(self, **options: Unpack[Options]) -> None:
-        self._setup = setup(type(self).__name__, self._binds, options, self._own)
+        self._setup = setup(
+            type(self).__name__, self._binds, options, self._own, all_replicas=self._all_replicas
+        )
         self._dumps, self._loads = self._setup.dumps, self._setup.loads
         self._closed_event = threading.Event()
         self._socket = self._open()
@@ -170,6 +172,7 @@ class AsyncZmqPush(AsyncSocketOwner):
 
     _kind: ClassVar[int] = sockets.PUSH
     _binds: ClassVar[bool] = False
+    _all_replicas: ClassVar[bool] = True
 
     async def send(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> None:
         """Send a message as soon as the queue has room; see `ZmqPush.send`."""
@@ -191,6 +194,7 @@ class AsyncZmqPull(AsyncReceiver):
 
     _kind: ClassVar[int] = sockets.PULL
     _binds: ClassVar[bool] = True
+    _all_replicas: ClassVar[bool] = True
 
     def _message(self, frames: list[bytes]) -> Any:
         return protocol.parse_request(frames, self._loads)
@@ -201,6 +205,7 @@ class AsyncZmqPub(AsyncSocketOwner):
 
     _kind: ClassVar[int] = sockets.PUB
     _binds: ClassVar[bool] = True
+    _all_replicas: ClassVar[bool] = True
 
     async def send(self, topic: str, message: Any) -> None:
         """Publish a message; see `ZmqPub.send`."""
@@ -214,6 +219,7 @@ class AsyncZmqSub(AsyncReceiver):
 
     _kind: ClassVar[int] = sockets.SUB
     _binds: ClassVar[bool] = False
+    _all_replicas: ClassVar[bool] = True
     _own: ClassVar[tuple[str, ...]] = ("topics",)
 
     def __init__(self, *, topics: str | Iterable[str] = "", **options: Unpack[Options]) -> None:

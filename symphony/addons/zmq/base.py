@@ -35,6 +35,9 @@ class SocketOwner(abc.ABC):
     # The keyword arguments that only this class accepts, in addition to those that all classes
     # accept.
     _own: ClassVar[tuple[str, ...]] = ()
+    # True if the socket connects to all replicas of a replicated service. The sockets for requests
+    # and replies connect to one, because a request that is repeated must reach the same server.
+    _all_replicas: ClassVar[bool] = False
     _closing = True
     _inherited = False
     _setup: Setup

@@ -26,10 +26,12 @@ class SocketAddress:
     """An address in ZeroMQ notation (``tcp://10.0.0.7:7000``), and whether the socket binds to it.
 
     ``keys`` contains the keys of an encrypted service, or is None. ``what`` is the name of the
-    endpoint in error messages.
+    endpoint in error messages. ``others`` contains the addresses of the other replicas to which the
+    socket connects.
     """
 
     address: str
+    others: tuple[str, ...] = ()
     bind: bool
     what: str
     keys: Keys | None = None
@@ -43,8 +45,12 @@ def find(
     host: str | None,
     port: int | None,
     environ: Mapping[str, str],
+    all_replicas: bool = False,
 ) -> SocketAddress:
     """Return the address that the keyword arguments specify.
+
+    If ``all_replicas`` is true, a socket that connects to a replicated service connects to all
+    replicas. Otherwise, it connects to the first one.
 
     Raises `ZmqAddressError` if the keyword arguments specify no address or several addresses, or if
     the address is malformed. Raises `NotFound` if ``environ`` does not contain the service or, if
@@ -63,16 +69,23 @@ def find(
                 f"{key} must be text such as {_EXAMPLES[key]!r}, not {shown(value)}"
             )
     if service is not None:
-        return _from_service(service, bind, environ)
+        return _from_service(service, bind, environ, all_replicas)
     if address is not None:
         return SocketAddress(address=check_address(address, bind), bind=bind, what=f"{address}")
     return _from_port(LOOPBACK if host is None else host, port, bind)
 
 
-def _from_service(service: str, bind: bool, environ: Mapping[str, str]) -> SocketAddress:
+def _from_service(
+    service: str, bind: bool, environ: Mapping[str, str], all_replicas: bool
+) -> SocketAddress:
     found = address_of(service, environ)
+    address = found.bind_tcp if bind else found.tcp
+    others: list[str] = []
+    if all_replicas and not bind:
+        address, *others = [replica.tcp for replica in found.all]
     return SocketAddress(
-        address=found.bind_tcp if bind else found.tcp,
+        address=address,
+        others=tuple(others),
         bind=bind,
         what=f"service {shown(service)}",
         keys=keys_for(service, environ, serves=bind),

@@ -64,13 +64,23 @@ class Setup:
     loads: Loads | None
 
 
-def setup(class_name: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
+def setup(
+    class_name: str,
+    binds: bool,
+    options: Options,
+    own: Iterable[str],
+    *,
+    all_replicas: bool = False,
+) -> Setup:
     """Validate the keyword arguments ``options`` of the class ``class_name``, and return them as a
     `Setup`.
 
     ``binds`` is the default value of ``bind``, and ``own`` contains the names of the class's
-    additional keyword arguments. Raises `ZmqOptionError` if an option is invalid, and `NotFound` if
-    the environment does not contain the service.
+    additional keyword arguments. If ``all_replicas`` is true, a socket that connects to a
+    replicated service connects to all replicas.
+
+    Raises `ZmqOptionError` if an option is invalid, and `NotFound` if the environment does not
+    contain the service.
     """
     known = [*Options.__annotations__, *own]
     for key in options:
@@ -89,6 +99,7 @@ def setup(class_name: str, binds: bool, options: Options, own: Iterable[str]) ->
             host=options.get("host"),
             port=options.get("port"),
             environ=os.environ,
+            all_replicas=all_replicas,
         ),
         timeout=seconds(options.get("timeout"), "timeout"),
         hwm=_hwm(options.get("hwm")),

@@ -20,6 +20,7 @@ class ZmqPush(SyncSender):
 
     _kind: ClassVar[int] = sockets.PUSH
     _binds: ClassVar[bool] = False
+    _all_replicas: ClassVar[bool] = True
 
     def send(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> None:
         """Send a message as soon as the queue, whose size is ``hwm``, has room. A socket that binds
@@ -42,6 +43,7 @@ class ZmqPull(SyncReceiver):
 
     _kind: ClassVar[int] = sockets.PULL
     _binds: ClassVar[bool] = True
+    _all_replicas: ClassVar[bool] = True
 
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Return the next message. Wait at most ``timeout`` seconds for it; the default is this

@@ -95,6 +95,9 @@ def _configure_and_attach(
 ) -> None:
     try:
         _prepare(socket, setup, topics)
+        for address in setup.place.others:
+            _attach(socket, setup.place, address)
+        # The socket reports the address to which it was attached last.
         _attach(socket, setup.place, again or setup.place.address)
     except BaseException:
         socket.close(linger=0)
@@ -115,7 +118,7 @@ def _prepare(socket: AnySocket, setup: Setup, topics: Sequence[bytes]) -> None:
     socket.heartbeat_ivl, socket.heartbeat_timeout = _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS
     if setup.hwm is not None:
         socket.set_hwm(setup.hwm)
-    if setup.place.address.startswith("tcp://["):
+    if any(item.startswith("tcp://[") for item in (setup.place.address, *setup.place.others)):
         socket.ipv6 = True
     for topic in topics:
         socket.setsockopt(zmq.SUBSCRIBE, topic)

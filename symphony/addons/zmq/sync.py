@@ -48,7 +48,9 @@ class SyncSocket(SocketOwner):
     """
 
     def __init__(self, **options: Unpack[Options]) -> None:
-        self._setup = setup(type(self).__name__, self._binds, options, self._own)
+        self._setup = setup(
+            type(self).__name__, self._binds, options, self._own, all_replicas=self._all_replicas
+        )
         self._busy = False
         self._close_lock = threading.Lock()
         self._closed_event = threading.Event()

@@ -30,6 +30,7 @@ class ZmqPub(SyncSender):
 
     _kind: ClassVar[int] = sockets.PUB
     _binds: ClassVar[bool] = True
+    _all_replicas: ClassVar[bool] = True
 
     def send(self, topic: str, message: Any) -> None:
         """Publish a message under ``topic``. Raises `ZmqClosedError` if this object is closed,
@@ -59,6 +60,7 @@ class ZmqSub(SyncReceiver):
 
     _kind: ClassVar[int] = sockets.SUB
     _binds: ClassVar[bool] = False
+    _all_replicas: ClassVar[bool] = True
     _own: ClassVar[tuple[str, ...]] = ("topics",)
 
     def __init__(self, *, topics: str | Iterable[str] = "", **options: Unpack[Options]) -> None:

@@ -156,11 +156,14 @@ def _environment(process: PlannedProcess, context: RenderContext) -> list[Object
         context.checked_variables.update(env)
     if not context.common_names.isdisjoint(env):
         env = {key: value for key, value in env.items() if key not in context.common_names}
-    identity = {"SYMPHONY_ROLE": process.name, "SYMPHONY_GROUP": process.group or ""}
+    own = context.plan.own_env(process)
+    common = context.common_env
+    if not context.common_names.isdisjoint(own):
+        common = [variable for variable in common if variable["name"] not in own]
     from_secrets: list[Object] = []
     if process.settings.env_secrets or process.keys:
         from_secrets = _secret_variables(process, context)
-    return [*env_vars(env), *from_secrets, *context.common_env, *env_vars(identity)]
+    return [*env_vars(env), *from_secrets, *common, *env_vars(own)]
 
 
 def _secret_variables(process: PlannedProcess, context: RenderContext) -> list[Object]:
@@ -205,16 +208,16 @@ def _readiness_probe(
     A process whose readiness is determined from its log gets no probe, because symphony reads the
     log itself. A Kubernetes HTTP probe accepts every status code from 200 to 399.
     """
-    addresses = context.plan.addresses
+    plan = context.plan
     if "tcp" in ready:
         probe: Object = {
-            "tcpSocket": {"port": addresses[ready["tcp"]].port},
+            "tcpSocket": {"port": plan.endpoint(process, ready["tcp"]).port},
             "timeoutSeconds": _NETWORK_PROBE_SECONDS,
         }
     elif "http" in ready:
         service, path = ready["http"]
         probe = {
-            "httpGet": {"path": path, "port": addresses[service].port},
+            "httpGet": {"path": path, "port": plan.endpoint(process, service).port},
             "timeoutSeconds": _NETWORK_PROBE_SECONDS,
         }
     elif "command" in ready:

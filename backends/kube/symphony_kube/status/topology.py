@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.names import service_env_name
 from symphony.plan.addresses import PREFIX
 from symphony.plan.encryption_keys import variable
-from symphony.plan.topology import Service, Topology, of_status
+from symphony.plan.topology import Service, Topology, of_status, with_merged_replicas
 from symphony.status import ExperimentStatus
 from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
@@ -79,7 +79,7 @@ def build_topology(
     found.sort(key=declaration_order)
     return of_status(
         status,
-        services=found,
+        services=with_merged_replicas(found, environment),
         connects=connects,
         starts_after={unit.name: unit.starts_after for unit in roster},
     )

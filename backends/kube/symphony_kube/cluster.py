@@ -217,7 +217,7 @@ class KubeCluster(Cluster):
         are created by the supervisor.
         """
         from symphony_kube.lifecycle import launch
-        from symphony_kube.lifecycle.description import Description, description_object
+        from symphony_kube.lifecycle.description import Description
         from symphony_kube.runs import recording
 
         del on_change
@@ -244,7 +244,7 @@ class KubeCluster(Cluster):
                 supervisor=self._supervisor_options(),
                 run_name=run.run,
                 keeping=self._keeping_record(experiment.name, launching=run.run),
-                description=description_object(description, manifest.scope),
+                description=description,
             )
         return dataclasses.replace(manifest, notes=(*notes, *record_notes))
 

@@ -7,7 +7,9 @@ import pytest
 
 from symphony.errors import AlreadyExists
 from symphony.plan.policies import Policies
+from symphony.status import State
 from symphony_kube import change
+from symphony_kube.lifecycle import description, launch
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 
 from .conftest import FOREVER, managed_objects, python, unschedulable, wait_until
@@ -243,3 +245,25 @@ def test_keys_of_encrypted_services_are_created_and_kept(kube_cluster, shared, n
     assert shared.up(describe("one", "two")).names("restarted") == ["two", "client"]
     assert keys() == first
     shared.delete(name)
+
+
+def test_up_continues_an_interrupted_launch(shared, name, monkeypatch):
+    experiment = shared.new_experiment(name)
+    python(experiment, "first", FOREVER)
+    python(experiment, "second", FOREVER).starts_after("first")
+    with monkeypatch.context() as patched:
+        # A killed client does not delete what it has created.
+        patched.setattr(launch, "_roll_back", lambda *_: [])
+        patched.setattr(launch, "_supervise", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            shared.up(experiment)
+    # This process has not exited, so its claim must expire.
+    monkeypatch.setattr(description, "CLAIM_SECONDS", 0.0)
+    try:
+        assert "second" in shared.diff(experiment).names("added")
+        shared.up(experiment)
+        status = shared.wait(name, until="ready", timeout=120)
+        assert [item.name for item in status if item.state is State.RUNNING] == ["first", "second"]
+        assert shared.diff(experiment).is_empty
+    finally:
+        shared.delete(name)

@@ -69,7 +69,8 @@ def test_number_of_requests_of_a_launch(kube_cluster, kube_faults, open_cluster,
         cluster = open_cluster(**through, **options)
         before = kube_faults.count()
         manifest = cluster.launch(with_all_kinds(cluster, name, tmp_path))
-        assert kube_faults.count() - before == len(list(manifest)) + 3
+        # The description is created at the beginning and completed at the end.
+        assert kube_faults.count() - before == len(list(manifest)) + 4
         cluster.delete(name)
 
 

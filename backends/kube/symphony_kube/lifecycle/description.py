@@ -15,12 +15,12 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, NotFound
 from symphony.model.limits import MAX_BYTES
-from symphony.plan.changes import Snapshot
+from symphony.plan.changes import ADDED, Snapshot
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import DESCRIPTION, HOLDER, Scope
@@ -149,6 +149,36 @@ def description_object(description: Description, scope: Scope) -> dict[str, Any]
     }
 
 
+def launching_object(description: Description, scope: Scope) -> dict[str, Any] | None:
+    """Return the Secret for an experiment that is being launched, or None if it is too large.
+
+    The launch is a change that adds all processes. If it is interrupted, `up` continues it. Call
+    `complete_launch` at its end.
+    """
+    processes = description.snapshot.processes.items()
+    pending = {name: (ADDED, process.group) for name, process in processes}
+    body = description_object(replace(description, pending=pending), scope)
+    if body is not None:
+        body["metadata"]["annotations"] = _holder_patch(0)["metadata"]["annotations"]
+    return body
+
+
+def complete_launch(
+    api: Api, scope: Scope, description: Description, created: Mapping[str, Any]
+) -> None:
+    """Record that a launch is complete. ``created`` is the created Secret.
+
+    If another command has changed the experiment in the meantime, or if the user may not change
+    Secrets, do nothing.
+    """
+    body = description_object(description, scope)
+    if body is None:
+        return
+    store = DescriptionStore(api, scope)
+    with contextlib.suppress(BackendError, DescriptionChanged):
+        store.release(created["metadata"]["resourceVersion"], body["data"])
+
+
 class DescriptionChanged(Exception):
     """Raised if another command has changed the description since it was read."""
 
@@ -195,6 +225,11 @@ class DescriptionStore:
             )
         with self._lock:
             self._patch_or_lose({"data": body["data"]})
+
+    def release(self, version: str, data: Mapping[str, str]) -> None:
+        """Replace the contents of the Secret in a version, which no command claims any more."""
+        self._version = version
+        self._patch({**_holder_patch(None), "data": data})
 
     def check_claim(self) -> None:
         """Raise BackendError if another command has taken over the change."""

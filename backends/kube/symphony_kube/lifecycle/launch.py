@@ -32,6 +32,7 @@ from symphony_kube.api.resources import (
 from symphony_kube.lifecycle import delete, wait_deleted
 from symphony_kube.lifecycle.attempts import with_manifest
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
+from symphony_kube.lifecycle.description import Description, complete_launch, launching_object
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
@@ -62,13 +63,13 @@ def launch(
     supervisor: SupervisorOptions = ON_THIS_MACHINE,
     run_name: str = "",
     keeping: delete.Keeping = contextlib.nullcontext,
-    description: Object | None = None,
+    description: Description | None = None,
 ) -> tuple[str, ...]:
     """Create an experiment's objects, each labelled with ``run_id``, and start its supervisor.
 
     ``run_name`` is the identifier of the run that users see. ``keeping`` keeps the record of an
-    experiment that is replaced; see `delete.delete`. ``description`` is the Secret with the
-    description of the experiment. It is omitted if the user may not create it.
+    experiment that is replaced; see `delete.delete`. ``description`` is the description of the
+    experiment. It is not stored if it is too large or the user may not create Secrets.
 
     Return when all objects have been created that do not wait for other processes. If there are
     others, the supervisor creates each of them when its start conditions are met. The result
@@ -230,7 +231,7 @@ def _create_or_roll_back(
     manifest: KubeManifest,
     run_id: str,
     supervisor: SupervisorOptions,
-    description: Object | None,
+    description: Description | None,
 ) -> tuple[str, ...]:
     scope = manifest.scope
     creation = Creation(api, scope, run_id)
@@ -319,7 +320,7 @@ def _create(
     creation: Creation,
     run_id: str,
     supervisor: SupervisorOptions,
-    description: Object | None,
+    description: Description | None,
 ) -> tuple[str, ...]:
     scope = manifest.scope
     base = [
@@ -337,8 +338,10 @@ def _create(
         namespace = creation.create(base.pop(0))
         steps.append(partial(_wait_for_service_account, api, scope, namespace))
     steps += [partial(creation.create, resource) for resource in base]
-    if description is not None:
-        stored = to_resource(with_run_label(description, run_id), scope.namespace)
+    secret = None if description is None else launching_object(description, scope)
+    stored = None
+    if secret is not None:
+        stored = to_resource(with_run_label(secret, run_id), scope.namespace)
         steps.append(partial(_create_if_permitted, creation, stored))
     in_parallel(_call, steps, threads=api.connections, stopped=creation.stopped)
     first_units = [unit.name for unit in manifest.roster if not unit.starts_after]
@@ -354,10 +357,26 @@ def _create(
         if scope.shared:
             _check_no_other_launch(api, scope, creation, first, body)
         creation.create_all([resources[name] for name in first_units[1:]])
-    if not manifest.needs_supervisor:
-        return ()
+    notes: tuple[str, ...] = ()
+    if manifest.needs_supervisor:
+        notes = _supervise(api, manifest, creation, run_id, units, supervisor)
+    if description is not None and stored is not None and stored.path in creation.created:
+        complete_launch(api, scope, description, creation.created[stored.path][1])
+    return notes
+
+
+def _supervise(
+    api: Api,
+    manifest: KubeManifest,
+    creation: Creation,
+    run_id: str,
+    units: Mapping[str, Mapping[str, Any]],
+    supervisor: SupervisorOptions,
+) -> tuple[str, ...]:
+    """Start the supervisor of a run, and return messages for the user."""
+    later_units = [unit.name for unit in manifest.roster if unit.starts_after]
     run = SupervisedRun(
-        scope=replace(scope, run=run_id),
+        scope=replace(manifest.scope, run=run_id),
         roster=manifest.roster,
         units={name: units[name] for name in later_units},
         policies=manifest.policies,

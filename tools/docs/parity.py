@@ -42,8 +42,8 @@ def page(root: Path) -> str:
         md.table(("Setting", *BACKENDS), _settings()),
         "## Behavior",
         "Each row is a test of `symphony.testing.BackendContract`. The tests run real processes, a "
-        "real tmux server, a real Slurm and a real Kubernetes cluster. On Kubernetes, they run in a "
-        "shared namespace and in a namespace for each experiment.",
+        "real tmux server, a real Slurm and a real Kubernetes cluster. On Kubernetes, they run in "
+        "a shared namespace and in a namespace for each experiment.",
         *_behavior(root),
     )
 

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -268,7 +269,7 @@ class SlurmCluster(HostCluster):
         try:
             link.symlink_to(Path(_JOBS_NAME) / path.name)
         except FileExistsError:
-            RunDirectory(path).remove()
+            path.rename(staging.path)
             raise self._name_in_use(name) from None
         return RunDirectory(link)
 
@@ -600,13 +601,15 @@ class SlurmCluster(HostCluster):
         def connect() -> socket.socket:
             own, other = socket.socketpair()
             with other:
-                subprocess.Popen(
+                step = subprocess.Popen(
                     argv,
                     stdin=other.fileno(),
                     stdout=other.fileno(),
                     stderr=subprocess.DEVNULL,
                     env=slurm.submission_environment(),
                 )
+            # The step ends with the connection, and its exit status must be collected.
+            threading.Thread(target=step.wait, daemon=True, name="forward").start()
             return own
 
         return connect

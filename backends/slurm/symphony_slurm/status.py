@@ -82,6 +82,7 @@ class SlurmStatusReader(StatusReader):
         self._next_query = 0.0
         self._interval = FIRST_QUERY_SECONDS
         self._query_error = ""
+        self._ended_job: Job | None = None
 
     def _is_supervised(self) -> bool:
         if is_finished(self._run.events):
@@ -111,8 +112,6 @@ class SlurmStatusReader(StatusReader):
             self._ended_job = found
         self._next_query = now + self._interval
         self._interval = min(2 * self._interval, LONGEST_QUERY_SECONDS)
-
-    _ended_job: Job | None = None
 
     def _wait_for_end(self) -> None:
         if self._run.file(FAILURE_FILE).exists():
@@ -154,8 +153,29 @@ class SlurmStatusReader(StatusReader):
             return "the launch was interrupted before the job was submitted"
         if self._ended_job is None:
             return f"job {number} has ended, and Slurm has no record of it any more"
-        state = self._ended_job.state.lower().replace("_", " ")
-        return f"job {number} has ended ({state}) before the experiment had finished"
+        return _explain_end(self._run, self._ended_job)
+
+
+def _explain_end(run: RunDirectory, job: Job) -> str:
+    """Return why a job has ended before its experiment had finished."""
+    state = job.state.lower().replace("_", " ")
+    if not run.file(ALIVE_FILE).exists() and not run.supervisor_log.exists():
+        node = job.nodes.partition(",")[0] or "its node"
+        return (
+            f"job {job.number} has ended ({state}), because {node} cannot use "
+            f"{run.path.parent}; set state_dir to a directory that all nodes share"
+        )
+    text = f"job {job.number} has ended ({state}) before the experiment had finished"
+    message = _last_line(run.supervisor_log)
+    return f"{text}: {message}" if message else text
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
 
 
 def _with_job(status: ExperimentStatus, job: Job) -> ExperimentStatus:

@@ -484,7 +484,7 @@ class RunDirectory:
         with launch_lock(self.path.parent):
             if not self.is_current():
                 return
-            trash = _move_to_trash(_release_name(self.path))
+            trash = _move_to_trash(_release_name(self.path), self.path.parent)
         _remove_tree(trash)
 
 
@@ -497,13 +497,14 @@ def _release_name(path: Path) -> Path:
     return found
 
 
-def _move_to_trash(path: Path) -> Path:
-    """Give a directory a temporary name, so that its name is free at once. Return the new path.
+def _move_to_trash(path: Path, root: Path) -> Path:
+    """Give a directory a temporary name in ``root``, so that its name is free at once. Return the
+    new path.
 
     A directory cannot always be removed immediately. For example, NFS keeps the files that a
     program has open.
     """
-    trash = path.parent / f"{_TRASH_PREFIX}{os.urandom(16).hex()}"
+    trash = root / f"{_TRASH_PREFIX}{os.urandom(16).hex()}"
     path.rename(trash)
     return trash
 
@@ -724,4 +725,4 @@ def _remove_stale_directories(root: Path) -> None:
             # FileNotFoundError means that a launch has claimed its name at this moment.
             with contextlib.suppress(BackendError, FileNotFoundError):
                 if not stale.is_locked():
-                    _remove_tree(_move_to_trash(stale.path))
+                    _remove_tree(_move_to_trash(stale.path, root))

@@ -1,0 +1,193 @@
+"""What users see when something goes wrong: in the queue, on a node, or in Slurm."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from symphony.cluster import Cluster
+from symphony.errors import LaunchFailed, SpecError
+from symphony.status import ReasonCode, State
+from symphony.testing import programs
+from symphony.testing.contract import all_running, until
+
+PYTHON = sys.executable
+# Each machine has its own /run, so this directory is not shared.
+UNSHARED = Path("/run")
+
+
+@pytest.fixture
+def new_cluster(tmp_path):
+    """A function that returns a cluster. Its experiments are deleted at the end."""
+    clusters = []
+
+    def new(**options):
+        cluster = Cluster.new("slurm", **{"state_dir": str(tmp_path / "state"), **options})
+        clusters.append(cluster)
+        return cluster
+
+    yield new
+    for cluster in clusters:
+        for name in cluster.list_experiments():
+            cluster.delete(name)
+
+
+def forever(cluster, *names, **options):
+    """Return an experiment whose processes run until they are stopped."""
+    experiment = cluster.new_experiment("faults")
+    for name in names:
+        experiment.new_process(name, command=[PYTHON, "-u", "-c", programs.FOREVER], **options)
+    return experiment
+
+
+def squeue(*arguments):
+    done = subprocess.run(["squeue", "-h", *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def job_of(cluster):
+    return (Path(cluster._root) / "faults" / "job").read_text()
+
+
+def test_status_of_a_job_in_the_queue_has_the_reason_and_the_expected_start(new_cluster):
+    cluster = new_cluster(sbatch=["--begin=now+1hour"])
+    cluster.launch(forever(cluster, "one"))
+    status = cluster.describe_experiment("faults")
+    job = job_of(cluster)
+    assert f"job {job} is waiting in the queue (BeginTime)" in status.note
+    assert "expected to start at 20" in status.processes[0].reason
+    assert status.processes[0].reason_code is ReasonCode.WAITING
+    cluster.stop("faults")
+    assert squeue("-j", job, "-t", "PENDING,RUNNING") == ""
+    (stopped,) = cluster.describe_experiment("faults")
+    assert (stopped.stopped, stopped.reason) == (True, "stopped before it started")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"partition": "nowhere"}, LaunchFailed, "no partition 'nowhere'"),
+        ({"sbatch": ["--gres=tpu:1"]}, LaunchFailed, "Slurm refused the job: .*[Ii]nvalid"),
+        ({"sbatch": ["--no-such-option"]}, LaunchFailed, "Slurm refused the job"),
+    ],
+)
+def test_job_that_slurm_refuses_leaves_nothing_behind(new_cluster, options, error, message):
+    cluster = new_cluster(**options)
+    with pytest.raises(error, match=message):
+        cluster.launch(forever(cluster, "one"))
+    assert cluster.list_experiments() == []
+    assert list((Path(cluster._root) / ".jobs").glob("*")) == []
+
+
+def test_experiment_larger_than_a_node_is_refused_before_it_is_submitted(new_cluster):
+    cluster = new_cluster()
+    experiment = forever(cluster, "one")
+    experiment.get_process("one").resource_request(cpu=10_000)
+    with pytest.raises(SpecError, match="needs 1 node with 10000 CPUs, but the largest node of"):
+        cluster.launch(experiment)
+    assert cluster.list_experiments() == []
+
+
+def test_server_dry_run_asks_slurm(new_cluster, capsys):
+    cluster = new_cluster()
+    cluster.launch(forever(cluster, "one"), dry_run="server")
+    assert "#SBATCH --nodes=1" in capsys.readouterr().out
+    cluster = new_cluster(sbatch=["--gres=tpu:1"])
+    with pytest.raises(LaunchFailed, match="Slurm would refuse the job"):
+        cluster.launch(forever(cluster, "one"), dry_run="server")
+
+
+def test_directory_that_is_not_shared_is_reported_with_the_node(new_cluster):
+    state = UNSHARED / f"symphony-test-{os.getpid()}"
+    cluster = new_cluster(state_dir=str(state))
+    try:
+        cluster.launch(forever(cluster, "one"))
+        status = cluster.wait("faults", timeout=60)
+        assert status.exit_code == 1
+        assert status.processes[0].reason_code is ReasonCode.NEVER_STARTED
+        assert f"cannot use {state}; set state_dir to a directory that" in status.note
+        assert "because n1 cannot" in status.note or "because n" in status.note
+    finally:
+        cluster.delete("faults", purge=True)
+
+
+def test_interpreter_that_is_missing_on_the_nodes_is_reported(new_cluster, tmp_path):
+    interpreter = UNSHARED / f"python-{os.getpid()}"
+    interpreter.symlink_to(sys.executable)
+    cluster = new_cluster()
+    code = (
+        "import json, sys; from symphony import Cluster, Experiment;"
+        "state, spec = map(json.loads, sys.argv[1:]);"
+        "Cluster.new('slurm', state_dir=state).launch(Experiment.load_dict(spec))"
+    )
+    spec = forever(cluster, "one").dump_dict()
+    arguments = [json.dumps(item) for item in (str(cluster._root), spec)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    try:
+        subprocess.run([interpreter, "-c", code, *arguments], check=True, env=environment)
+        status = cluster.wait("faults", timeout=60)
+    finally:
+        interpreter.unlink()
+    assert status.exit_code == 1
+    assert str(interpreter) in status.note
+    assert "No such file or directory" in status.note
+
+
+def test_killed_agent_affects_only_the_processes_of_its_node(new_cluster):
+    cluster = new_cluster(nodes=2)
+    cluster.launch(forever(cluster, "one", "two"))
+    until(cluster, "faults", all_running)
+    # The agent is the parent of the process, and so is not the parent of the command.
+    kill = "import os, sys, psutil; psutil.Process(int(sys.argv[1])).parent().kill()"
+    pid = cluster.describe_process("faults", "one").pid
+    # The step of the agents is destroyed while the command runs in it.
+    with contextlib.suppress(Exception):
+        cluster.exec_command("faults", "one", [PYTHON, "-c", kill, str(pid)])
+    status = until(cluster, "faults", lambda now: now.processes[0].state is State.UNKNOWN)
+    one, two = status
+    assert "or its agent has failed" in one.reason
+    assert two.state is State.RUNNING
+    cluster.stop("faults")
+    assert cluster.describe_process("faults", "two").stopped
+
+
+def test_canceled_job_stops_the_processes_in_order(new_cluster):
+    cluster = new_cluster()
+    cluster.launch(forever(cluster, "one"))
+    until(cluster, "faults", all_running)
+    subprocess.run(["scancel", job_of(cluster)], check=True)
+    (one,) = cluster.wait("faults", timeout=60)
+    # Slurm sends SIGTERM to the process at the same time as to the supervisor.
+    assert one.stopped or one.exit_code == 0
+
+
+def test_killed_supervisor_is_reported(new_cluster, monkeypatch):
+    monkeypatch.setattr("symphony_slurm.status.ALIVE_SECONDS", 6.0)
+    cluster = new_cluster()
+    cluster.launch(forever(cluster, "one"))
+    until(cluster, "faults", all_running)
+    job = job_of(cluster)
+    subprocess.run(["scancel", "--batch", "--signal=KILL", job], check=True)
+    status = cluster.wait("faults", timeout=60)
+    (one,) = status
+    assert (one.state, one.reason_code) == (State.UNKNOWN, ReasonCode.LOST)
+    assert f"job {job} has ended" in status.note
+    assert squeue("-j", job, "-t", "RUNNING") == ""
+
+
+def test_status_of_a_running_experiment_needs_no_request_to_slurm(new_cluster, monkeypatch):
+    cluster = new_cluster()
+    experiment = forever(cluster, "one")
+    experiment.get_process("one").ready(log="^up", timeout=60)
+    cluster.launch(experiment)
+    cluster.wait("faults", until="ready", timeout=60)
+    # No program of Slurm can be found.
+    monkeypatch.setenv("PATH", "/nowhere")
+    (one,) = cluster.describe_experiment("faults")
+    assert one.state is State.RUNNING
+    assert cluster.get_log("faults", "one") == "up\n"
+    monkeypatch.undo()

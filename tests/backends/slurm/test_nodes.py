@@ -1,0 +1,72 @@
+"""Experiments on several nodes."""
+
+import json
+import sys
+
+import pytest
+
+from symphony.cluster import Cluster
+from symphony.testing import programs
+
+PYTHON = [sys.executable, "-u", "-c"]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster.new("slurm", state_dir=str(tmp_path / "state"), nodes=2)
+    yield cluster
+    for name in cluster.list_experiments():
+        cluster.delete(name)
+
+
+def test_services_gpus_and_groups_on_two_nodes(cluster):
+    experiment = cluster.new_experiment("nodes")
+    server = experiment.new_process("server", command=[*PYTHON, programs.SERVER]).binds("echo")
+    # The command of the test runs on the node of the process.
+    server.ready(command=["sh", "-c", "hostname > ready; grep -q n ready"], timeout=60)
+    server.resource_limit(gpu=1)
+    team = experiment.new_process_group("team")
+    team.new_process("client", command=[*PYTHON, programs.CLIENT]).connects("echo")
+    team.starts_after("server", "ready")
+    report = f"import os; print(os.uname().nodename); {programs.REPORT.strip()}"
+    for name in ("one", "two"):
+        team.new_process(name, command=[*PYTHON, report]).resource_limit(gpu=1)
+    experiment.start_dir = str(cluster._root.parent)
+    cluster.launch(experiment)
+    status = cluster.wait("nodes", timeout=60)
+    assert status.exit_code == 0
+    assert cluster.get_log("nodes", "client") == "HELLO\n"
+    outputs = [cluster.get_log("nodes", name).splitlines() for name in ("one", "two")]
+    nodes = {output[0] for output in outputs}
+    reports = [json.loads(output[1])["env"] for output in outputs]
+    assert len(nodes) == 1
+    # The processes of a node have different GPUs.
+    assert sorted(env["CUDA_VISIBLE_DEVICES"] for env in reports) == ["0", "1"]
+    server_node = (cluster._root.parent / "ready").read_text().strip()
+    assert nodes != {server_node}
+    assert reports[0]["SYMPH_ECHO_HOST"] == server_node
+    assert reports[0]["SLURM_JOB_NUM_NODES"] == "2"
+
+
+def test_port_forward_to_a_node(cluster):
+    import socket
+
+    experiment = cluster.new_experiment("nodes")
+    experiment.new_process("server", command=[*PYTHON, programs.SERVER]).binds("echo").ready(
+        tcp="echo", timeout=60
+    ).set_env("CLIENTS", "1000")
+    experiment.new_process("other", command=[*PYTHON, programs.FOREVER])
+    cluster.launch(experiment)
+    cluster.wait("nodes", timeout=60, until="ready")
+    with cluster.port_forward("nodes", "echo") as tunnel:
+        host, _, port = tunnel.address.rpartition(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(b"hello")
+            assert connection.recv(10) == b"HELLO"
+    run = cluster._find("nodes")
+    address = run.load_manifest()["services"]["echo"]
+    target = (address.rpartition(":")[0], int(address.rpartition(":")[2]))
+    # Some sites do not allow connections from the login node to the nodes.
+    with cluster._connection_through_job(run, target)() as connection:
+        connection.sendall(b"through")
+        assert connection.recv(10) == b"THROUGH"

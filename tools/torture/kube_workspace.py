@@ -39,14 +39,14 @@ _SUPERVISOR = "symphony_kube.lifecycle.supervisor"
 
 def prepare() -> str:
     """Select the cluster for all rounds. Return why there is none, or ``""``."""
+    if _KUBECONFIG not in os.environ and clusters.kind_engine() is not None:
+        return f"a kind cluster is not created: set {_KUBECONFIG} and {_IMAGE}"
     with contextlib.ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         try:
             cluster = stack.enter_context(clusters.find(os.environ, scratch))
         except NoCluster as exc:
             return str(exc)
-        if cluster.kind == "kind":
-            return f"a kind cluster is not created: set {_KUBECONFIG} and {_IMAGE}"
         os.environ |= {_KUBECONFIG: str(cluster.kubeconfig), _IMAGE: cluster.image}
     return ""
 

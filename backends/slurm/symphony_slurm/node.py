@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -266,8 +265,3 @@ class Agent:
 
 def _signal(number: int) -> signal.Signals:
     return signal.Signals(number)
-
-
-def listen() -> socket.socket:
-    """Return a server at a free port of all addresses of this machine."""
-    return socket.create_server(("", 0), backlog=4096)

@@ -7,11 +7,10 @@ import functools
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -32,9 +31,9 @@ from symphony.plan.restart_policy import Backoff
 from symphony.replace_file import replace_file
 from symphony.signals import reset_signals
 from symphony_slurm.agent import AGENT, SUPERVISOR
+from symphony_slurm.batch import AgentStep
 from symphony_slurm.channel import Channel
 from symphony_slurm.children import Agent, Agents, RemoteChildren, RemoteHost, own_node
-from symphony_slurm.node import listen
 from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, HONOURED
 from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE, NODES_FILE
 
@@ -48,8 +47,8 @@ class JobFailed(Exception):
     """The experiment cannot be started. The message is one line."""
 
 
-def run_job(directory: str, job: Mapping[str, Any]) -> int:
-    """Start the agents, supervise the experiment, and return its exit code."""
+def run_job(directory: str, job: Mapping[str, Any], step: AgentStep) -> int:
+    """Supervise the experiment with the agents that a step starts, and return its exit code."""
     reset_signals()
     os.environ.pop(RUN_ID_VARIABLE, None)
     remove_own_mark()
@@ -58,15 +57,15 @@ def run_job(directory: str, job: Mapping[str, Any]) -> int:
     replace_file(run.file(JOB_FILE), [os.environ["SLURM_JOB_ID"].encode()])
     run.file(ALIVE_FILE).touch()
     try:
-        return _supervise(run, job)
+        return _supervise(run, job, step)
     except (JobFailed, SymphonyError) as exc:
         run.file(FAILURE_FILE).write_text(str(exc))
         sys.stderr.write(f"{exc}\n")
         return 1
 
 
-def _supervise(run: RunDirectory, job: Mapping[str, Any]) -> int:
-    with _started_agents(run, job["nodes"]) as agents:
+def _supervise(run: RunDirectory, job: Mapping[str, Any], step: AgentStep) -> int:
+    with _started_agents(run, step, job["nodes"]) as agents:
         by_slot = sorted(agents, key=lambda agent: agent.rank)
         of = {name: by_slot[slot] for name, slot in job["slots"].items()}
         manifest = _place(run, job, agents, of)
@@ -121,70 +120,34 @@ def _report_alive(loop: EventLoop, run: RunDirectory) -> None:
 
 
 @contextlib.contextmanager
-def _started_agents(run: RunDirectory, count: int) -> Any:
+def _started_agents(run: RunDirectory, step: AgentStep, count: int) -> Iterator[list[Agent]]:
     """Yield the agents of the nodes. Stop them at the end."""
     token = run.file("token").read_bytes()
     agents: list[Agent] = []
-    with listen() as server, run.file("agents.log").open("a+b") as log:
-        step = _start_step(run, server.getsockname()[1], count, log)
+    try:
+        _accept_agents(step, token, count, agents)
+        yield agents
+    finally:
+        step.server.close()
+        for agent in agents:
+            agent.channel.close()
         try:
-            _accept_agents(server, step, log, token, count, agents)
-            yield agents
-        finally:
-            for agent in agents:
-                agent.channel.close()
-            try:
-                step.wait(AGENT_EXIT_SECONDS)
-            except subprocess.TimeoutExpired:
-                step.kill()
-                step.wait()
+            step.process.wait(AGENT_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            step.process.kill()
+            step.process.wait()
+        step.log.close()
 
 
-def _start_step(
-    run: RunDirectory, port: int, count: int, log: IO[bytes]
-) -> subprocess.Popen[bytes]:
-    """Start one agent on each node, with one request to slurmctld."""
-    argv = [
-        "srun",
-        "--quiet",
-        f"--nodes={count}",
-        f"--ntasks={count}",
-        "--ntasks-per-node=1",
-        # Commands in the environment of a process run in other steps at the same time.
-        "--overlap",
-        "--mem=0",
-        "--cpu-bind=none",
-        "--kill-on-bad-exit=0",
-        "--input=none",
-    ]
-    cpus = os.environ.get("SLURM_CPUS_PER_TASK")
-    if cpus:
-        # Since version 22.05, srun does not inherit this option.
-        argv.append(f"--cpus-per-task={cpus}")
-    program = Path(__file__).with_name("agent.py")
-    argv += [sys.executable, "-I", "-S", str(program), str(run.path), socket.gethostname()]
-    argv.append(str(port))
-    # srun forwards signals. The processes of the agents must only receive those of the supervisor.
-    return subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-    )
-
-
-def _accept_agents(
-    server: socket.socket,
-    step: subprocess.Popen[bytes],
-    log: IO[bytes],
-    token: bytes,
-    count: int,
-    agents: list[Agent],
-) -> None:
+def _accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent]) -> None:
+    server, log = step.server, step.log
     deadline = time.monotonic() + AGENT_TIMEOUT_SECONDS
     server.settimeout(0.2)
     while len(agents) < count:
         try:
             connection, _ = server.accept()
         except TimeoutError:
-            if step.poll() is not None or time.monotonic() > deadline or _has_error(log):
+            if step.process.poll() is not None or time.monotonic() > deadline or _has_error(log):
                 raise JobFailed(_missing_agents_message(log, agents, count)) from None
             continue
         channel = Channel(connection)

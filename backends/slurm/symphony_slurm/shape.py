@@ -50,7 +50,8 @@ class Demand:
 class Shape:
     """The nodes of a job. Each node has the same ``cpus``, ``memory_mib`` and ``gpus``.
 
-    ``slots`` maps the name of each process to the number of its node.
+    ``slots`` maps the name of each process to the number of its node. ``units`` maps the names of
+    groups and of processes without a group to what they request.
     """
 
     nodes: int
@@ -58,6 +59,7 @@ class Shape:
     memory_mib: int
     gpus: int
     slots: dict[str, int]
+    units: dict[str, Demand]
 
     def arguments(self) -> list[str]:
         """Return the options of sbatch that request the nodes."""
@@ -120,6 +122,7 @@ def choose_shape(plan: Plan, nodes: int) -> Shape:
         memory_mib=max(load.memory_mib for load in loads),
         gpus=max(load.gpus for load in loads),
         slots={process.name: slots[process.name] for process in plan},
+        units=demands,
     )
 
 
@@ -146,6 +149,12 @@ def check_fits(shape: Shape, sizes: Sequence[NodeSize], partition: str | None) -
             f"nodes of {where} are that large; lower nodes or the requests"
         )
     has = Demand(cpus=largest.cpus, memory_mib=largest.memory_mib, gpus=largest.gpus)
+    for name, demand in shape.units.items():
+        if not any(_fits(demand, size) for size in sizes):
+            raise SpecError(
+                f"{name!r} requests {demand}, but the largest node of {where} has {has}; a process "
+                "or group runs on one node, so lower its requests, or choose another partition"
+            )
     hint = _nodes_hint(shape, largest)
     raise SpecError(
         f"the experiment needs {shape.nodes} {'node' if shape.nodes == 1 else 'nodes'} with "
@@ -154,18 +163,14 @@ def check_fits(shape: Shape, sizes: Sequence[NodeSize], partition: str | None) -
     )
 
 
-def _fits(shape: Shape, size: NodeSize) -> bool:
-    return (
-        shape.cpus <= size.cpus and shape.memory_mib <= size.memory_mib and shape.gpus <= size.gpus
-    )
+def _fits(needed: Shape | Demand, size: NodeSize) -> bool:
+    has_processors = needed.cpus <= size.cpus and needed.gpus <= size.gpus
+    return has_processors and needed.memory_mib <= size.memory_mib
 
 
 def _nodes_hint(shape: Shape, largest: NodeSize) -> str:
-    """Return how many nodes could have enough resources, or that requests must be lowered."""
-    ratios = _ratios(shape, largest)
-    if math.inf in ratios:
-        return "lower the requests, or choose another partition"
-    nodes = math.ceil(shape.nodes * max(ratios))
+    """Return how many nodes could have enough resources."""
+    nodes = math.ceil(shape.nodes * max(_ratios(shape, largest)))
     return f"set nodes to at least {nodes}, or lower the requests (a process without one counts 1)"
 
 
@@ -175,10 +180,4 @@ def _ratios(shape: Shape, size: NodeSize) -> Iterable[float]:
         (shape.memory_mib, size.memory_mib),
         (shape.gpus, size.gpus),
     )
-    return [_ratio(needed, present) for needed, present in pairs]
-
-
-def _ratio(needed: int, present: int) -> float:
-    if not needed:
-        return 0.0
-    return needed / present if present else math.inf
+    return [needed / present for needed, present in pairs if needed]

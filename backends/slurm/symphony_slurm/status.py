@@ -182,7 +182,9 @@ def _with_job(status: ExperimentStatus, job: Job) -> ExperimentStatus:
     """Return the status of an experiment whose supervisor is not running yet or does not answer."""
     if job.state not in slurm.WAITING_STATES:
         return status
-    reason = f"job {job.number} is waiting in the queue ({job.reason})"
+    reason = f"job {job.number} is waiting in the queue"
+    if job.reason not in ("", "None"):
+        reason += f" ({job.reason})"
     if job.start:
         reason += f", expected to start at {job.start.replace('T', ' ')}"
     return replace(

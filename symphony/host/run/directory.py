@@ -77,6 +77,9 @@ REMOTE_FILE = "remote"
 # other launch is over, and whether it is suspended.
 _STAGING_POLL_SECONDS, _SUSPENSION_CHECK_SECONDS = 0.02, 1.0
 
+# How long a file that another machine has replaced can appear damaged, and how often it is read.
+_REMOTE_PATIENCE_SECONDS, _REMOTE_POLL_SECONDS = 5.0, 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
@@ -255,6 +258,18 @@ class RunDirectory:
         Raises BackendError if the manifest is damaged, and NotFound if the experiment does not
         exist any more.
         """
+        deadline = time.monotonic() + _REMOTE_PATIENCE_SECONDS
+        while True:
+            try:
+                return self._load_manifest(is_new=is_new)
+            except BackendError:
+                # Another machine may have replaced the file. On some file systems, this machine
+                # then reads the new contents with the old length for about a second.
+                if time.monotonic() > deadline or not self.is_remote():
+                    raise
+            time.sleep(_REMOTE_POLL_SECONDS)
+
+    def _load_manifest(self, *, is_new: bool) -> dict[str, Any]:
         with self.report_damage(self.manifest):
             data: dict[str, Any] = json.loads(self.manifest.read_bytes())
             error = "" if is_new else manifest_error(data)

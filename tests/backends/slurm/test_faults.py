@@ -87,7 +87,7 @@ def test_experiment_larger_than_a_node_is_refused_before_it_is_submitted(new_clu
     cluster = new_cluster()
     experiment = forever(cluster, "one")
     experiment.get_process("one").resource_request(cpu=10_000)
-    with pytest.raises(SpecError, match="needs 1 node with 10000 CPUs, but the largest node of"):
+    with pytest.raises(SpecError, match="'one' requests 10000 CPUs, but the largest node of"):
         cluster.launch(experiment)
     assert cluster.list_experiments() == []
 

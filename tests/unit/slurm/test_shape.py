@@ -70,13 +70,19 @@ def test_more_nodes_than_processes_are_refused():
     ("plan", "nodes", "message"),
     [
         (
-            plan_of({"cpu": 9}),
+            plan_of({"cpu": 5}, {"cpu": 4}),
             1,
             "needs 1 node with 9 CPUs, but the largest node of the default partition has 8 CPUs, "
             "4000 MiB of memory, 2 GPUs; set nodes to at least 2",
         ),
-        (plan_of({"memory": "4001Mi"}), 1, "4001 MiB of memory, but the largest node"),
-        (plan_of({"gpu": 5}), 1, "5 GPUs, but .* set nodes to at least 3"),
+        (plan_of({"gpu": 2}, {"gpu": 2}, {"gpu": 1}), 1, "5 GPUs, but .* set nodes to at least 3"),
+        (plan_of({"memory": "4001Mi"}), 1, "'p0' requests 1 CPU, 4001 MiB of memory, but the larg"),
+        (
+            plan_of({}, {"gpu": 3}),
+            2,
+            "'p1' requests 1 CPU, 3 GPUs, but .*; a process or group",
+        ),
+        (plan_of(groups=[[{"cpu": 5}, {"cpu": 4}]]), 1, "'g0' requests 9 CPUs, but"),
         (plan_of(*[{"cpu": 8}] * 5), 5, "needs 5 nodes with 8 CPUs each, but only 4 nodes"),
     ],
 )
@@ -87,7 +93,9 @@ def test_what_does_not_fit_is_refused_with_the_arithmetic(plan, nodes, message):
 
 def test_a_partition_without_gpus_is_named():
     cpus_only = NodeSize(count=4, cpus=8, memory_mib=4000, gpus=0)
-    with pytest.raises(SpecError, match="partition 'cpu'.*choose another partition"):
+    with pytest.raises(
+        SpecError, match="'p0' requests 1 CPU, 1 GPU, .* partition 'cpu' has 8 CPUs"
+    ):
         check_fits(choose_shape(plan_of({"gpu": 1}), 1), [cpus_only], "cpu")
 
 

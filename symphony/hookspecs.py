@@ -46,6 +46,7 @@ CAPABILITIES = {
     "restart": "restarts processes by their restart policy",
     "policies": "applies ends_with, on_failure, deadline and max_restarts",
     "gpu": "assigns GPUs to processes",
+    "ranks": "starts, restarts and stops the ranks of a distributed program together",
 }
 
 

@@ -78,6 +78,8 @@ class ReasonCode(str, enum.Enum):
     # The process was stopped because another process failed and `on_failure` is `stop`, or is
     # `restart` and no restart is left.
     EXPERIMENT_FAILED = "experiment-failed"
+    # Another rank of the process's unit has failed.
+    UNIT_FAILED = "unit-failed"
     # The process will never start, for example because its start condition can no longer be met.
     NEVER_STARTED = "never-started"
     # The process's state or exit status cannot be determined.

@@ -69,6 +69,7 @@ def _process(spec: Mapping[str, Any], ports: Mapping[int, str]) -> ProcessSnapsh
             "termination_grace_period": spec["grace"],
             "deadline": spec.get("deadline"),
             "gpu": spec["gpus"],
+            "rank_of": spec.get("unit"),
             "binds": binds,
             "connects": list(spec["connects"]),
             "log_limit": spec.get("log_limit"),

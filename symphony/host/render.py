@@ -46,6 +46,7 @@ HONOURED = frozenset(
         "exposes",
         "encrypted",
         "replicated",
+        "rank_of",
         "resource_limit.gpu",
         "restart_policy",
         "termination_grace_period",
@@ -232,6 +233,7 @@ def _process_spec(
         gpus=int(process.settings.resource_limit.get("gpu", 0)),
         log_limit=_log_limit_bytes(process.settings),
         tty=bool(process.settings.tty),
+        unit=process.settings.rank_of,
         preamble=process.preamble_cmds,
     )
 

@@ -134,6 +134,16 @@ class Component(CheckedAttributes):
         _add_new(self._settings.replicated, SERVICE_NAMES.parse(services, "replicates"))
         return self
 
+    def rank_of(self, unit: str) -> Self:
+        """Make the process a rank of a unit, such as one rank of a distributed training.
+
+        The order of the unit's processes in the experiment determines their ranks. Each of them
+        receives the variables RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, NODE_RANK,
+        MASTER_ADDR and MASTER_PORT. The ranks of a unit restart and fail together.
+        """
+        self._settings.rank_of = check_name(unit, "unit")
+        return self
+
     def connects(self, services: ServiceSpec) -> Self:
         """Declare services that the process connects to.
 

@@ -37,7 +37,9 @@ TEXT_KEYS = frozenset(
 SHELL_KEYS = frozenset({"cmd", "cmds", "preamble_cmds"})
 # The key for the number of replicas of a process or group, and a synonym for it.
 REPLICAS, COUNT = "replicas", "count"
-REPLICA_KEYS = (REPLICAS, COUNT)
+# The key for the number of ranks of a process, and the setting of each rank.
+RANKS, RANK_OF = "ranks", "rank_of"
+REPLICA_KEYS = (REPLICAS, COUNT, RANKS)
 # The keys in the mappings below these keys are the user's choice: names of services or processes,
 # or fields of Kubernetes objects. A key such as `name` has no special meaning there.
 USER_DEFINED_KEYS = frozenset(

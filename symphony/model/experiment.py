@@ -10,7 +10,7 @@ from symphony.checked_attributes import CheckedAttributes
 from symphony.errors import NotFound, SpecError, shown
 from symphony.model import validators
 from symphony.model.component import add_all, attribute_parsers, check_in_place
-from symphony.model.document_path import REPLICAS
+from symphony.model.document_path import RANKS, REPLICAS
 from symphony.model.experiment_options import CONTINUE, EXPERIMENT_OPTIONS
 from symphony.model.group import ProcessGroup
 from symphony.model.images import DOCKERFILE, ImageBuild, image_build
@@ -284,6 +284,19 @@ class Experiment(CheckedAttributes):
         if not copies:
             self._declare_absent(name, services)
         self._replicas[name] = [process.name for process in copies]
+        return copies
+
+    def new_ranks(self, name: str, ranks: int, **options: Unpack[ProcessOptions]) -> list[Process]:
+        """Create the ranks of a distributed program, add them to the experiment, and return them.
+
+        The ranks are named ``<name>-0``, ``<name>-1`` and so on. They form the unit ``name``; see
+        `Process.rank_of`. The other keyword arguments are those of `Process`.
+        """
+        if validators.whole_number(ranks, RANKS) == 0:
+            raise SpecError("ranks must be at least 1, not 0")
+        copies = self.new_replicas(name, ranks, **options)
+        for process in copies:
+            process.rank_of(name)
         return copies
 
     def new_process_group(

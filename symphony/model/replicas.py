@@ -16,7 +16,7 @@ from typing import Any
 
 from symphony.errors import SpecError, error_path
 from symphony.model import validators
-from symphony.model.document_path import COUNT, REPLICA_KEYS, REPLICAS
+from symphony.model.document_path import COUNT, RANK_OF, RANKS, REPLICA_KEYS, REPLICAS
 from symphony.model.error_collector import ErrorCollector
 from symphony.model.parameters import GROUP_INDEX, INDEX, value_of_text
 from symphony.model.value_types import MAX_REPLICAS
@@ -126,6 +126,11 @@ class _Replication:
         self, origin: str, data: dict[str, Any], group_indexes: Indexes
     ) -> list[Entry]:
         group_suffix = [group_indexes[GROUP_INDEX]] if group_indexes else []
+        with self._errors.at(RANKS):
+            if data.get(RANKS) is not None:
+                raise SpecError(
+                    "a member of a group cannot have ranks; move the process out of the group"
+                )
         numbers = self._copy_numbers(data)
         if numbers is None:
             return [self._copy(origin, data, group_indexes, group_suffix)]
@@ -148,6 +153,8 @@ class _Replication:
             own_data = _with_indexes(own_data, indexes)
             if replicated:
                 own_data[REPLICATED] = replicated
+        if data.get(RANKS) is not None:
+            own_data[RANK_OF] = origin
         return Entry(name=name, origin=origin, data=own_data)
 
     def _copy_numbers(self, data: Mapping[str, Any]) -> range | None:
@@ -177,6 +184,8 @@ def _copy_numbers(data: Mapping[str, Any]) -> range | None:
     given = [key for key in REPLICA_KEYS if data.get(key) is not None]
     if not given:
         return None
+    if RANKS in given:
+        _check_ranks(data, given)
     if len(given) > 1:
         raise SpecError(
             f"{REPLICAS} and {COUNT} are the same setting; remove {COUNT}", path=(COUNT,)
@@ -187,6 +196,20 @@ def _copy_numbers(data: Mapping[str, Any]) -> range | None:
         if count > MAX_REPLICAS:
             raise SpecError(f"{key} must be at most {MAX_REPLICAS}, not {count}")
     return range(count)
+
+
+def _check_ranks(data: Mapping[str, Any], given: list[str]) -> None:
+    """Raise SpecError if the description of a process cannot have ranks."""
+    if len(given) > 1:
+        raise SpecError(
+            f"a process with ranks cannot have {given[0]}; each copy would be a unit of its own, "
+            "so describe each unit as a process",
+            path=(given[0],),
+        )
+    if MEMBERS in data:
+        raise SpecError("a group cannot have ranks; set ranks of a process", path=(RANKS,))
+    if data[RANKS] == 0:
+        raise SpecError("ranks must be at least 1, not 0", path=(RANKS,))
 
 
 def replicated_services(data: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from symphony.errors import SpecError, shown
 from symphony.model import parameters
-from symphony.model.document_path import REPLICA_KEYS, REPLICAS
+from symphony.model.document_path import RANKS, REPLICA_KEYS, REPLICAS
 from symphony.model.replicas import MEMBERS
 from symphony.names import did_you_mean, join_names
 
@@ -65,14 +65,22 @@ def _find(document: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
     """Return the description of a replicated process or group, and its key for the number."""
     replicated: dict[str, tuple[dict[str, Any], str]] = {}
     single: list[str] = []
+    units: list[str] = []
     for origin, entry in _entries(document.get(MEMBERS)):
         key = _replica_key(entry)
-        if key is None:
+        if entry.get(RANKS) is not None:
+            units.append(origin)
+        elif key is None:
             single.append(origin)
         else:
             replicated[origin] = (entry, key)
     if name in replicated:
         return replicated[name]
+    if name in units or re.sub(r"-[0-9]+$", "", name) in units:
+        raise SpecError(
+            f"{name!r} has ranks, and the number of ranks of a running unit cannot change; change "
+            "it in the file, and run 'up' with the file, which restarts all ranks"
+        )
     if name in single:
         raise SpecError(
             f"{name!r} has no replicas; add '{REPLICAS}: 1' to it in the experiment file, which "
@@ -97,7 +105,8 @@ def _entries(described: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _replica_key(entry: Mapping[str, Any]) -> str | None:
-    return next((key for key in REPLICA_KEYS if entry.get(key) is not None), None)
+    keys = (key for key in REPLICA_KEYS if key != RANKS)
+    return next((key for key in keys if entry.get(key) is not None), None)
 
 
 def _parameter_of(value: Any, values: Mapping[str, str]) -> str | None:

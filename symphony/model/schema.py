@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 
 from symphony.model import parameters, replicas, validators
-from symphony.model.document_path import COUNT, REPLICAS
+from symphony.model.document_path import COUNT, RANKS, REPLICAS
 from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.group import GROUP_OPTIONS
 from symphony.model.images import IMAGE_FIELDS
@@ -46,6 +46,16 @@ _REPLICAS: dict[str, Schema] = {
         )
     ),
     COUNT: or_null(described("A synonym for replicas.", definition("copies"))),
+}
+_RANKS: dict[str, Schema] = {
+    RANKS: or_null(
+        described(
+            "The number of ranks, which are named name-0, name-1 and so on. They start, restart "
+            "and fail together, and each receives the variables of a distributed program, such as "
+            "RANK and MASTER_ADDR.",
+            definition("copies"),
+        )
+    )
 }
 _ONE_NUMBER_OF_REPLICAS = not_both(REPLICAS, COUNT)
 _MEMBERS: Schema = described(
@@ -123,6 +133,7 @@ def _process_schema() -> Schema:
         "properties": {
             **schema["properties"],
             **_REPLICAS,
+            **_RANKS,
             **_setting_references(),
         },
         "type": ["object", "null"],

@@ -565,6 +565,14 @@ class Settings:
         method="replicates",
         unset=list,
     )
+    rank_of: str | None = _setting(
+        OWN,
+        "The unit of which the process is a rank. The copies of a process with ranks have this "
+        "setting automatically. The ranks of a unit restart and fail together.",
+        NAME,
+        method="rank_of",
+        unset=None,
+    )
     resource_request: dict[str, str] = _setting(
         CONTAINER,
         "The resources that must be available for the process to start.",

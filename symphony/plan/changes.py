@@ -326,10 +326,32 @@ def compare(
     return Changes(
         experiment=new.experiment,
         backend=new.backend,
-        processes=tuple(changes),
+        processes=tuple(_with_whole_units(changes, running, new)),
         policies=tuple(_setting_changes(running.policies, new.policies)),
         relaunch=tuple(relaunch),
     )
+
+
+def _with_whole_units(
+    changes: Sequence[ProcessChange], running: Snapshot, new: Snapshot
+) -> Iterator[ProcessChange]:
+    """Yield the changes. If a rank of a unit changes, the other ranks are restarted."""
+    units: dict[str, str | None] = {}
+    for snapshot in (running, new):
+        for name, process in snapshot.processes.items():
+            units[name] = process.settings.get("rank_of")
+    causes: dict[str, ProcessChange] = {}
+    for change in changes:
+        unit = units[change.name]
+        if unit is not None and change.action in (ADDED, RESTARTED, REMOVED):
+            causes.setdefault(unit, change)
+    for change in changes:
+        cause = causes.get(units[change.name] or "")
+        if cause is not None and change.action in (UNCHANGED, UPDATED):
+            reason = f"{cause.name} of the same unit is {cause.action}"
+            yield replace(change, action=RESTARTED, reasons=(*change.reasons, reason))
+        else:
+            yield change
 
 
 def _compare_process(

@@ -36,6 +36,7 @@ from symphony.plan.process_settings import (
     effective_settings,
     encryption_key_variables,
 )
+from symphony.plan.ranks import check_ranks, master_service, rank_environment
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.services import (
     check_services,
@@ -134,7 +135,20 @@ class Plan:
             "SYMPHONY_ROLE": process.name,
             "SYMPHONY_GROUP": process.group or "",
             **own_environment(self.addresses, (process.name, process.group)),
+            **self._rank_env(process),
         }
+
+    def _rank_env(self, process: PlannedProcess) -> dict[str, str]:
+        unit = process.settings.rank_of
+        if unit is None:
+            return {}
+        ranks = [other.name for other in self.processes if other.settings.rank_of == unit]
+        return rank_environment(
+            ranks.index(process.name),
+            len(ranks),
+            self.addresses[master_service(unit)],
+            shares_devices="gpu" not in process.settings.resource_limit,
+        )
 
     def endpoint(self, process: PlannedProcess, service: str) -> Endpoint:
         """Return the endpoint at which a process or its group serves a service.
@@ -242,6 +256,7 @@ def _check(
     yield from _check_members(experiment)
     yield from check_env_files(experiment, env_files)
     yield from check_services(experiment)
+    yield from check_ranks(experiment)
     yield from check_start_order(experiment)
     yield from check_policies(experiment)
     yield from check_process_settings(

@@ -10,6 +10,7 @@ from symphony.model import Process
 from symphony.names import join_names, service_env_name
 from symphony.plan.addresses import PREFIX, ServiceRequest
 from symphony.plan.findings import Finding, finding_of, suggestion
+from symphony.plan.ranks import master_service, units_of
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, ProcessGroup
@@ -22,7 +23,11 @@ def service_requests(experiment: Experiment) -> list[ServiceRequest]:
     """
     requests: list[ServiceRequest] = []
     replicas: dict[str, int] = {}
+    first_ranks = {names[0]: unit for unit, names in units_of(experiment).items()}
     for component in experiment.list_components():
+        if component.name in first_ranks:
+            master = master_service(first_ranks[component.name])
+            requests.append(ServiceRequest(name=master, owner=component.name, unit=component.name))
         settings = component.settings
         group = component.group if isinstance(component, Process) else None
         for service in served_services(component):

@@ -356,6 +356,26 @@ class BackendContract:
             "restart  client: the number of replicas of service 'pool' changed from 2 to 3",
         ]
 
+    def test_the_ranks_of_a_unit_find_each_other_and_restart_and_fail_together(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        self.can("ranks")
+        command = [self.python, "-u", "-c", programs.RANK]
+        for process in experiment.new_ranks("unit", 3, container_image=self.image, command=command):
+            process.restart_policy("OnFailure", max_restarts=1)
+        status = self.finish(cluster, experiment)
+        # Rank 1 exits only after it has met the others, so each rank has started twice.
+        assert [process.restarts for process in status] == [1, 1, 1]
+        assert all(process.failed for process in status)
+        assert status.exit_code == 3
+        assert [process.reason_code for process in status if process.exit_code != 3] == [
+            ReasonCode.UNIT_FAILED,
+            ReasonCode.UNIT_FAILED,
+        ]
+        for rank in range(3):
+            log = cluster.get_log("contract", f"unit-{rank}")
+            assert log == f"rank {rank} of 3\n" * 2
+
     def test_arguments_and_variables_with_special_characters_are_not_changed(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:

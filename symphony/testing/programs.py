@@ -58,6 +58,31 @@ for address in os.environ["SYMPH_POOL_ADDRS"].split(","):
     print(connection.recv(100).decode(), flush=True)
 """
 
+# Waits until all ranks have connected to rank 0. Then, rank 1 fails, and the others continue.
+RANK = """
+import os, socket, time
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+print("rank", rank, "of", size, flush=True)
+if rank == 0:
+    server = socket.create_server(("", address[1]))
+    connections = [server.accept()[0] for _ in range(size - 1)]
+    for connection in connections:
+        connection.sendall(b"go")
+else:
+    while True:
+        try:
+            connection = socket.create_connection(address, timeout=5)
+            break
+        except OSError:
+            time.sleep(0.05)
+    connection.settimeout(None)
+    connection.recv(2)
+if rank == 1:
+    raise SystemExit(3)
+time.sleep(3600)
+"""
+
 FOREVER = """
 import signal, time
 signal.signal(signal.SIGTERM, lambda *_: exit(0))

@@ -56,6 +56,7 @@ VALUES: list[tuple[str, list[Call], Any]] = [
     ("connects", [lambda c: c.connects(("a", "b"))], ["a", "b"]),
     ("exposes", [lambda c: c.exposes({"board": 6006})], {"board": 6006}),
     ("encrypted", [lambda c: c.encrypts("a"), lambda c: c.encrypts(["b", "a"])], ["a", "b"]),
+    ("rank_of", [lambda c: c.rank_of("a")], "a"),
     ("replicated", [lambda c: c.replicates("a"), lambda c: c.replicates(["b"])], ["a", "b"]),
     (
         "resource_request",

@@ -317,6 +317,8 @@ VALID_IN_METHOD: dict[tuple[str, str], Callable[[], Any]] = {
     ("mount_empty_dir", "memory"): lambda: True,
     ("plan", "experiment"): experiment,
     ("new_replicas", "replicas"): lambda: 2,
+    ("new_ranks", "ranks"): lambda: 2,
+    ("rank_of", "unit"): lambda: "train",
     ("new_replicas", "binds"): lambda: ["s"],
     ("scale", "replicas"): lambda: {"p": 2},
     ("scaled_experiment", "replicas"): lambda: {"p": 2},

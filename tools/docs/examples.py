@@ -54,6 +54,7 @@ SETTINGS = {
     "connects": "connects: [store]",
     "exposes": "exposes: {tensorboard: 6006}          # or a name, or a list of names",
     "encrypted": "binds: private\nencrypted: private",
+    "rank_of": "rank_of: train",
     "replicated": "binds: inference\nreplicated: inference",
     "resource_request": "resource_request: {cpu: 0.5, memory: 2Gi}",
     "resource_limit": "resource_limit: {cpu: 4, memory: 8Gi, gpu: 1}",

@@ -172,6 +172,7 @@ class KubeCluster(Cluster):
         ports.
         """
         from symphony.plan.addresses import AddressScheme
+        from symphony.plan.ranks import refuse_ranks
         from symphony.plan.resolve import resolve
 
         scope = self.scope(experiment.name)
@@ -182,7 +183,9 @@ class KubeCluster(Cluster):
             present=present,
             shares_ports=False,
         )
-        return resolve(experiment, scheme, self.defaults)
+        plan = resolve(experiment, scheme, self.defaults)
+        refuse_ranks(plan)
+        return plan
 
     def manifest(self, experiment: Experiment) -> KubeManifest:
         """Return the objects that a launch would create, without sending any requests.

@@ -28,6 +28,7 @@ def symphony_backend() -> BackendInfo:
                 "restart",
                 "policies",
                 "gpu",
+                "ranks",
             }
         ),
         experiments="symphony.host.run.directory:experiment_names",

@@ -27,6 +27,7 @@ def symphony_backend() -> BackendInfo:
                 "restart",
                 "policies",
                 "gpu",
+                "ranks",
             }
         ),
         extra="tmux",

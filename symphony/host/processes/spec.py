@@ -38,6 +38,7 @@ class ProcessSpec:
     * ``ready_timeout`` and ``grace`` are in seconds, and ``log_limit`` is in bytes.
     * ``restart`` is the restart policy. ``deadline`` is the time in seconds after the first start
       at which the process is stopped and has failed, or None.
+    * ``unit`` is the unit of which the process is a rank, or None; see `symphony.plan.ranks`.
     * ``tty`` is true if the process runs on a terminal even on backends that otherwise use none.
     """
 
@@ -59,6 +60,7 @@ class ProcessSpec:
     log_limit: int = DEFAULT_LOG_LIMIT_BYTES
     tty: bool = False
     preamble: tuple[str, ...] = ()
+    unit: str | None = None
 
     @property
     def path(self) -> str:

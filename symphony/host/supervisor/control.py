@@ -290,7 +290,7 @@ class Control:
         return self._supervisor.record_request(kind, names, _grace(request))
 
     def _stop(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
-        names, grace = self._names(request), _grace(request)
+        names, grace = self._names_of_units(request), _grace(request)
         number = self._number("stop", request, names)
         specs = self._supervisor.specs
         longest = max((specs[name].grace for name in names), default=0.0)
@@ -313,7 +313,7 @@ class Control:
                 other.error = f"another request stopped {name!r}"
 
     def _start(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
-        names = self._names(request)
+        names = self._names_of_units(request)
         self._refuse_busy(names)
         operation = _Operation(reply, self._number("start", request, names))
         for name in names:
@@ -329,7 +329,7 @@ class Control:
         return operation
 
     def _restart(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
-        names, grace = self._names(request), _grace(request)
+        names, grace = self._names_of_units(request), _grace(request)
         self._refuse_busy(names)
         operation = _Operation(reply, self._number("restart", request, names))
         for name in names:
@@ -413,6 +413,13 @@ class Control:
                 hint = did_you_mean(name, self._supervisor.specs)
                 raise RequestRefused(f"there is no process {shown(name)}{hint}")
         return list(dict.fromkeys(names))
+
+    def _names_of_units(self, request: Mapping[str, Any]) -> list[str]:
+        """Return the names of a request, and the other ranks of the units that it contains."""
+        names: dict[str, None] = {}
+        for name in self._names(request):
+            names.update(dict.fromkeys(self._supervisor.ranks_with(name) or [name]))
+        return list(names)
 
     def _refuse_busy(self, names: Iterable[str]) -> None:
         """Raise RequestRefused if another request stops or starts one of the processes."""

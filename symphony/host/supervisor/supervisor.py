@@ -41,6 +41,7 @@ from symphony.plan.policies import (
     decide_end,
     seconds_to_deadline,
 )
+from symphony.plan.ranks import FAIL_UNIT, RESTART_UNIT, UnitDecision, decide_unit
 from symphony.status import ENDED, ReasonCode, State
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ class Supervisor:
         self._followers = _group_followers(specs)
         # The processes that a request has stopped and that have not exited completely yet.
         self._requested_stops: dict[str, RequestedStop] = {}
+        # The ranks that are being stopped because another rank of their unit has exited.
+        self._stopping_ranks: dict[str, Child] = {}
         # The processes that a change has removed and that have not exited completely yet.
         self._leaving: dict[str, ProcessSpec] = {}
         # The processes that a change will start when others have exited.
@@ -640,7 +643,7 @@ class Supervisor:
         Return None if the process has already started, is backing off or will never start.
         """
         track = self._state.tracks[name]
-        if name in self._delayed:
+        if name in self._delayed or self._decide_unit(self.ranks_with(name)) is not None:
             return None
         # A timer starts a process again whose first start has failed.
         if track.state is not State.PENDING or track.started is not None or track.failures_in_row:
@@ -802,12 +805,7 @@ class Supervisor:
         ):
             details = self._stop_details("stopped")
         else:
-            restart = self._decide_restart(name, code, now)
-            if restart is None:
-                details = self._final_details(name, code, reason)
-            else:
-                exit_code = "unknown" if code is None else str(code)
-                details = _back_off_details(restart, f"exit code {exit_code}")
+            restart, details = self._decide_exit(name, code, reason, now)
         if log_bytes is not None:
             details["log_bytes"] = log_bytes
         if "restarts_in" not in details:
@@ -828,6 +826,25 @@ class Supervisor:
         else:
             self._handle_gone(name)
         self._start_or_decide(self._followers.get(name, []))
+
+    def _decide_exit(
+        self, name: str, code: int | None, reason: str, now: float
+    ) -> tuple[restart_policy.Restart | None, dict[str, Any]]:
+        """Return the restart of a process that no request has stopped, and the details of its exit.
+
+        If the unit of a rank restarts or has failed, this determines what happens to the rank.
+        """
+        unit = self._decide_unit(self.ranks_with(name))
+        if unit is not None and unit.action == FAIL_UNIT:
+            return None, {"reason": unit.reason, "reason_code": ReasonCode.UNIT_FAILED}
+        if unit is not None and name not in self._overdue:
+            restart = restart_policy.Restart(max(0.0, unit.next_start - now), unit.in_row)
+            return restart, _back_off_details(restart, unit.reason)
+        restart_of_process = self._decide_restart(name, code, now)
+        if restart_of_process is None:
+            return None, self._final_details(name, code, reason)
+        exit_code = "unknown" if code is None else str(code)
+        return restart_of_process, _back_off_details(restart_of_process, f"exit code {exit_code}")
 
     def _decide_restart(
         self, name: str, code: int | None, now: float
@@ -869,11 +886,15 @@ class Supervisor:
             return
         if track.state is not State.PENDING or track.next_start != next_start:
             return
-        if name in self._leftover_groups:
+        ranks = self.ranks_with(name)
+        is_unit_busy = self._is_unit_requested(ranks) or not all(map(self.is_gone, ranks))
+        if name in self._leftover_groups or is_unit_busy:
             self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._restart(name, next_start))
-        else:
-            self._start([name])
-            self._start_or_decide(self._followers.get(name, []))
+            return
+        names = ranks or [name]
+        self._start(names)
+        for started in names:
+            self._start_or_decide(self._followers.get(started, []))
 
     def _stop_leftover_group(self, name: str, group: int) -> None:
         """After an exited process's grace period, kill the processes that remain in its process
@@ -991,11 +1012,58 @@ class Supervisor:
         return self._state.is_stopping_all
 
     def _apply_policies(self) -> None:
-        """Stop or restart the experiment if its policies require it."""
+        """Stop or restart the experiment or a unit of ranks if its policies require it."""
+        self._apply_to_units()
         if not self._state.stopping:
             ending = self._decide_end(self._state.tracks)
             if ending is not None:
                 self._end(ending)
+
+    # --- units of ranks; see `symphony.plan.ranks` ---
+
+    def ranks_with(self, name: str) -> list[str]:
+        """Return all ranks of the unit of a process, or an empty list if it is not a rank."""
+        spec = self._specs.get(name)
+        if spec is None or spec.unit is None:
+            return []
+        return [other.name for other in self._specs.values() if other.unit == spec.unit]
+
+    def _is_unit_requested(self, ranks: Collection[str]) -> bool:
+        """Return whether a request is stopping or starting ranks of a unit."""
+        requests = self._state.requests.values()
+        return any(not set(request.names).isdisjoint(ranks) for request in requests)
+
+    def _decide_unit(self, ranks: Sequence[str]) -> UnitDecision | None:
+        """Return the decision about a unit. It follows only from the recorded events, so that a new
+        supervisor comes to the same decision.
+        """
+        if not ranks or self._is_stopping or self._is_unit_requested(ranks):
+            return None
+        return decide_unit({name: self._state.tracks[name] for name in ranks})
+
+    def _apply_to_units(self) -> None:
+        """Stop the other ranks of each unit in which a rank has failed or will be restarted."""
+        first_ranks = {spec.unit: name for name, spec in self._specs.items() if spec.unit}
+        for name in first_ranks.values():
+            ranks = self.ranks_with(name)
+            decision = self._decide_unit(ranks)
+            if decision is not None:
+                for rank in ranks:
+                    self._apply_to_rank(rank, decision)
+
+    def _apply_to_rank(self, name: str, decision: UnitDecision) -> None:
+        child, track = self._children.get(name), self._state.tracks[name]
+        if child is not None:
+            if self._stopping_ranks.get(name) is not child:
+                self._stopping_ranks[name] = child
+                self._terminate(child)
+        elif decision.action == FAIL_UNIT and track.state is State.PENDING:
+            self._record_final(
+                "never", name, reason=decision.reason, reason_code=ReasonCode.UNIT_FAILED
+            )
+        elif decision.action == RESTART_UNIT and track.state in ENDED:
+            # A rank that has succeeded starts again with the others.
+            self._record("start-requested", name)
 
     def _decide_end(self, tracks: Mapping[str, Track]) -> Ending | None:
         state, launched = self._state, self._state.created or 0.0

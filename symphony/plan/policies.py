@@ -107,6 +107,7 @@ class Ending:
     * ``finish`` if the processes in ``ends_with`` have finished: the others count as stopped;
     * ``stop`` if a process has failed: the others count as stopped;
     * ``deadline`` if the deadline has passed: all processes that have not finished have failed;
+    * ``eviction`` if the system on which they run stops them: they have failed, too;
     * ``restart`` if a process has failed and the experiment is started again: ``restart`` contains
       the delay, which begins at the decision.
 
@@ -125,7 +126,7 @@ class Ending:
     @property
     def stops(self) -> bool:
         """True if a process that is stopped because of this decision does not count as failed."""
-        return self.action != "deadline"
+        return self.action not in ("deadline", "eviction")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from symphony.host.run.directory import REMOTE_FILE, RunDirectory
 from symphony.host.run.events import Event, EventReader, encode, is_finished
 from symphony.status import ENDED, ProcessStatus
 from symphony_slurm import slurm
-from symphony_slurm.run_files import JOB_FILE, NODES_FILE
+from symphony_slurm.run_files import JOB_FILE, NODES_FILE, STOP_FILE
 from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_for_logs
 
 if TYPE_CHECKING:
@@ -301,6 +301,7 @@ class SlurmCluster(HostCluster):
             return
         number = self._job_number(run)
         if number is not None:
+            run.file(STOP_FILE).touch()
             if is_alive(run):
                 slurm.signal_batch_step(number, "QUIT" if at_once else "TERM")
                 if self._wait_for_end(run, number, 0.0 if at_once else _longest_grace(run)):

@@ -26,16 +26,18 @@ from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.supervisor import Supervisor
 from symphony.model import Experiment
 from symphony.plan.addresses import AddressScheme
+from symphony.plan.policies import Ending
 from symphony.plan.resolve import Defaults, resolve
 from symphony.plan.restart_policy import Backoff
 from symphony.replace_file import replace_file
 from symphony.signals import reset_signals
+from symphony.status import ReasonCode
 from symphony_slurm.agent import AGENT, SUPERVISOR
 from symphony_slurm.batch import AgentStep
 from symphony_slurm.channel import Channel
 from symphony_slurm.children import Agent, Agents, RemoteChildren, RemoteHost, own_node
-from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, HONOURED
-from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE, NODES_FILE
+from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, HONOURED, WARNING_SECONDS
+from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE, NODES_FILE, STOP_FILE
 
 ALIVE_INTERVAL_SECONDS = 5.0
 # How long the agents may take to exit after the experiment has finished.
@@ -106,6 +108,26 @@ def _create_supervisor(
         backoff=Backoff(**job["backoff"]),
         policies=Policies.from_dict(manifest["policies"]),
         host=RemoteHost(agents),
+        eviction=functools.partial(_eviction, run),
+    )
+
+
+def _eviction(run: RunDirectory) -> Ending | None:
+    """Return why Slurm stops the experiment, or None if the user stops it with symphony."""
+    if run.file(STOP_FILE).exists():
+        return None
+    number = os.environ["SLURM_JOB_ID"]
+    end_time = os.environ.get("SLURM_JOB_END_TIME", "")
+    if end_time.isdecimal() and time.time() > int(end_time) - 2 * WARNING_SECONDS:
+        return Ending(
+            action="eviction",
+            reason=f"the time limit of job {number} was reached",
+            reason_code=ReasonCode.DEADLINE_EXCEEDED,
+        )
+    return Ending(
+        action="eviction",
+        reason=f"job {number} was canceled or preempted, or its time limit was reached",
+        reason_code=ReasonCode.EVICTED,
     )
 
 

@@ -371,8 +371,8 @@ def _exited(track: Track, event: Event) -> None:
         _back_off(track, event)
     else:
         track.state = _STATE_AFTER_EXIT.get(event["code"], State.FAILED)
-        if track.reason_code is ReasonCode.DEADLINE_EXCEEDED:
-            # A process that exits with 0 when it is stopped has not finished its work in time.
+        if track.reason_code in (ReasonCode.DEADLINE_EXCEEDED, ReasonCode.EVICTED):
+            # A process that exits with 0 when it is stopped has not finished its work.
             track.state = State.FAILED
 
 

@@ -88,6 +88,8 @@ class Supervisor:
     name to the file descriptors of the process's GPU leases. The supervisor closes these
     descriptors when the process has exited for the last time. ``children`` creates the object that
     starts processes, and ``host`` is the machines on which they run. The default is this machine.
+    When the supervisor receives SIGTERM, ``eviction`` returns why the system stops the experiment,
+    or None if the user stops it.
 
     ``missing_support`` is a message about what the file system does not support, or ``""``.
 
@@ -115,6 +117,7 @@ class Supervisor:
         old_specs: Mapping[str, ProcessSpec] | None = None,
         lost_ports: Collection[int] = (),
         host: ProcessHost | None = None,
+        eviction: Callable[[], Ending | None] = lambda: None,
     ) -> None:
         self._directory = run
         self._run_id = run_id
@@ -167,7 +170,8 @@ class Supervisor:
         self._control: Control | None = None
         self._sweep_deadline: float | None = None
         self._skip_grace = False
-        self._loop.on_signal(STOP_SIGNAL, self.stop)
+        self._eviction = eviction
+        self._loop.on_signal(STOP_SIGNAL, self._stop_or_evict)
         self._loop.on_signal(KILL_SIGNAL, self._kill)
         # A child process would inherit SIG_IGN, but it does not inherit a handler. These signals
         # therefore get a handler that does nothing.
@@ -320,6 +324,13 @@ class Supervisor:
         self.stop()
         self.run()
         self._children.discard()
+
+    def _stop_or_evict(self) -> None:
+        ending = self._eviction()
+        if ending is None or self._state.finished or self._state.stopping:
+            self.stop()
+        else:
+            self._end(ending)
 
     def stop(self) -> None:
         """Send SIGTERM to every running process, and SIGKILL to each process that outlives its

@@ -155,14 +155,40 @@ def test_killed_agent_affects_only_the_processes_of_its_node(new_cluster):
     assert cluster.describe_process("faults", "two").stopped
 
 
-def test_canceled_job_stops_the_processes_in_order(new_cluster):
+def test_preempted_job_lets_the_processes_save_and_has_failed(new_cluster, tmp_path):
+    cluster = new_cluster(sbatch=["--exclusive", "--nodelist=n1"])
+    experiment = cluster.new_experiment("faults")
+    saving = programs.FOREVER.replace("exit(0)", "(print('saved', flush=True), exit(0))")
+    experiment.new_process("one", command=[PYTHON, "-u", "-c", saving]).ready(log="^up", timeout=60)
+    cluster.launch(experiment)
+    cluster.wait("faults", until="ready", timeout=60)
+    urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodelist=n1", "--exclusive"]
+    submitted = subprocess.run(
+        [*urgent, "--output=/dev/null", "--wrap=sleep 60"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    try:
+        status = cluster.wait("faults", timeout=60)
+    finally:
+        subprocess.run(["scancel", submitted.stdout.strip()], check=True)
+    assert cluster.get_log("faults", "one") == "up\nsaved\n"
+    assert (status.exit_code, status.displayed_state) == (1, "failed")
+    (one,) = status
+    assert one.reason_code is ReasonCode.EVICTED
+    assert f"job {job_of(cluster)} was canceled or preempted" in one.reason
+
+
+def test_canceled_job_has_failed(new_cluster):
     cluster = new_cluster()
     cluster.launch(forever(cluster, "one"))
     until(cluster, "faults", all_running)
     subprocess.run(["scancel", job_of(cluster)], check=True)
+    # Slurm sends SIGTERM to the process at the same time as to the supervisor, so the process can
+    # exit before the supervisor has recorded the reason.
     (one,) = cluster.wait("faults", timeout=60)
-    # Slurm sends SIGTERM to the process at the same time as to the supervisor.
-    assert one.stopped or one.exit_code == 0
+    assert one.reason_code in (ReasonCode.EVICTED, ReasonCode.EXITED)
 
 
 def test_killed_supervisor_is_reported(new_cluster, monkeypatch):

@@ -112,7 +112,7 @@ def refuse_ranks(plan: Plan) -> None:
         if process.settings.rank_of is not None:
             raise SpecError(
                 f"process {process.name!r}: the {plan.backend} backend does not support ranks yet; "
-                "use local or tmux, or start the ranks with torchrun in one process"
+                "use local, tmux or slurm, or start the ranks with torchrun in one process"
             )
 
 

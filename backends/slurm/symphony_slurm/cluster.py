@@ -126,7 +126,6 @@ class SlurmCluster(HostCluster):
 
         from symphony.host.render import render
         from symphony.plan.addresses import AddressScheme
-        from symphony.plan.ranks import refuse_ranks
         from symphony.plan.resolve import resolve
         from symphony.plan.services import service_requests
         from symphony_slurm.render import (
@@ -147,7 +146,6 @@ class SlurmCluster(HostCluster):
         )
         # The slots depend on the plan, and the placeholders of the addresses on the slots.
         plan = resolve(experiment, scheme, self.defaults)
-        refuse_ranks(plan)
         shape = choose_shape(plan, self._nodes)
         for process in plan:
             slots[process.name] = slots[process.group or process.name] = shape.slots[process.name]

@@ -25,6 +25,7 @@ def symphony_backend() -> BackendInfo:
                 "restart",
                 "policies",
                 "gpu",
+                "ranks",
             }
         ),
         options=(

@@ -70,3 +70,18 @@ def test_port_forward_to_a_node(cluster):
     with cluster._connection_through_job(run, target)() as connection:
         connection.sendall(b"through")
         assert connection.recv(10) == b"THROUGH"
+
+
+def test_ranks_on_two_nodes_find_each_other(cluster):
+    experiment = cluster.new_experiment("nodes")
+    for rank in experiment.new_ranks("unit", 4, command=[*PYTHON, programs.RANK]):
+        rank.resource_limit(gpu=1)
+    cluster.launch(experiment)
+    status = cluster.wait("nodes", timeout=60)
+    assert [process.exit_code for process in status if process.exit_code == 3] == [3]
+    assert all(process.failed for process in status)
+    run = cluster._find("nodes")
+    nodes = json.loads(run.file("nodes.json").read_text())["nodes"]
+    assert len(set(nodes.values())) == 2
+    for number in range(4):
+        assert cluster.get_log("nodes", f"unit-{number}") == f"rank {number} of 4\n"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from symphony.model import Experiment
+from symphony.model.document_path import REPLICAS
 from symphony.plan.findings import ERROR
 from symphony.plan.resolve import check_experiment
 
@@ -14,7 +15,15 @@ if TYPE_CHECKING:
     from symphony.model.document_path import DocumentPath
 
 # Settings that refer to other parts of the experiment. A copy can lack these parts.
-_CONNECTING_SETTINGS = ("connects", "starts_after", "binds", "exposes", "encrypted", "ready")
+_CONNECTING_SETTINGS = (
+    "connects",
+    "starts_after",
+    "binds",
+    "exposes",
+    "encrypted",
+    "replicated",
+    "ready",
+)
 # Experiment options that a backend can refuse. Each secret is also treated as an option.
 _EXPERIMENT_OPTIONS = ("start_dir", "preamble_cmds", "env", "env_file", "port_range", "images")
 
@@ -27,6 +36,11 @@ def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:
     another process. Processes without an image get ``image``. Groups without processes are omitted.
     """
     data = _without_reported_errors(experiment).dump_dict()
+    # A description without replicas only declares services for the processes that connect to them.
+    described = data["processes"]
+    data["processes"] = {
+        name: described[name] for name in described if described[name].get(REPLICAS) != 0
+    }
     bound: set[str] = set()
     for description in _descriptions(data):
         served = [*description.get("binds", ()), *description.get("exposes", ())]

@@ -522,3 +522,11 @@ def test_a_finding_as_json() -> None:
         "what": "w",
         "mend": "m",
     }
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 3])
+def test_replicas_that_bind_one_service_are_no_problem(replicas: int, local: Target) -> None:
+    exp = Experiment("e")
+    exp.new_replicas("server", replicas, binds="inference", command="true")
+    exp.new_process("client", command="true").connects("inference")
+    assert findings_of(exp, local) == []

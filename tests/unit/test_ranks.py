@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, SpecError
+from symphony.host.processes.spec import ProcessSpec, with_thread_limit
 from symphony.host.run.events import Track
 from symphony.model.scaling import Source
 from symphony.plan.addresses import AddressScheme
@@ -139,6 +140,24 @@ def test_a_change_restarts_all_ranks_of_a_unit() -> None:
     assert "restart  train-0, train-2: train-1 of the same unit is restarted" in found.lines()
     assert changes(training(2), training(3)).summary == "1 added, 2 restarted"
     assert changes(training(3), training(2)).summary == "1 removed, 2 restarted"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cores", "env", "environ", "threads"),
+    [
+        (4, 8, {}, {}, "2"),
+        (3, 8, {}, {}, "2"),
+        (4, 2, {}, {}, "1"),
+        (4, 8, {"OMP_NUM_THREADS": "5"}, {}, "5"),
+        (4, 8, {}, {"OMP_NUM_THREADS": "5"}, None),
+    ],
+)
+def test_ranks_share_the_cores_unless_the_number_of_threads_is_set(
+    ranks: int, cores: int, env: dict[str, str], environ: dict[str, str], threads: str | None
+) -> None:
+    spec = ProcessSpec(name="t-0", argv=("true",), cwd="/", env=env, unit="t")
+    found = with_thread_limit(spec, ranks, cores, environ)
+    assert found.env.get("OMP_NUM_THREADS") == threads
 
 
 RUNNING = Track(state=State.RUNNING, started=1.0)

@@ -14,6 +14,9 @@ from symphony.plan.restart_policy import RestartPolicy
 # The variable that contains the GPUs of a process.
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
+# The variable that contains the number of threads that OpenMP and libraries such as PyTorch use.
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+
 DEFAULT_GRACE_SECONDS = 30.0
 DEFAULT_LOG_LIMIT_BYTES = 2**30
 
@@ -104,6 +107,20 @@ class ProcessSpec:
             for variable, name in self.env_secrets.items()
         }
         return replace(self, env={**self.env, **values}, env_secrets={})
+
+
+def with_thread_limit(
+    spec: ProcessSpec, ranks: int, cores: int, environ: Mapping[str, str]
+) -> ProcessSpec:
+    """Return a copy in whose ``env`` the number of OpenMP threads is a fair share of the cores.
+
+    By default, each rank would use a thread for each core of the machine. If the user has set the
+    number, in the description of the process or in ``environ``, it is not changed.
+    """
+    if any(THREADS_VARIABLE in names for names in (spec.env, spec.env_secrets, environ)):
+        return spec
+    threads = max(1, cores // ranks)
+    return replace(spec, env={**spec.env, THREADS_VARIABLE: str(threads)})
 
 
 def _secret_file(name: str, directory: Path, newer: Path | None) -> Path:

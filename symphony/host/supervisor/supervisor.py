@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
+from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec, with_thread_limit
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory, all_roots
 from symphony.host.run.events import Event, RunState, Track, after, apply, fold
@@ -670,7 +670,9 @@ class Supervisor:
         }
         not_started = {spec.name: spec for spec in specs}
         try:
-            for spec, child in self._children.start(specs, self._env):
+            for spec, child in self._children.start(
+                list(map(self._with_threads, specs)), self._env
+            ):
                 not_started.pop(spec.name, None)
                 self._handle_start(spec, child, log_starts.get(spec.name, 0), launching=launching)
         except Exception as exc:
@@ -682,6 +684,13 @@ class Supervisor:
                 child = self._children.get(name) or OSError(errno.EIO, str(exc))
                 self._handle_start(spec, child, log_starts.get(name, 0), launching=False)
         self._loop.post(lambda: self._log_times.watch(names))
+
+    def _with_threads(self, spec: ProcessSpec) -> ProcessSpec:
+        """Return the description of a rank with a limit on its threads; see `with_thread_limit`."""
+        if spec.unit is None:
+            return spec
+        cores = len(os.sched_getaffinity(0))
+        return with_thread_limit(spec, len(self.ranks_with(spec.name)), cores, os.environ)
 
     def _is_available(self, name: str) -> bool:
         """Return whether a process can be started with its ports and GPUs.

@@ -18,6 +18,20 @@ from symphony.testing.programs import FOREVER, REPORT
 
 from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
 
+# --- ranks ---
+
+
+def test_ranks_share_the_cores_of_the_machine(cluster, experiment, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    cores = len(os.sched_getaffinity(0))
+    experiment.new_ranks("p", 2, cmd="echo $OMP_NUM_THREADS")
+    experiment.new_process("alone", cmd="echo -$OMP_NUM_THREADS-")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=30)
+    assert cluster.get_log("exp", "p-1") == f"{max(1, cores // 2)}\n"
+    assert cluster.get_log("exp", "alone") == "--\n"
+
+
 # --- restarts and readiness ---
 
 

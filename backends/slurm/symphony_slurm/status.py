@@ -84,7 +84,8 @@ class SlurmStatusReader(StatusReader):
         self._query_error = ""
         self._ended_job: Job | None = None
 
-    def _is_supervised(self) -> bool:
+    def is_supervised(self) -> bool:
+        """Return whether the supervisor of the run is running, so that more events can follow."""
         if is_finished(self._run.events):
             return False
         if is_alive(self._run) and not self._run.file(FAILURE_FILE).exists():

@@ -159,7 +159,7 @@ class EventStream:
             if names is not None:
                 return all(process.state in ENDED for process in status if process.name in names)
             # A supervisor also runs while it waits for a request to start a stopped process.
-            return status.ended and not self._run.is_locked()
+            return status.ended and not self._status.is_supervised()
 
         return is_over
 

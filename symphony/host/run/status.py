@@ -63,10 +63,10 @@ class StatusReader:
         """
         # Check whether the supervisor is running before reading the events. If no supervisor is
         # running at the time of the check, no more events will be written to the log.
-        is_supervised = self._is_supervised()
+        is_supervised = self.is_supervised()
         if not is_supervised and self._replace is not None and self._is_unfinished():
             self._replace_supervisor(self._replace)
-            is_supervised = self._is_supervised()
+            is_supervised = self.is_supervised()
         self._read_events()
         while self._run.stamp() not in (self._stamp, None):
             run_id = self._manifest["run_id"]
@@ -77,11 +77,11 @@ class StatusReader:
                     f"experiment {self._run.name!r} was replaced by another launch in the meantime"
                 )
             # The experiment was changed.
-            is_supervised = self._is_supervised()
+            is_supervised = self.is_supervised()
             self._read_events()
         return self._compute_status(is_supervised)
 
-    def _is_supervised(self) -> bool:
+    def is_supervised(self) -> bool:
         """Return whether the supervisor of the run is running."""
         return self._run.is_locked()
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from symphony import Cluster, Experiment
 
 FILE = Path(__file__).parents[2] / "examples" / "post_training" / "post_training.yml"
 
 
-@pytest.mark.parametrize("backend", ["local", "tmux"])
-def test_the_ranks_learn_from_all_replicas(backend: str, tmp_path: Path) -> None:
-    cluster = Cluster.new(backend, state_dir=tmp_path)
+def test_the_ranks_learn_from_all_replicas(tmp_path: Path) -> None:
+    cluster = Cluster.new("local", state_dir=tmp_path)
     experiment = Experiment.load_file(FILE)
     cluster.launch(experiment)
     try:

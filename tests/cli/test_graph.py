@@ -242,7 +242,7 @@ def test_processes_that_the_file_does_not_contain_are_reported(
 def test_file_is_drawn_without_states_if_the_backend_is_unreachable(
     program: Program, rl: Path
 ) -> None:
-    pytest.importorskip("urllib3")
+    pytest.importorskip("kubernetes")
     done = program("graph", "rl.yml", "-b", "kube", KUBECONFIG=str(program.directory / "none"))
     assert (done.returncode, done.stdout) == (0, golden("rl-plain.txt"))
     assert done.stderr.startswith("symphony: drawn without states: no kubeconfig")

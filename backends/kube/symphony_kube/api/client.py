@@ -1,9 +1,11 @@
 """The API client, which sends and receives plain JSON objects over persistent connections.
 
-The official client is not used for three reasons: importing it takes longer than most commands,
-parsing a thousand Pods with its typed models takes longer than the API calls, and these models can
-reject responses from other server versions. `symphony_kube.api.kubeconfig` reads the address of
-the server and the credentials. `symphony_kube.api.retries` determines which calls are retried.
+Only this module and `symphony_kube.api.kubeconfig` import the kubernetes package.
+
+The kubernetes package loads and refreshes credentials and opens connections. Its typed models are
+not used for two reasons: parsing a thousand Pods with them takes longer than the API calls, and
+they can reject responses from other server versions. `symphony_kube.api.retries` determines which
+calls are retried.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ from typing import Any
 
 from symphony.errors import BackendError, PluginError, Unreachable
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
-from symphony_kube.api.proxies import excluded_hosts
 from symphony_kube.api.retries import Timeouts, pause
-from symphony_kube.api.tls import new_tls_context
 
 try:
     import urllib3
+    from kubernetes.client.rest import RESTClientObject
+    from kubernetes.stream import ws_client
     from urllib3.exceptions import (
         ConnectTimeoutError,
         HTTPError,
@@ -37,7 +39,12 @@ try:
         SSLError,
     )
 
-    from symphony_kube.api.kubeconfig import kubeconfig_path, load_kubeconfig
+    from symphony_kube.api.kubeconfig import (
+        api_keys,
+        credentials,
+        kubeconfig_path,
+        load_kubeconfig,
+    )
 except ModuleNotFoundError as missing:
     from symphony.installation import install_command
 
@@ -64,8 +71,8 @@ STREAM_CHUNK_BYTES = 64 * 1024
 # A server may end a watch up to this many seconds later than requested.
 WATCH_END_TOLERANCE_SECONDS = 15.0
 
-# The subprotocols of exec and port-forward, in order of preference.
-_CHANNEL_PROTOCOLS = "v5.channel.k8s.io,v4.channel.k8s.io"
+# The kubernetes package has no type annotations for WebSockets.
+_WEBSOCKETS: Any = ws_client
 
 
 class ResponseStream:
@@ -134,23 +141,22 @@ class Api:
         timeouts: Timeouts | None = None,
     ) -> None:
         self._source = (kubeconfig, context)
-        self._access = load_kubeconfig(kubeconfig, context)
-        self.namespace, self.context = self._access.namespace, self._access.context
+        self._configuration, self.namespace, self.context = load_kubeconfig(kubeconfig, context)
+        self._configuration.connection_pool_maxsize = connections + SPARE_CONNECTIONS
         self.connections = connections
         self.timeouts = timeouts or Timeouts()
-        self._host = self._access.host
-        self._credentials = self._access.credentials
-        if not self._access.verify_tls:
+        self._host = str(self._configuration.host).rstrip("/")
+        if not self._configuration.verify_ssl:
             # The kubeconfig disables certificate verification on purpose, so warnings about it are
             # not useful.
             _ignore_insecure_warnings(self._host)
         try:
-            self._tls = self._new_tls_context()
-            self._pool = self._new_pool(connections + SPARE_CONNECTIONS)
+            self._pool: urllib3.PoolManager = RESTClientObject(self._configuration).pool_manager
         except (OSError, ValueError, HTTPError) as exc:
             raise BackendError(
                 f"the credentials for {self.description} cannot be used: {one_line(str(exc))}"
             ) from exc
+        self._auth_lock = threading.Lock()
         self._reached = False
 
     def close(self) -> None:
@@ -276,21 +282,20 @@ class Api:
         The WebSocket is an object from the websocket-client library and has no timeout. Raises
         `ApiError` if the server answers with an error, and `Unreachable` if it does not answer.
         """
-        import websocket  # only some commands need it
-
         scheme, _, address = self._host.partition("://")
         ws_scheme = "wss" if scheme == "https" else "ws"
         url = f"{ws_scheme}://{address}{path}?{urllib.parse.urlencode(query)}"
+        protocols = f"{ws_client.V5_CHANNEL_PROTOCOL},{ws_client.V4_CHANNEL_PROTOCOL}"
         headers = [f"{key}: {value}" for key, value in self._auth_headers().items()]
-        headers.append(f"sec-websocket-protocol: {_CHANNEL_PROTOCOLS}")
+        headers.append(f"sec-websocket-protocol: {protocols}")
         # The library has a single timeout for connecting and for the response. The response comes
         # from the container's node, so it can take longer than connecting.
         options: dict[str, Any] = {"header": headers, "timeout": self.timeouts.response}
-        if self._access.proxy:
-            proxy = urllib.parse.urlsplit(self._access.proxy)
-            options["http_proxy_host"], options["http_proxy_port"] = proxy.hostname, proxy.port
-            options["http_no_proxy"] = excluded_hosts()
-        socket: Any = websocket.WebSocket(sslopt=self._websocket_tls(), skip_utf8_validation=False)
+        if self._configuration.proxy:
+            options = _WEBSOCKETS.websocket_proxycare(options, self._configuration, url, None)
+        socket: Any = _WEBSOCKETS.WebSocket(
+            sslopt=self._websocket_tls(), skip_utf8_validation=False
+        )
         try:
             socket.connect(url, **options)
         except Exception as exc:  # The library's errors have no common base class.
@@ -330,8 +335,7 @@ class Api:
             except BackendError as exc:
                 if isinstance(exc, ApiError) and exc.status == 401 and not renewed:
                     renewed = True
-                    # A token may have expired.
-                    if self._credentials.renew(auth.get("Authorization")):
+                    if self._renew_credentials(auth):
                         continue
                 wait_seconds = pause(
                     exc,
@@ -405,57 +409,46 @@ class Api:
             return f"{self._host}{path}"
         return f"{self._host}{path}?{urllib.parse.urlencode(parameters)}"
 
-    # --- connections and credentials ---
+    # --- credentials ---
 
     def _auth_headers(self) -> dict[str, str]:
         """Return the headers that contain the credentials. Reading the credentials can run a
         credential plug-in.
         """
-        authorization = self._credentials.current().authorization
-        return {} if authorization is None else {"Authorization": authorization}
-
-    def _new_tls_context(self) -> ssl.SSLContext | None:
-        """Return the TLS settings for all connections, or None if the server does not use TLS."""
-        if not self._host.startswith("https"):
-            return None
-        credential = self._credentials.current()
-        return new_tls_context(
-            self._access.authority,
-            verify=self._access.verify_tls,
-            certificate=credential.certificate,
-            key=credential.key,
-        )
-
-    def _new_pool(self, max_connections: int) -> urllib3.PoolManager:
-        options: dict[str, Any] = {
-            "maxsize": max_connections,
-            "ssl_context": self._tls,
-            "server_hostname": self._access.tls_server_name,
+        with self._auth_lock, credentials(self.description):
+            settings: Mapping[str, Any] = self._configuration.auth_settings()
+        return {
+            setting["key"]: setting["value"]
+            for setting in settings.values()
+            if setting["in"] == "header" and setting["value"]
         }
-        proxy = self._access.proxy
-        if proxy is None:
-            return urllib3.PoolManager(**options)
-        if proxy.startswith("socks"):
-            try:
-                from urllib3.contrib.socks import SOCKSProxyManager
-            except ImportError as exc:
-                raise BackendError(
-                    f"the proxy {proxy} of {self.description} needs the package 'PySocks'; install "
-                    "it with: pip install PySocks"
-                ) from exc
-            return SOCKSProxyManager(proxy, **options)
-        return urllib3.ProxyManager(proxy, **options)
+
+    def _renew_credentials(self, rejected: dict[str, str]) -> bool:
+        """Reload the credentials, because a token may have expired.
+
+        Return whether the new credentials differ from those that the server rejected.
+        """
+        with self._auth_lock:
+            keys, refresh = api_keys(*self._source)
+            self._configuration.api_key = keys
+            self._configuration.refresh_api_key_hook = refresh
+        return self._auth_headers() != rejected
 
     def _websocket_tls(self) -> dict[str, Any]:
-        """Return the TLS options for the WebSocket library, which sets the two of the context."""
-        if self._tls is None:
-            return {}
-        return {
-            "context": self._tls,
-            "cert_reqs": self._tls.verify_mode,
-            "check_hostname": self._tls.check_hostname,
-            "server_hostname": self._access.tls_server_name,
-        }
+        """Return the TLS options for the WebSocket library."""
+        configuration = self._configuration
+        options: dict[str, Any] = {}
+        if configuration.verify_ssl:
+            options["cert_reqs"] = ssl.CERT_REQUIRED
+            options["ca_certs"] = configuration.ssl_ca_cert
+        else:
+            options["cert_reqs"] = ssl.CERT_NONE
+            options["check_hostname"] = False
+        options["certfile"] = configuration.cert_file
+        options["keyfile"] = configuration.key_file
+        options["server_hostname"] = configuration.tls_server_name
+        # False and CERT_NONE are valid values. Only None and "" mean that an option is not set.
+        return {key: value for key, value in options.items() if value not in (None, "")}
 
 
 def watch_events(stream: ResponseStream) -> Iterator[Object]:

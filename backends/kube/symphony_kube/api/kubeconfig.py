@@ -2,63 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import urllib.parse
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
+from kubernetes import client, config
+from kubernetes.client import Configuration
+from kubernetes.config import ConfigException
+from kubernetes.config.kube_config import KubeConfigMerger
 
 from symphony.config.locations import expand_user
 from symphony.errors import BackendError, NotFound
 from symphony.names import did_you_mean, join_names
-from symphony_kube.api.credentials import (
-    Credential,
-    Credentials,
-    User,
-    credential_errors,
-    credentials_of,
-    token_file_credential,
-)
 from symphony_kube.api.errors import one_line
-from symphony_kube.api.proxies import proxy_for
-from symphony_kube.api.tls import Pem, pem_source
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerAccess:
-    """How an API server is reached, and the credentials for requests to it.
-
-    ``host`` is the server's URL. ``authority`` are the certificates that are trusted, or None for
-    those of the system. ``tls_server_name`` is the name in the server's certificate, or None for
-    the host in the URL. ``proxy`` is a URL or None. ``namespace`` is the context's namespace.
-    ``context`` is the name of the context, or None if a Pod's service account is used.
-    """
-
-    host: str
-    credentials: Credentials
-    authority: Pem | None = None
-    verify_tls: bool = True
-    tls_server_name: str | None = None
-    proxy: str | None = None
-    namespace: str | None = None
-    context: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """The content of a cluster, a user or a context, and the directory of its kubeconfig."""
-
-    content: Mapping[str, Any]
-    directory: Path
-
-
-def load_kubeconfig(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> ServerAccess:
-    """Return the access to the API server of a context.
+def load_kubeconfig(
+    kubeconfig: str | os.PathLike[str] | None, context: str | None
+) -> tuple[Configuration, str | None, str | None]:
+    """Return the client configuration for a context, and the context's namespace and name.
 
     In a Pod, the Pod's service account is used if neither a kubeconfig nor a context is specified
     and ``~/.kube/config`` does not exist. Raises `NotFound` if the kubeconfig does not contain the
@@ -66,39 +34,20 @@ def load_kubeconfig(kubeconfig: str | os.PathLike[str] | None, context: str | No
     `BackendError` if there is neither a kubeconfig nor a usable service account, if the kubeconfig
     is not valid, or if the credentials cannot be loaded.
     """
+    configuration = client.Configuration()
     path = kubeconfig_path(kubeconfig, context)
     if path is None:
-        return _load_in_cluster()
-    entries, current = _read_all(path)
-    name = _context_name(path, entries["contexts"], context, current)
-    chosen = entries["contexts"][name].content
-    cluster = entries["clusters"].get(str(chosen.get("cluster")), _Entry({}, Path()))
-    settings = cluster.content
-    server = _server(path, name, chosen.get("cluster"), settings.get("server"))
-    owner = f"context {name!r} of the kubeconfig {path}"
-    user = entries["users"].get(str(chosen.get("user")))
-    if user is None and chosen.get("user"):
-        raise BackendError(f"no credentials for {owner}: it has no user {chosen['user']!r}")
-    with credential_errors(owner):
-        authority = pem_source(settings, "certificate-authority", cluster.directory)
-    return ServerAccess(
-        host=server,
-        credentials=_credentials(user, settings, owner),
-        authority=authority,
-        verify_tls=not settings.get("insecure-skip-tls-verify"),
-        tls_server_name=settings.get("tls-server-name") or None,
-        proxy=proxy_for(server, settings.get("proxy-url") or None),
-        namespace=chosen.get("namespace"),
-        context=name,
-    )
-
-
-def _credentials(user: _Entry | None, cluster: Mapping[str, Any], owner: str) -> Credentials:
-    if user is None:
-        return Credentials(Credential)
-    return credentials_of(
-        User(entry=user.content, directory=user.directory, cluster=cluster, owner=owner)
-    )
+        return _load_in_cluster(configuration)
+    details = _context(path, context)
+    read: Callable[..., None] = config.load_kube_config
+    with credentials(f"context {details['name']!r} of the kubeconfig {path}"):
+        read(
+            config_file=path,
+            context=details["name"],
+            client_configuration=configuration,
+            persist_config=False,
+        )
+    return configuration, details["namespace"], details["name"]
 
 
 def kubeconfig_path(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> str | None:
@@ -124,11 +73,13 @@ def kubeconfig_path(kubeconfig: str | os.PathLike[str] | None, context: str | No
     )
 
 
-def _context_name(
-    path: str, contexts: Mapping[str, _Entry], requested: str | None, current: str | None
-) -> str:
-    """Return the name of the requested context, or of the current context by default."""
-    name = requested or current
+def _context(path: str, requested: str | None) -> dict[str, Any]:
+    """Check the requested context, or the current context by default. Return its name and
+    namespace.
+    """
+    content = _read(path)
+    contexts = {item["name"]: item["context"] for item in content["contexts"]}
+    name = requested or content.get("current-context")
     if not name:
         raise NotFound(
             f"the kubeconfig {path} has no current context; choose one of {join_names(contexts)} "
@@ -137,22 +88,20 @@ def _context_name(
     if name not in contexts:
         hint = did_you_mean(str(name), contexts) or f"; it has {join_names(contexts)}"
         raise NotFound(f"the kubeconfig {path} has no context {name!r}{hint}")
-    return name
-
-
-def _server(path: str, context: str, name: str | None, server: object) -> str:
-    """Check the URL of a cluster's API server, and return it without a final slash."""
+    cluster = contexts[name].get("cluster")
+    servers = {item["name"]: (item["cluster"] or {}).get("server") for item in content["clusters"]}
+    server = servers.get(cluster)
     if not server:
         raise BackendError(
-            f"the kubeconfig {path} has no server for the cluster {name!r} of its context "
-            f"{context!r}"
+            f"the kubeconfig {path} has no server for the cluster {cluster!r} of its context "
+            f"{name!r}"
         )
     if not _is_url(server):
         raise BackendError(
-            f"the kubeconfig {path} has the server {server!r} for the cluster {name!r} of its "
-            f"context {context!r}; write https://HOST:PORT"
+            f"the kubeconfig {path} has the server {server!r} for the cluster {cluster!r} of its "
+            f"context {name!r}; write https://HOST:PORT"
         )
-    return str(server).rstrip("/")
+    return {"name": name, "namespace": contexts[name].get("namespace")}
 
 
 def _is_url(server: object) -> bool:
@@ -167,64 +116,89 @@ def _is_url(server: object) -> bool:
         return False
 
 
-def _read_all(path: str) -> tuple[dict[str, dict[str, _Entry]], str | None]:
-    """Return the contexts, clusters and users of kubeconfigs by their names, and the name of the
-    current context.
-
-    If ``path`` names several files, they are merged as kubectl does: the first file that contains a
-    name or a current context applies.
-    """
-    merged: dict[str, dict[str, _Entry]] = {"contexts": {}, "clusters": {}, "users": {}}
-    current = None
-    for file in path.split(os.pathsep):
-        content = _read(Path(file))
-        current = current or content.get("current-context")
-        try:
-            for kind, inner in (
-                ("contexts", "context"),
-                ("clusters", "cluster"),
-                ("users", "user"),
-            ):
-                for item in content.get(kind) or []:
-                    entry = _Entry(dict(item[inner] or {}), Path(file).parent)
-                    merged[kind].setdefault(item["name"], entry)
-        except (TypeError, KeyError, AttributeError, ValueError) as exc:
-            raise BackendError(
-                f"{file} is not a kubeconfig: it has no lists of clusters, users and contexts"
-            ) from exc
-    return merged, current
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Return the content of a kubeconfig."""
+def _read(path: str) -> dict[str, Any]:
+    """Return the contents of a kubeconfig. If ``path`` names several files, they are merged."""
     try:
-        content = yaml.safe_load(path.read_bytes())
+        merge: Callable[[str], Any] = KubeConfigMerger
+        content = merge(path).config.value
+        for kind, inner in (("contexts", "context"), ("clusters", "cluster")):
+            entries = [_unwrap(item) for item in content[kind]]
+            content[kind] = [
+                {"name": item["name"], inner: dict(item[inner] or {})} for item in entries
+            ]
     except OSError as exc:
         raise BackendError(f"the kubeconfig {path} cannot be read: {exc.strerror or exc}") from exc
-    except (UnicodeDecodeError, yaml.YAMLError) as exc:
+    except (ConfigException, UnicodeDecodeError) as exc:
         raise BackendError(f"{path} is not a kubeconfig: {one_line(str(exc))}") from exc
-    if not isinstance(content, dict):
+    except (TypeError, KeyError, AttributeError, ValueError) as exc:
         raise BackendError(
             f"{path} is not a kubeconfig: it has no lists of clusters, users and contexts"
-        )
-    return content
+        ) from exc
+    # The YAML library raises its own exceptions. This module does not import the library, so it
+    # cannot name their classes.
+    except Exception as exc:
+        raise BackendError(f"{path} is not a kubeconfig: {one_line(str(exc))}") from exc
+    return dict(content)
 
 
-def _load_in_cluster() -> ServerAccess:
-    with credential_errors("the service account of this Pod"):
-        host = os.environ["KUBERNETES_SERVICE_HOST"]
-        port = os.environ["KUBERNETES_SERVICE_PORT"]
-        server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+def _unwrap(node: Any) -> Any:
+    """Return the plain value of one of the client library's configuration nodes."""
+    return getattr(node, "value", node)
+
+
+def _load_in_cluster(configuration: Configuration) -> tuple[Configuration, str | None, str | None]:
+    read: Callable[..., None] = config.load_incluster_config
+    with credentials("the service account of this Pod"):
+        read(client_configuration=configuration)
         namespace = (_SERVICE_ACCOUNT / "namespace").read_text().strip()
-        return ServerAccess(
-            host=server,
-            credentials=Credentials(_service_account_token),
-            authority=_SERVICE_ACCOUNT / "ca.crt",
-            proxy=proxy_for(server, None),
-            namespace=namespace or None,
+    return configuration, namespace or None, None
+
+
+def api_keys(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> tuple[Any, Any]:
+    """Reload a context, and return its API keys and the hook that refreshes them."""
+    fresh, _, _ = load_kubeconfig(kubeconfig, context)
+    return fresh.api_key, fresh.refresh_api_key_hook
+
+
+@contextlib.contextmanager
+def credentials(owner: str) -> Iterator[None]:
+    """Raise `BackendError` for any error that occurs while credentials are being loaded.
+
+    If a credential plug-in fails, the client library does not raise an error. It only logs the
+    error to the root logger, which prints it on the terminal. Therefore, this context manager
+    captures the library's log records. In messages, ``owner`` describes what the credentials belong
+    to.
+    """
+    messages: list[str] = []
+
+    def is_foreign(record: logging.LogRecord) -> bool:
+        if "kube_config" not in record.pathname:
+            return True
+        messages.append(record.getMessage())
+        return False
+
+    # Without a handler, the first message from the client library would call logging.basicConfig,
+    # which sets up logging for the whole program.
+    root, handler = logging.getLogger(), logging.NullHandler()
+    root.addHandler(handler)
+    root.addFilter(is_foreign)
+    try:
+        yield
+    except BackendError:
+        raise
+    # The library raises many types of exception, for example for invalid base64, certificates and
+    # dates, and for unreadable files.
+    except Exception as exc:
+        raise BackendError(f"no credentials for {owner}: {one_line(str(exc))}") from exc
+    finally:
+        root.removeFilter(is_foreign)
+        root.removeHandler(handler)
+    if messages:
+        # On a terminal, the plug-in prints its own error message, and the client library only logs
+        # that the result is None.
+        cause = one_line(messages[-1])
+        if "NoneType" in cause:
+            cause = "see its own error message above"
+        raise BackendError(
+            f"the credential plug-in for {owner} failed: {cause}; install it, or log in again"
         )
-
-
-def _service_account_token() -> Credential:
-    with credential_errors("the service account of this Pod"):
-        return token_file_credential(_SERVICE_ACCOUNT / "token")

@@ -6,13 +6,11 @@ rank. The ranks find each other at the address of rank 0. All functions are pure
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError
 from symphony.plan.findings import Finding, finding_of
-from symphony.status import State
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
@@ -28,7 +26,6 @@ VARIABLES = (
     "MASTER_ADDR",
     "MASTER_PORT",
 )
-RESTART_UNIT, FAIL_UNIT = "restart", "fail"
 
 
 def master_service(unit: str) -> str:
@@ -114,104 +111,3 @@ def refuse_ranks(plan: Plan) -> None:
                 f"process {process.name!r}: the {plan.backend} backend does not support ranks yet; "
                 "use local, tmux or slurm, or start the ranks with torchrun in one process"
             )
-
-
-# --- decisions about a running unit ---
-
-
-class Rank(Protocol):
-    """The state of a rank. `symphony.host.run.events.Track` satisfies this protocol."""
-
-    @property
-    def state(self) -> State:
-        """The current state."""
-        ...
-
-    @property
-    def stopped(self) -> bool:
-        """True if symphony stopped the process on request."""
-        ...
-
-    @property
-    def next_start(self) -> float | None:
-        """The time of the next start of a process that will be restarted, or None."""
-        ...
-
-    @property
-    def ended(self) -> float | None:
-        """The time of the latest exit, or None."""
-        ...
-
-    @property
-    def failures_in_row(self) -> int:
-        """The number of consecutive restarts."""
-        ...
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code of the latest execution, or None."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """The reason for the state."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitDecision:
-    """What happens to the other ranks of a unit after the exit of one.
-
-    ``action`` is ``restart`` or ``fail``, ``rank`` is the name of the rank that has exited, and
-    ``reason`` describes the decision. ``next_start`` is the time of the restart in seconds since
-    the epoch, and ``in_row`` is the number of consecutive restarts.
-    """
-
-    action: str
-    rank: str
-    reason: str
-    next_start: float = 0.0
-    in_row: int = 0
-
-
-def decide_unit(ranks: Mapping[str, Rank]) -> UnitDecision | None:
-    """Return what happens to the ranks of a unit, or None if they continue.
-
-    If a rank has failed for good, the others fail too. If a rank will be restarted, the others are
-    stopped, and all are started together.
-    """
-    failed = [name for name, rank in ranks.items() if _has_failed(rank)]
-    if failed:
-        first = _first_ended(failed, ranks)
-        return UnitDecision(
-            action=FAIL_UNIT, rank=first, reason=f"the unit failed: {_words(first, ranks[first])}"
-        )
-    waiting = [name for name, rank in ranks.items() if _is_backing_off(rank)]
-    if not waiting:
-        return None
-    first = _first_ended(waiting, ranks)
-    return UnitDecision(
-        action=RESTART_UNIT,
-        rank=first,
-        reason=f"the unit restarts: {_words(first, ranks[first])}",
-        next_start=max(ranks[name].next_start or 0.0 for name in waiting),
-        in_row=max(ranks[name].failures_in_row for name in waiting),
-    )
-
-
-def _has_failed(rank: Rank) -> bool:
-    return rank.state in (State.FAILED, State.UNKNOWN) and not rank.stopped
-
-
-def _is_backing_off(rank: Rank) -> bool:
-    return rank.state is State.PENDING and rank.next_start is not None
-
-
-def _first_ended(names: Iterable[str], ranks: Mapping[str, Rank]) -> str:
-    return min(names, key=lambda name: ranks[name].ended or 0.0)
-
-
-def _words(name: str, rank: Rank) -> str:
-    if rank.exit_code is not None:
-        return f"{name} exited with {rank.exit_code}"
-    return f"{name} failed ({rank.reason})" if rank.reason else f"{name} failed"

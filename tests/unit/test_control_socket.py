@@ -60,6 +60,7 @@ def loop(run: RunDirectory) -> Iterator[EventLoop]:
     supervisor: Any = SimpleNamespace(
         state=state,
         specs={"a": SimpleNamespace(grace=1.0)},
+        ranks_with=lambda _: [],
         record_request=lambda *_: 1,
         record_request_done=lambda _: None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +45,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- the last lines ---
 
 
-@pytest.fixture(params=[1, 2, 3, 7, 1 << 18], scope="module")
-def block_size(request: pytest.FixtureRequest) -> Iterator[int]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logs, "_BLOCK_BYTES", request.param)
-        yield request.param
-
-
-@given(contents, st.integers(-1, 12))
+@pytest.mark.parametrize("block_size", [1, 2, 3, 7, 1 << 18])
+@given(data=contents, count=st.integers(-1, 12))
 def test_tail_start_is_the_offset_of_the_last_lines(
     block_size: int, file: Path, data: bytes, count: int
 ) -> None:
@@ -60,7 +54,9 @@ def test_tail_start_is_the_offset_of_the_last_lines(
     file.write_bytes(data)
     lines = data.splitlines(keepends=True)
     expected = b"".join(lines[-count:]) if count > 0 else b""
-    assert data[logs.tail_start(file, count) :] == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "_BLOCK_BYTES", block_size)
+        assert data[logs.tail_start(file, count) :] == expected
 
 
 def test_read_with_a_tail(run: RunDirectory) -> None:

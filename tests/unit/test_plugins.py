@@ -123,45 +123,45 @@ def open_error(name: str) -> str:
 
 
 def test_listing_names_imports_no_plugin(site: Site) -> None:
-    site.backend("slurm", "sbatch")
+    site.backend("lsf", "bsub")
     site.backend("broken", plugin_text="raise RuntimeError('imported')")
-    assert {"slurm", "sbatch", "broken", "local", "subproc"} <= set(plugins.backend_names())
+    assert {"lsf", "bsub", "broken", "local", "subproc"} <= set(plugins.backend_names())
     assert site.imports("plugins.backend_names()") == []
 
 
 def test_importing_cluster_imports_no_plugin(site: Site) -> None:
-    site.backend("slurm")
+    site.backend("lsf")
     assert site.imports("__import__('symphony').Cluster") == []
 
 
 def test_opening_a_backend_imports_only_that_backend(site: Site) -> None:
-    site.backend("slurm")
+    site.backend("lsf")
     site.backend("broken", plugin_text="raise RuntimeError('imported')")
-    modules = ["fake_slurm", "fake_slurm.cluster", "fake_slurm.plugin"]
-    assert site.imports("plugins.open_backend('slurm', Cluster)") == modules
+    modules = ["fake_lsf", "fake_lsf.cluster", "fake_lsf.plugin"]
+    assert site.imports("plugins.open_backend('lsf', Cluster)") == modules
     local = ["symphony_local", "symphony_local.cluster", "symphony_local.plugin"]
     assert site.imports("plugins.open_backend('local', Cluster)") == local
 
 
 def test_finding_a_backend_does_not_import_its_cluster(site: Site) -> None:
-    site.backend("slurm")
-    assert site.imports("plugins.find_backend('slurm')") == ["fake_slurm", "fake_slurm.plugin"]
-    assert "fake_slurm.cluster" not in site.imports("plugins.installed_backends()")
+    site.backend("lsf")
+    assert site.imports("plugins.find_backend('lsf')") == ["fake_lsf", "fake_lsf.plugin"]
+    assert "fake_lsf.cluster" not in site.imports("plugins.installed_backends()")
 
 
-@pytest.mark.parametrize("name", ["slurm", "SLURM", "sbatch", "Sbatch"])
+@pytest.mark.parametrize("name", ["lsf", "LSF", "bsub", "Bsub"])
 def test_names_and_aliases_ignore_case(site: Site, name: str) -> None:
-    site.backend("slurm", "sbatch")
-    assert plugins.find_backend(name).name == "slurm"
+    site.backend("lsf", "bsub")
+    assert plugins.find_backend(name).name == "lsf"
 
 
 def test_each_backend_is_listed_once(site: Site) -> None:
     site.backend("zeta", "aaa", "bbb")
-    site.backend("slurm", "sbatch")
+    site.backend("lsf", "bsub")
     names = [info.name for info in plugins.installed_backends()]
-    assert [name for name in names if name in ("local", "slurm", "zeta")] == [
+    assert [name for name in names if name in ("local", "lsf", "zeta")] == [
         "local",
-        "slurm",
+        "lsf",
         "zeta",
     ]
     assert len(names) == len(set(names))
@@ -170,16 +170,16 @@ def test_each_backend_is_listed_once(site: Site) -> None:
 def test_a_distribution_can_be_found_twice(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.backend("slurm")
+    site.backend("lsf")
     (tmp_path / "again").symlink_to(site.directory)
     monkeypatch.syspath_prepend(tmp_path / "again")
-    assert plugins.find_backend("slurm").name == "slurm"
+    assert plugins.find_backend("lsf").name == "lsf"
 
 
 def test_unknown_backend(site: Site) -> None:
-    site.backend("slurm")
-    error = open_error("slrum")
-    assert error.startswith("no backend 'slrum'; did you mean 'slurm'?; installed backends: ")
+    site.backend("lsf")
+    error = open_error("lfs")
+    assert error.startswith("no backend 'lfs'; did you mean 'lsf'?; installed backends: ")
     assert "local" in error
 
 
@@ -187,15 +187,15 @@ def test_unknown_backend(site: Site) -> None:
 
 
 def test_two_distributions_with_the_same_backend(site: Site) -> None:
-    site.backend("slurm", "sbatch", distribution="dist-one")
-    site.module("other.plugin", plugin("slurm"))
-    site.distribution("dist-two", {"Slurm": "other.plugin"})
-    error = open_error("slurm")
-    assert "two distributions provide the backend 'slurm'" in error
-    assert "dist-one (fake_slurm.plugin) and dist-two (other.plugin)" in error
+    site.backend("lsf", "bsub", distribution="dist-one")
+    site.module("other.plugin", plugin("lsf"))
+    site.distribution("dist-two", {"Lsf": "other.plugin"})
+    error = open_error("lsf")
+    assert "two distributions provide the backend 'lsf'" in error
+    assert "dist-one (fake_lsf.plugin) and dist-two (other.plugin)" in error
     assert plugins.open_backend("local", Cluster)
-    listed = [info for info in plugins.installed_backends() if info.name in ("slurm", "sbatch")]
-    assert [info.name for info in listed] == ["slurm"]
+    listed = [info for info in plugins.installed_backends() if info.name in ("lsf", "bsub")]
+    assert [info.name for info in listed] == ["lsf"]
     assert listed[0].summary.startswith("cannot be used: two distributions provide")
 
 
@@ -267,9 +267,9 @@ def test_wrong_hooks(site: Site, text: str, message: str) -> None:
 
 def test_a_broken_plugin_does_not_hide_the_others(site: Site) -> None:
     site.backend("bad", "worse", plugin_text="raise RuntimeError('boom')")
-    site.backend("slurm")
+    site.backend("lsf")
     by_name = {info.name: info for info in plugins.installed_backends()}
-    assert {"local", "slurm", "bad"} <= set(by_name)
+    assert {"local", "lsf", "bad"} <= set(by_name)
     assert "worse" not in by_name
     assert (by_name["bad"].aliases, by_name["bad"].load) == (("worse",), "")
     assert by_name["bad"].summary.startswith(f"cannot be used: {HOOK}")

@@ -12,8 +12,9 @@ from symphony.host.run.events import Track
 from symphony.model.scaling import Source
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.changes import Changes, compare, snapshot_of_plan
-from symphony.plan.ranks import UnitDecision, decide_unit, refuse_ranks
+from symphony.plan.ranks import refuse_ranks
 from symphony.plan.resolve import Plan, resolve
+from symphony.plan.unit_decision import UnitDecision, decide_unit
 from symphony.status import State
 
 SCHEME = AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")

@@ -470,11 +470,12 @@ class CommandLine:
         """Print an error, with its traceback if ``--debug`` is set, and return the exit code."""
         from symphony.commandline.output.terminal import print_note
 
-        exc = self.explained_error(exit_codes.unwrap_interruption(exc))
+        exc = exit_codes.unwrap_interruption(exc)
         if self.args.debug or "--debug" in split_remainder(argv)[0]:
             import traceback
 
             print_note("".join(traceback.format_exception(exc)), end="")
+        exc = self.explained_error(exc)
         if isinstance(exc, KeyboardInterrupt):
             line = f"{self.prog}: {exit_codes.error_message(exc)}"
         else:

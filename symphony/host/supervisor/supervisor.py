@@ -41,7 +41,7 @@ from symphony.plan.policies import (
     decide_end,
     seconds_to_deadline,
 )
-from symphony.plan.ranks import FAIL_UNIT, RESTART_UNIT, UnitDecision, decide_unit
+from symphony.plan.unit_decision import FAIL_UNIT, RESTART_UNIT, UnitDecision, decide_unit
 from symphony.status import ENDED, ReasonCode, State
 
 if TYPE_CHECKING:
@@ -1039,7 +1039,7 @@ class Supervisor:
             if ending is not None:
                 self._end(ending)
 
-    # --- units of ranks; see `symphony.plan.ranks` ---
+    # --- units of ranks; see `symphony.plan.unit_decision` ---
 
     def ranks_with(self, name: str) -> list[str]:
         """Return all ranks of the unit of a process, or an empty list if it is not a rank."""

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 from symphony.checked_attributes import CheckedAttributes
 from symphony.checked_methods import CHECKS, Check, check_methods
 from symphony.cluster.matching import (
+    ExperimentIsRunning,
     Until,
     experiment_exists,
     find_names,
     find_status,
     fuzzy_match,
+    launch_in_progress,
 )
 from symphony.errors import AlreadyExists, NotFound, SpecError, Unsupported, shown
 from symphony.names import check_is_text, did_you_mean
@@ -428,10 +430,18 @@ class Cluster(CheckedAttributes, abc.ABC):
         the previous one.
         """
         changes = self.diff(experiment)
-        if changes.relaunch and force:
-            self._delete_elsewhere(experiment.name)
-        if changes.launch or (changes.relaunch and force):
-            self.launch(experiment, force=force, on_change=on_change)
+        if changes.launch and not force:
+            with contextlib.suppress(ExperimentIsRunning):
+                self.launch(experiment, on_change=on_change)
+                return changes
+            # Another command has launched the experiment since it was compared.
+            changes = self.diff(experiment)
+            if changes.launch:
+                raise launch_in_progress(experiment.name)
+        if force and (changes.launch or changes.relaunch):
+            if changes.relaunch:
+                self._delete_elsewhere(experiment.name)
+            self.launch(experiment, force=True, on_change=on_change)
             return changes
         if changes.relaunch:
             reasons = "; ".join(changes.relaunch)

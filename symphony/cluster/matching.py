@@ -150,10 +150,22 @@ def wait_timeout(name: str, until: Until, awaited: Sequence[str], timeout: float
     return TimeoutError(f"experiment {name!r} {state} after {timeout:g} s: {join_names(awaited)}")
 
 
-def experiment_exists(name: str) -> AlreadyExists:
+class ExperimentIsRunning(AlreadyExists):
+    """Raised for launching an experiment whose name is in use by a running experiment."""
+
+
+def experiment_exists(name: str) -> ExperimentIsRunning:
     """Return the error for launching an experiment whose name is in use by a running experiment."""
-    return AlreadyExists(
+    return ExperimentIsRunning(
         f"experiment {name!r} is running and was not changed; delete it, or launch with force"
+    )
+
+
+def launch_in_progress(name: str) -> AlreadyExists:
+    """Return the error for an experiment that another command is launching."""
+    return AlreadyExists(
+        f"another command is launching experiment {name!r}, so nothing was changed; wait until it "
+        "is done, and run the command again"
     )
 
 

@@ -290,6 +290,38 @@ def test_up_waits_for_a_launch_in_progress(with_port, monkeypatch):
         assert difference.result().launch == "it does not exist"
 
 
+def test_up_changes_an_experiment_that_another_command_has_just_launched(
+    cluster, experiment, monkeypatch
+):
+    sleeper(experiment, "first")
+    other = cluster.new_experiment("exp")
+    sleeper(other, "second")
+    compare = cluster.diff
+
+    def compare_and_launch_other(described):
+        changes = compare(described)
+        monkeypatch.setattr(cluster, "diff", compare)
+        cluster.launch(other)
+        return changes
+
+    monkeypatch.setattr(cluster, "diff", compare_and_launch_other)
+    changes = cluster.up(experiment)
+    assert (changes.launch, changes.names("added")) == ("", ["first"])
+    assert [process.name for process in cluster.describe_experiment("exp")] == ["first"]
+
+
+def test_up_beside_a_launch_asks_the_user_to_wait(cluster, experiment, monkeypatch):
+    sleeper(experiment, "worker")
+    launching = cluster.diff(experiment)
+    cluster.launch(experiment)
+    before = cluster.describe_experiment("exp")
+    # Kubernetes does not show what another command has not created yet.
+    monkeypatch.setattr(cluster, "diff", lambda _: launching)
+    with pytest.raises(AlreadyExists, match="is launching experiment 'exp'.*run the command again"):
+        cluster.up(experiment)
+    assert cluster.describe_experiment("exp") == before
+
+
 def test_two_comparisons_at_once_do_not_compete_for_ports(with_port, monkeypatch):
     cluster, experiment, port = with_port
     cluster._root.mkdir(parents=True, mode=0o700)

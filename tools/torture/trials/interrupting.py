@@ -31,7 +31,7 @@ _GRACE_SECONDS = 1
 _WAITS = 0.7
 _PAUSE_SECONDS = 0.1
 # The messages of a command that is refused while an interrupted one is still in progress.
-_REFUSALS = ("try again", "is running and was not changed")
+_REFUSALS = ("try again", "another command is launching")
 _LONGEST_OUTAGE_SECONDS = 5.0
 # A command that waits for the answer to a lost request notices this late.
 _OUTAGE_TIMEOUT_SECONDS = 150.0

@@ -1,5 +1,5 @@
-"""The ``--build`` option of ``launch``, which builds and pushes an experiment's images before the
-launch.
+"""The ``--build`` option of ``launch`` and ``up``, which builds and pushes an experiment's images
+first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def with_built_images(
-    cluster: Cluster, experiment: Experiment, *, dry_run: bool, force: bool
+    cluster: Cluster, experiment: Experiment, *, dry_run: bool, may_be_running: bool
 ) -> Experiment:
     """Build and push the images that ``experiment`` declares, and return a copy of it that uses the
     pushed images.
@@ -25,8 +25,9 @@ def with_built_images(
     function lists the images that would be built, and returns a copy of the experiment that uses
     the tags that these images would get.
 
-    The experiment is validated before the first build. Unless ``force`` is set, the function raises
-    `AlreadyExists` before the first build if an experiment with the same name is running.
+    The experiment is validated before the first build. Unless ``may_be_running`` is set, the
+    function raises `AlreadyExists` before the first build if an experiment with the same name is
+    running.
     """
     from symphony.addons.docker.images import build_images, plan_images, with_images
 
@@ -44,7 +45,7 @@ def with_built_images(
         for image in planned:
             print_note(f"symphony: would build {image}")
         return tagged
-    if not force:
+    if not may_be_running:
         _refuse_running(cluster, experiment.name)
     return build_images(
         experiment,

@@ -108,7 +108,10 @@ class LaunchCommands(ExperimentOptions):
             from symphony.commandline.commands.build_images import with_built_images
 
             experiment = with_built_images(
-                self.cluster, experiment, dry_run=bool(args.dry_run), force=args.force
+                self.cluster,
+                experiment,
+                dry_run=bool(args.dry_run),
+                may_be_running=args.force,
             )
         if args.dry_run:
             self._show_dry_run(experiment, args)

@@ -63,7 +63,7 @@ class UpCommands(ExperimentOptions):
             from symphony.commandline.commands.build_images import with_built_images
 
             experiment = with_built_images(
-                self.cluster, experiment, dry_run=args.dry_run, force=args.force
+                self.cluster, experiment, dry_run=args.dry_run, may_be_running=True
             )
         code = self._change(
             self.cluster.diff(experiment),

@@ -64,7 +64,34 @@ def check(directory: Path, what: str, fix: str) -> None:
     for number, (path, info) in enumerate(components, 1):
         problem = _problem(path, info, is_last=exists and number == len(components))
         if problem is not None:
-            raise SpecError(f"the {what} {directory} is not used, because {problem}; {fix}")
+            raise _not_used(directory, what, problem, fix)
+
+
+def check_access(directory: Path, what: str, fix: str) -> None:
+    """Raise `SpecError` if ``directory`` belongs to another user and this user has no access to it.
+
+    If the directory does not exist, do nothing. ``what`` and ``fix`` are those of `check`.
+    """
+    path = directory
+    found = None
+    while found is None:
+        try:
+            found = path.stat()
+        except PermissionError:
+            # A parent directory cannot be searched.
+            path = path.parent
+        except OSError:
+            return
+    rights = os.R_OK | os.W_OK | os.X_OK
+    has_access = path == directory and os.access(path, rights, effective_ids=True)
+    if has_access or found.st_uid == os.geteuid():
+        return
+    problem = f"{path} belongs to {user_name(found.st_uid)}, and only this user has access to it"
+    raise _not_used(directory, what, problem, fix)
+
+
+def _not_used(directory: Path, what: str, problem: str, fix: str) -> SpecError:
+    return SpecError(f"the {what} {directory} is not used, because {problem}; {fix}")
 
 
 def _components(directory: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -48,11 +48,26 @@ def _path_in(variable: str) -> Path | None:
     return Path(value)
 
 
+def create_state_directory(directory: Path) -> None:
+    """Create a directory for symphony's state, and its parents, if they do not exist.
+
+    Raises SpecError if another user can change or replace the directory; see
+    `check_state_directory`.
+    """
+    # The directory of another user is reported, instead of an error during the creation.
+    check_state_directory(directory)
+    private_directories.create(directory)
+    check_state_directory(directory)
+
+
 def check_state_directory(directory: Path) -> None:
-    """Raise SpecError if another user can change or replace a directory with symphony's state."""
-    private_directories.check(
-        directory,
-        "state directory",
+    """Raise SpecError if another user can change or replace a directory with symphony's state, or
+    if this user has no access to it because it belongs to another user.
+    """
+    what = "state directory"
+    fix = (
         f"use a directory of your own, for example with {STATE_VARIABLE}, or with sudo -H if you "
-        "use sudo",
+        "use sudo"
     )
+    private_directories.check(directory, what, fix)
+    private_directories.check_access(directory, what, fix)

@@ -37,7 +37,7 @@ from symphony.host.run.events import EventReader, unfinished_previous
 from symphony.host.run.status import StatusReader
 from symphony.names import did_you_mean, join_names
 from symphony.state_directory import state_root
-from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus
+from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus, State
 
 # Modules that only a launch, a stop or a log command needs are imported inside functions, so that
 # commands such as `symphony ls` start quickly.
@@ -222,7 +222,7 @@ class HostCluster(Cluster):
         )
         try:
             with (
-                directory.full_disk_errors(self._root),
+                directory.full_disk_errors(self._root, len(experiment.list_all_processes())),
                 # Other launches of the same name wait for this one, and do not compete for its
                 # ports and GPUs.
                 directory.staging_directory(self._root, experiment.name) as (run, lock),
@@ -438,6 +438,10 @@ class HostCluster(Cluster):
             reader = self._reader(run)
             status = reader.read()
             if _has_finished(reader, status):
+                other_host = _unobserved_host(run, status)
+                if other_host is not None:
+                    message = run.other_host_message(other_host, "run the command there")
+                    raise BackendError(message)
                 return self._launching(experiment, "it has finished")
 
             previous = unfinished_previous(reader.state, reader.manifest)
@@ -518,7 +522,7 @@ class HostCluster(Cluster):
         devices = visible_gpus() if self._gpus is None else self._gpus
         found = self._find(experiment.name)
         with (
-            directory.full_disk_errors(self._root),
+            directory.full_disk_errors(self._root, len(experiment.list_all_processes())),
             found.pin() as run,
             change_lock(run),
         ):
@@ -615,7 +619,11 @@ class HostCluster(Cluster):
             reader = self._reader(run)
             status = reader.read()
             selected = [process.name for process in select_processes(status, processes)]
-            is_done = request["request"] == "stop" and _have_ended(status, selected)
+            is_done = (
+                request["request"] == "stop"
+                and _have_ended(status, selected)
+                and _unobserved_host(run, status) is None
+            )
             if not is_done:
                 send_request(run, {**request, "names": selected}, timeout=timeout)
                 status = reader.read()
@@ -1055,6 +1063,13 @@ def _state_root(value: object) -> Path:
 def _has_finished(reader: StatusReader, status: ExperimentStatus) -> bool:
     """Return whether an experiment has finished, so that its processes cannot be started again."""
     return status.ended and not reader.waits_for_start
+
+
+def _unobserved_host(run: RunDirectory, status: ExperimentStatus) -> str | None:
+    """Return the other host on which processes of the experiment can be running, or None."""
+    if all(process.state is not State.UNKNOWN for process in status):
+        return None
+    return run.other_host()
 
 
 def _read_unchanging(run: RunDirectory, reader: StatusReader) -> ExperimentStatus:

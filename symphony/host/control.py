@@ -63,11 +63,10 @@ def open_channel(
 
     The connection is blocking. Also yield the bytes that were received after the answer.
     """
+    run.check_user()
     other_host = run.other_host()
     if other_host is not None:
-        raise BackendError(
-            f"experiment {run.name!r} was launched on {other_host}; run the command there"
-        )
+        raise BackendError(run.other_host_message(other_host, "run the command there"))
     supervisor = find_supervisor(run)
     if supervisor is None:
         raise BackendError(_unsupervised_message(run, "so its processes cannot be controlled"))

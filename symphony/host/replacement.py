@@ -16,6 +16,7 @@ from symphony.errors import BackendError
 from symphony.host.run import launch_settings
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader, fold
+from symphony.private_directories import user_name
 
 # How long another program may take to start the new supervisor.
 LOCK_TIMEOUT_SECONDS = 10.0
@@ -34,8 +35,9 @@ def replace_supervisor(run: RunDirectory, children: str) -> bool:
     """
     from symphony.host.supervisor import handover
 
-    if run.path.stat().st_uid != os.geteuid():
-        raise BackendError("the experiment belongs to another user")
+    owner = run.path.stat().st_uid
+    if owner != os.geteuid():
+        raise BackendError(f"the experiment belongs to {user_name(owner)}")
     with lock_unsupervised(run) as lock:
         if lock is None:
             return run.recorded_supervisor() is not None

@@ -32,11 +32,13 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     The run directory is kept. The caller pins it, so that the processes of another run with the
     same name are not stopped.
 
-    If ``at_once`` is true, the grace period is skipped. Raises BackendError if the experiment runs
-    on another host, or if its supervisor cannot be found, is suspended or does not exit in time.
+    If ``at_once`` is true, the grace period is skipped. Raises BackendError if the experiment
+    belongs to another user or runs on another host, or if its supervisor cannot be found, is
+    suspended or does not exit in time.
     """
     from symphony.host.processes.tree import send_signal
 
+    run.check_user()
     other_host = run.other_host()
     if other_host is not None:
         if has_finished(run) and not _is_locked(run):

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from symphony import private_directories
 from symphony.errors import BackendError, NotFound
 from symphony.model.durations import parse_duration
 from symphony.model.quantities import parse_quantity
@@ -20,6 +19,7 @@ from symphony.state_directory import (
     ARCHIVE_NAME,
     backend_roots,
     check_state_directory,
+    create_state_directory,
     state_root,
 )
 
@@ -203,8 +203,7 @@ def add(source: Path, directory: Path, name: str) -> Path:
     ``name`` is the identifier of the run. If the archive already contains this name, a number is
     added. Raises OSError if the directory cannot be moved.
     """
-    private_directories.create(directory)
-    check_state_directory(directory)
+    create_state_directory(directory)
     target = directory / name
     number = 1
     while os.path.lexists(target):

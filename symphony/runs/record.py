@@ -75,8 +75,6 @@ def launch_record(
     * ``host``, ``user``, ``python`` and ``symphony`` describe the machine, the user and the
       versions.
     """
-    import getpass
-
     import symphony
 
     return {
@@ -91,10 +89,21 @@ def launch_record(
         "command": sys.argv,
         "working_directory": str(Path.cwd()),
         "host": os.uname().nodename,
-        "user": getpass.getuser(),
+        "user": _user(),
         "python": ".".join(map(str, sys.version_info[:3])),
         "symphony": symphony.__version__,
     }
+
+
+def _user() -> str:
+    """Return the name of the user, or the number of a user that has no name."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # The exception depends on the version of Python.
+        return str(os.getuid())
 
 
 def result_of(

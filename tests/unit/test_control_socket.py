@@ -110,7 +110,9 @@ def test_only_this_user_can_use_the_socket(
 
     def client() -> None:
         with control_socket.connect(run) as channel:
-            channel.settimeout(20)
+            answer = _read_answer(channel)
+            assert answer["answer"] == "error"
+            assert "the experiment belongs to user " in answer["message"]
             assert channel.recv(1) == b""
 
     _in_thread(loop, client)

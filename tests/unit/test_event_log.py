@@ -59,7 +59,8 @@ def test_events_are_kept_until_they_can_be_written(
     assert not log.is_complete
     assert EventReader(run.events).read_new() == [EVENTS[0]]
     assert "are not recorded yet" in read_note(run)
-    assert f"{run.events} cannot be written ({os.strerror(error)})" in read_note(run)
+    assert f"{run.events} cannot be written ({os.strerror(error)}" in read_note(run)
+    assert (" bytes are needed, and " in read_note(run)) == (error == errno.ENOSPC)
     disk.space = 10_000
     log.write_pending()
     assert (log.is_complete, read_note(run)) == (True, "")

@@ -152,7 +152,7 @@ def test_full_disk_is_noted(
     complete = {**MANIFEST, "run_id": "0", "env": {}, "services": {}, "exposed": []}
     run.manifest.write_text(json.dumps(complete))
     run.events.write_text('{"event":"launched","at":1.0}\n')
-    disk = SimpleNamespace(f_blocks=blocks, f_bfree=available, f_bavail=available)
+    disk = SimpleNamespace(f_blocks=blocks, f_bfree=available, f_bavail=available, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", lambda _: disk)
     note = f"no space is left on the disk of {tmp_path}, so output is lost"
     assert StatusReader(run).read().note.endswith(note) is is_full

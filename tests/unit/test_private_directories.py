@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from symphony import Cluster, SpecError
 from symphony.commandline.parsing import completion_cache
 from symphony.host.run import directory
 from symphony.private_directories import check, create
+from symphony.state_directory import check_state_directory
 
 ANOTHER_USER = 12345
 
@@ -143,6 +145,30 @@ def test_state_in_the_home_directory_of_another_user(
             use()
         assert str(error.value) == message
     assert os.listdir(run.parent) == ["rl"]
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_directory_to_which_only_another_user_has_access(mode: int) -> None:
+    """A user finds the experiments of root, for example, only if SYMPHONY_STATE_DIR names them."""
+    with tempfile.TemporaryDirectory() as parent:
+        state = Path(parent, "local")
+        state.mkdir()
+        check_state_directory(state)
+        for path in (Path(parent), state):
+            path.chmod(mode)
+        unreachable = parent if mode == 0o700 else state
+        os.seteuid(ANOTHER_USER)
+        try:
+            with pytest.raises(SpecError) as error:
+                check_state_directory(state)
+            check_state_directory(Path("/tmp/missing"))
+        finally:
+            os.seteuid(0)
+    assert str(error.value).startswith(
+        f"the state directory {state} is not used, because {unreachable} belongs to user root, and "
+        "only this user has access to it; use a directory of your own"
+    )
 
 
 @as_root

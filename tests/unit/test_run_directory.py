@@ -252,6 +252,18 @@ def test_supervisor_of_another_boot_or_host(run: RunDirectory) -> None:
     assert run.other_host() is None
 
 
+def test_run_of_another_user_can_be_controlled_only_by_root(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.check_user()
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(BackendError, match="belongs to user .*; run the command as this user"):
+        run.check_user()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    run.check_user()
+
+
 def test_checking_the_lock_does_not_take_it(run: RunDirectory) -> None:
     assert not run.is_locked()
     os.close(take_lock(run))

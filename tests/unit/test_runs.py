@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from symphony import Experiment
 from symphony.cluster.recorded_run import RecordedRun
 from symphony.commandline.output.runs import find_differences
 from symphony.errors import BackendError, NotFound, SpecError, Unsupported
@@ -17,6 +18,9 @@ from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.runs import archive, code_state, record
 from symphony.runs.archive import Retention, Run
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
+
+# Containers often run with such users.
+NAMELESS_USER = 4321987
 
 
 def make_run(name: str, experiment: str = "rl", launched: float = 0.0, size: int = 0) -> Run:
@@ -135,6 +139,14 @@ def test_differences_are_found_at_all_depths() -> None:
         "definition.processes.w.args": ([1], [2]),
         "definition.processes.x": (None, {}),
     }
+
+
+def test_a_user_without_a_name_is_recorded_with_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: NAMELESS_USER)
+    launched = record.launch_record(Experiment("rl"), "local", "rl-1", 0.0)
+    assert launched["user"] == str(NAMELESS_USER)
 
 
 def test_a_record_is_read_like_an_experiment(tmp_path: Path) -> None:

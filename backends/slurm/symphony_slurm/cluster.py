@@ -197,7 +197,7 @@ class SlurmCluster(HostCluster):
             partition = self._options.partition
             check_fits(manifest.shape, slurm.node_sizes(partition), partition)
         with (
-            directory.full_disk_errors(self._root),
+            directory.full_disk_errors(self._root, len(manifest.processes)),
             directory.staging_directory(self._root, experiment.name) as (staging, _),
         ):
             if force:

@@ -59,14 +59,20 @@ from symphony.state_directory import (
     STATE_VARIABLE,
     backend_roots,
     check_state_directory,
+    create_state_directory,
     state_root,
 )
 
 _STAGING_PREFIX, _TRASH_PREFIX = ".new-", ".old-"
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
+_ROOT_UID = 0
 
 # The error numbers that mean that no space is left on a disk, or in the user's quota.
 NO_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+# The approximate size of a new run directory, in which each file uses at least one block. Most of
+# it is the reserve of the event log, and the manifest.
+_RECORD_BYTES, _RECORD_BYTES_PER_PROCESS = 80 << 10, 4 << 10
 
 EVENTS_FILE = "events.jsonl"
 LOG_START_SUFFIX = ".start"
@@ -395,12 +401,21 @@ class RunDirectory:
         # After a reboot of this host, no process of the run exists, and no process holds the lock.
         return f"another host that is also called {host}" if self.is_locked() else None
 
-    def other_host_message(self, host: str) -> str:
+    def check_user(self) -> None:
+        """Raise BackendError if the run belongs to another user and this user is not root."""
+        owner = self._files.stat().st_uid
+        if os.geteuid() not in (_ROOT_UID, owner):
+            raise BackendError(
+                f"experiment {self.name!r} belongs to {private_directories.user_name(owner)}; run "
+                "the command as this user"
+            )
+
+    def other_host_message(self, host: str, fix: str = "delete it there") -> str:
         """Return the error message for an experiment that was launched on another host."""
         return (
-            f"experiment {self.name!r} was launched on {host}; delete it there. If that host or "
-            "container no longer exists, or is this host under an earlier name, none of its "
-            f"processes run: remove the directory {self.path}"
+            f"experiment {self.name!r} was launched on {host}; {fix}. If that host or container no "
+            "longer exists, or is this host under an earlier name, none of its processes run: "
+            f"remove the directory {self.path}"
         )
 
     @property
@@ -437,13 +452,7 @@ class RunDirectory:
 
     def is_disk_full(self) -> bool:
         """Return whether no space is left on the disk that contains the run directory."""
-        try:
-            disk = os.statvfs(self.path)
-        except OSError:
-            return False
-        available = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
-        # Some file systems report zeros because they do not count blocks.
-        return disk.f_blocks > 0 and available == 0
+        return free_bytes(self.path) == 0
 
     # --- creation and removal ---
 
@@ -642,8 +651,10 @@ def wait_for_launch(root: Path, name: str) -> None:
     """If a launch of the experiment ``name`` is in progress, wait until it has claimed the name or
     has failed.
 
-    Raises BackendError if that launch is suspended.
+    Raises BackendError if that launch is suspended, and SpecError if another user can change
+    ``root``.
     """
+    check_state_directory(root)
     _wait_for_launch(RunDirectory(root / f"{_STAGING_PREFIX}{name}"), name)
 
 
@@ -676,20 +687,46 @@ def _check_launch_not_suspended(run: RunDirectory, name: str) -> None:
 
 
 @contextlib.contextmanager
-def full_disk_errors(path: Path) -> Iterator[None]:
+def full_disk_errors(path: Path, processes: int) -> Iterator[None]:
     """Raise BackendError if the block cannot write to a disk because it is full or read-only.
 
-    ``path`` is used in the message if the original error contains no path.
+    ``path`` is used in the message if the original error contains no path. The message states how
+    much space an experiment with this number of ``processes`` needs.
     """
     try:
         yield
     except OSError as exc:
         if exc.errno not in NO_SPACE_ERRORS and exc.errno != errno.EROFS:
             raise
+        space = _space_message(path, processes) if exc.errno == errno.ENOSPC else ""
         raise BackendError(
-            f"cannot write to {exc.filename or path}: {exc.strerror}; free some space, or set "
-            f"{STATE_VARIABLE} to a directory on another disk"
+            f"cannot write to {exc.filename or path}: {exc.strerror}{space}; free some space, or "
+            f"set {STATE_VARIABLE} to a directory on another disk"
         ) from exc
+
+
+def _space_message(path: Path, processes: int) -> str:
+    """Return how much space is free on the disk of ``path``, and how much an experiment needs."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    needed = (_RECORD_BYTES + processes * _RECORD_BYTES_PER_PROCESS) >> 10
+    count = "one process" if processes == 1 else f"{processes} processes"
+    needs = f"an experiment of {count} needs about {needed} KiB without its logs"
+    free = free_bytes(path)
+    return f"; {needs}" if free is None else f"; {free >> 10} KiB are free, and {needs}"
+
+
+def free_bytes(path: Path) -> int | None:
+    """Return how much this user can still write to the disk of ``path``, or None if it is unknown.
+
+    Some file systems report zeros because they do not count blocks.
+    """
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return None
+    blocks = disk.f_bfree if os.geteuid() == _ROOT_UID else disk.f_bavail
+    return blocks * disk.f_frsize if disk.f_blocks > 0 else None
 
 
 @contextlib.contextmanager
@@ -700,8 +737,7 @@ def launch_lock(root: Path) -> Iterator[None]:
     can free a name or create a run directory in the meantime. Raises SpecError if another user can
     change ``root``.
     """
-    private_directories.create(root)
-    check_state_directory(root)
+    create_state_directory(root)
     descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

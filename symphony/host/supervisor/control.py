@@ -49,6 +49,7 @@ from symphony.errors import shown
 from symphony.host.run.control_socket import MAX_GRACE_SECONDS, MAX_LINE_BYTES
 from symphony.host.run.events import Request
 from symphony.names import did_you_mean, join_names
+from symphony.private_directories import user_name
 from symphony.status import State
 
 if TYPE_CHECKING:
@@ -133,10 +134,12 @@ class Control:
         except (BlockingIOError, ConnectionError):
             return
         client.setblocking(False)
+        connection = _Connection(client)
         if _peer_uid(client) not in (_ROOT_UID, os.geteuid()):
+            owner = user_name(os.geteuid())
+            self._send(connection, _error(f"the experiment belongs to {owner}"))
             client.close()
             return
-        connection = _Connection(client)
         if not self._make_room():
             self._send(connection, _error("too many requests are in progress; try again later"))
             client.close()

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from symphony.errors import with_filename
-from symphony.host.run.directory import NO_SPACE_ERRORS, RunDirectory
+from symphony.host.run.directory import NO_SPACE_ERRORS, RunDirectory, free_bytes
 from symphony.host.run.events import Event, encode
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.file_blocks import allocate, can_punch_holes
@@ -97,14 +97,20 @@ class EventLog:
             self._extend_reserve()
         except OSError as exc:
             if self._unwritten and was_complete:
-                since = time.strftime("%H:%M:%S")
-                self._notes.set(
-                    "log",
-                    f"events since {since} are not recorded yet, because {self._path} cannot be "
-                    f"written ({exc.strerror}); the states can be out of date",
-                )
+                self._notes.set("log", self._incomplete_message(exc))
         if not self._unwritten and not was_complete:
             self._notes.set("log", "")
+
+    def _incomplete_message(self, error: OSError) -> str:
+        problem = os.strerror(error.errno or 0)
+        free = free_bytes(Path(self._path))
+        if error.errno == errno.ENOSPC and free is not None:
+            problem += f": {len(self._unwritten)} bytes are needed, and {free} are free"
+        since = time.strftime("%H:%M:%S")
+        return (
+            f"events since {since} are not recorded yet, because {self._path} cannot be written "
+            f"({problem}); the states can be out of date"
+        )
 
     def release_reserve(self) -> None:
         """Release the blocks beyond the end of the log, because no more events follow."""

@@ -377,12 +377,13 @@ def _launch(
     # it. The signals stay pending until the supervisor can handle them.
     signal.pthread_sigmask(signal.SIG_BLOCK, (STOP_SIGNAL, KILL_SIGNAL))
     try:
-        with full_disk_errors(final):
+        manifest = run.load_manifest(is_new=True)
+        with full_disk_errors(final, len(manifest["processes"])):
             run.record_supervisor(identify(os.getpid()) or ProcessId(os.getpid(), 0.0))
             launch_settings.record(run, recorded)
             run = run.claim(final)
             supervisor = _create_supervisor(
-                run, settings, children, holds=orders["holds"], gpus=orders["gpus"]
+                run, manifest, settings, children, holds=orders["holds"], gpus=orders["gpus"]
             )
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (STOP_SIGNAL, KILL_SIGNAL))
             supervisor.launch()
@@ -421,8 +422,8 @@ def _resume(orders: Mapping[str, Any], settings: LaunchSettings, children: str) 
             _send_report(reports.pop(), outcome)
 
     try:
-        with full_disk_errors(run.path):
-            manifest = run.load_manifest()
+        manifest = run.load_manifest()
+        with full_disk_errors(run.path, len(manifest["processes"])):
             change_directory.finish(run, manifest)
             events = EventReader(run.events).read_new()
             ports = regain_ports(manifest, events, hold_until_bound=settings.hold_until_bound)
@@ -431,13 +432,20 @@ def _resume(orders: Mapping[str, Any], settings: LaunchSettings, children: str) 
                 identify(os.getpid()) or ProcessId(os.getpid(), 0.0), replaces=True
             )
             supervisor = _create_supervisor(
-                run, settings, children, holds=ports.holds, events=events, lost_ports=ports.lost
+                run,
+                manifest,
+                settings,
+                children,
+                holds=ports.holds,
+                events=events,
+                lost_ports=ports.lost,
             )
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (STOP_SIGNAL, KILL_SIGNAL))
             supervisor.resume(lambda: report(LaunchReport(outcome=STARTED)))
     except Exception as exc:
         _log_exception()
-        report(LaunchReport(outcome=FAILED, reason=f"{type(exc).__name__}: {exc}"))
+        reason = str(exc) if isinstance(exc, BackendError) else f"{type(exc).__name__}: {exc}"
+        report(LaunchReport(outcome=FAILED, reason=reason))
         return
     supervisor.prepare_stop()
     supervisor.run()
@@ -474,6 +482,7 @@ def _failure_report(exc: Exception, final: Path) -> LaunchReport:
 
 def _create_supervisor(
     run: RunDirectory,
+    manifest: Mapping[str, Any],
     settings: LaunchSettings,
     children: str,
     *,
@@ -490,7 +499,6 @@ def _create_supervisor(
     from symphony.host.supervisor.supervisor import Supervisor
     from symphony.plan.policies import Policies
 
-    manifest = run.load_manifest(is_new=events is None)
     specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
     old_specs = [ProcessSpec.from_dict(data) for data in previous_processes(manifest)]
     return Supervisor(

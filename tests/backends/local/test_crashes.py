@@ -439,7 +439,9 @@ def test_process_of_another_host_is_unknown(foreign):
         foreign.exec_command("exp", "p", "true")
 
 
-@pytest.mark.parametrize("verb", ["delete", "stop", "launch", "force"])
+@pytest.mark.parametrize(
+    "verb", ["delete", "stop", "stop-processes", "launch", "force", "diff", "up"]
+)
 def test_experiment_of_another_host_is_refused_and_kept(foreign, verb):
     again = foreign.new_experiment("exp")
     again.new_process("p", command="true")
@@ -448,6 +450,9 @@ def test_experiment_of_another_host_is_refused_and_kept(foreign, verb):
     verbs = {
         "delete": lambda: foreign.delete("exp"),
         "stop": lambda: foreign.stop("exp"),
+        "stop-processes": lambda: foreign.stop_processes("exp", ["p"]),
+        "diff": lambda: foreign.diff(again),
+        "up": lambda: foreign.up(again),
         "launch": lambda: foreign.launch(again),
         "force": lambda: foreign.launch(again, force=True),
     }

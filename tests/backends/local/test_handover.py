@@ -247,7 +247,7 @@ def test_supervisor_that_cannot_import_its_modules_is_a_failed_launch(
             "RuntimeError('not today')",
             "the supervisor of 'exp' failed while launching: .*not today",
         ),
-        ("OSError(28, 'No space left')", "cannot write to {}: No space left; free some space"),
+        ("OSError(28, 'No space left')", "cannot write to {}: No space left; .* KiB are free"),
     ],
 )
 def test_supervisor_that_fails_before_the_first_start_is_a_failed_launch(
@@ -276,7 +276,10 @@ def test_launch_on_a_full_disk_names_the_directory_and_the_remedy(
         raise OSError(errno.ENOSPC, "No space left")
 
     experiment.new_process("p", command="true")
-    message = f"^cannot write to {state}: No space left; free some space, or set SYMPHONY_STATE_DIR"
+    message = (
+        f"^cannot write to {state}: No space left; [0-9]+ KiB are free, and an experiment of one "
+        "process needs about 84 KiB without its logs; free some space, or set SYMPHONY_STATE_DIR"
+    )
     for function in ("launch_lock", "staging_directory"):
         with monkeypatch.context() as patch:
             patch.setattr(directory, function, fail)

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony import private_directories
 from symphony.errors import BackendError, SpecError, SymphonyError
 from symphony.runs import archive, record
 from symphony.runs.archive import Retention, Run
 from symphony.runs.code_state import CodeCapture
-from symphony.state_directory import STATE_VARIABLE, check_state_directory
+from symphony.state_directory import STATE_VARIABLE, create_state_directory
 from symphony.status import ENDED, ExperimentStatus, ReasonCode, State
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, RUN_NAME, Scope
@@ -121,8 +120,7 @@ def recording_launch(
 def _create_record(
     path: Path, api: Api, manifest: KubeManifest, experiment: Experiment, launch: Launch
 ) -> None:
-    check_state_directory(path)
-    private_directories.create(path)
+    create_state_directory(path)
     scope = manifest.scope
     options = {
         "kubeconfig": api.kubeconfig,
@@ -245,8 +243,7 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
         return None
     identity = _find_identity(api, scope, pods, status)
     path = archive.active_directory() / identity["run"]
-    check_state_directory(path)
-    private_directories.create(path)
+    create_state_directory(path)
     if not (path / record.RECORD_FILE).exists():
         # The experiment was launched on another machine.
         record.write_json(path / record.RECORD_FILE, {**identity, "launched_elsewhere": True})

@@ -25,11 +25,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony import private_directories
 from symphony.errors import BackendError, LaunchFailed, SpecError
 from symphony.names import RUN_ID_VARIABLE
 from symphony.replace_file import replace_file
-from symphony.state_directory import STATE_VARIABLE, check_state_directory, state_root
+from symphony.state_directory import (
+    STATE_VARIABLE,
+    check_state_directory,
+    create_state_directory,
+    state_root,
+)
 from symphony_kube.api.errors import ApiError
 from symphony_kube.lifecycle.description import DescriptionStore
 from symphony_kube.lifecycle.supervisor.record import (
@@ -80,8 +84,7 @@ class SupervisorDirectory:
 
         Raises `SpecError` if another user can change the state directory.
         """
-        check_state_directory(self.path)
-        private_directories.create(self.path)
+        create_state_directory(self.path)
         (self.path / "record").unlink(missing_ok=True)
         self.write_run(run)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -301,11 +302,24 @@ def test_only_connected_processes_can_use_an_encrypted_service(
     error, *_, result = logs["outsider"].strip().split("\n")
     assert error.startswith("service 'replay' is encrypted, and this process has no key")
     assert result == "0 []"
-    files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
-    key_files = [path for path in files if path.name in encryption_keys.SERVER_VARIABLES]
+    contents = _read_files(tmp_path / "state")
+    key_files = [path for path in contents if path.name in encryption_keys.SERVER_VARIABLES]
     assert {path.name for path in key_files} == set(encryption_keys.SERVER_VARIABLES)
     assert {path.stat().st_mode & 0o777 for path in key_files} == {0o600}
-    for secret in [path.read_bytes() for path in key_files]:
-        holders = {path.name for path in files if secret in path.read_bytes()}
+    for secret in [contents[path] for path in key_files]:
+        holders = {path.name for path, content in contents.items() if secret in content}
         assert holders <= set(encryption_keys.SERVER_VARIABLES)
         assert secret.decode() not in f"{manifest}{manifest.to_dict()}{exp.dump_dict()}{status}"
+
+
+def _read_files(directory: Path) -> dict[Path, bytes]:
+    """Return the contents of all files below a directory.
+
+    The supervisor removes some of its files after the experiment has ended.
+    """
+    contents: dict[Path, bytes] = {}
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with contextlib.suppress(FileNotFoundError):
+                contents[path] = path.read_bytes()
+    return contents

@@ -154,8 +154,9 @@ def kubelet_config(node: Node) -> dict[str, Any]:
         "maxPods": 250,
         # With this interval, a node is reported as ready soon after it becomes ready.
         "nodeStatusUpdateFrequency": "2s",
-        # Nobody reads the sizes of volumes, for which the kubelet would start two processes each.
-        "volumeStatsAggPeriod": "-1s",
+        # A Pod is evicted at the latest this long after a volume has exceeded its size limit. The
+        # kubelet starts two processes for each volume.
+        "volumeStatsAggPeriod": "30s",
         "registryPullQPS": 0,
         "serializeImagePulls": False,
         "eventRecordQPS": 0,

@@ -351,7 +351,7 @@ def test_supervisor_in_the_cluster_takes_over_changed_policies(
     assert supervisor_pods() == second
     monkeypatch.setattr(in_cluster, "ACKNOWLEDGE_SECONDS", -1)
     cluster.up(describe(ends_with=["worker"], deadline=3000))
-    wait_until(lambda: supervisor_pods() and supervisor_pods() != second)
+    wait_until(lambda: supervisor_pods() and supervisor_pods() != second, seconds=120)
     assert cluster.diff(describe(ends_with=["worker"], deadline=3000)).is_empty
     release(cluster, name, "worker")
     status = cluster.wait(name, timeout=120)

@@ -118,6 +118,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     if config.getvalue("dist") != "loadfile":
         return None
+    # Otherwise the files with the most tests would run first, and these are fast unit tests.
+    config.option.loadscopereorder = False
     return FileScheduling(config, log)
 
 

@@ -239,6 +239,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         ends_with: Strings | None = None,
         on_failure: str | Mapping[str, Any] | None = None,
         deadline: float | str | None = None,
+        sbatch_options: Strings | None = None,
     ) -> Experiment:
         """Return an empty experiment without launching anything. The keyword arguments are those of
         `Experiment`.
@@ -258,6 +259,7 @@ class Cluster(CheckedAttributes, abc.ABC):
             ends_with=ends_with,
             on_failure=on_failure,
             deadline=deadline,
+            sbatch_options=sbatch_options,
         )
 
     @abc.abstractmethod

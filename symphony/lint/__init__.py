@@ -2,7 +2,7 @@
 
 Each rule is a function that takes an experiment and yields findings. All findings are reported at
 once, each with its position and, if possible, a hint. The rules change nothing, and query a cluster
-only for its GPUs.
+only for its nodes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.lint import gpus, literals, rendering, sizes, structure
+from symphony.lint import gpus, literals, nodes, rendering, sizes, structure
 from symphony.lint.literals import Machine
 from symphony.lint.merge import in_document_order, merge_findings
 from symphony.lint.targets import Target
@@ -49,12 +49,14 @@ def lint(
     *,
     machine: Machine,
     offline: bool = False,
+    thorough: bool = False,
     load_errors: Collection[SpecError] = (),
 ) -> list[Finding]:
     """Return an experiment's problems on the given backends, sorted by their position in the file.
 
     ``machine`` describes this machine, whose paths may not exist on other machines. If ``offline``
-    is true, no cluster is queried. ``load_errors`` contains the errors in the parts of the file
+    is true, no cluster is queried. If ``thorough`` is true, checks may take some seconds and run
+    programs on the nodes of a cluster. ``load_errors`` contains the errors in the parts of the file
     that could not be loaded into ``experiment``. Problems that could be consequences of these
     errors are omitted.
     """
@@ -70,6 +72,7 @@ def lint(
             rendering.rules(experiment, target),
             sizes.rules(experiment, target),
             gpus.rules(experiment, target, offline=offline),
+            nodes.rules(experiment, target, offline=offline, thorough=thorough),
         ]
         if target.is_remote:
             rules.append(literals.rules(experiment, machine))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from symphony.errors import SymphonyError
-from symphony.lint.targets import NodeGpus
+from symphony.lint.targets import ChecksNodes, NodeGpus
 from symphony.model import Process, ProcessGroup
 from symphony.plan.findings import NOTE, Finding, finding_of
 
@@ -20,7 +20,8 @@ Member = Process | ProcessGroup
 def rules(experiment: Experiment, target: Target, *, offline: bool) -> Iterator[Finding]:
     """Yield a finding for each process or group that requests more GPUs than are available.
 
-    If the GPUs of a cluster cannot be checked, yield a note instead.
+    If the GPUs of a cluster cannot be checked, yield a note instead. A cluster that checks its
+    nodes by itself also checks their GPUs.
 
     A group is placed on one node, so its members' requests are added together. On a local backend,
     the requests of all processes are added together, because all processes run on this machine at
@@ -31,7 +32,7 @@ def rules(experiment: Experiment, target: Target, *, offline: bool) -> Iterator[
         number = requested_gpus(member)
         if number:
             requests[member] = number
-    if not requests:
+    if not requests or isinstance(target.cluster, ChecksNodes):
         return
     if not target.is_remote:
         yield from _more_than_this_machine_has(requests)

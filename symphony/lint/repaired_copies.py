@@ -25,7 +25,15 @@ _CONNECTING_SETTINGS = (
     "ready",
 )
 # Experiment options that a backend can refuse. Each secret is also treated as an option.
-_EXPERIMENT_OPTIONS = ("start_dir", "preamble_cmds", "env", "env_file", "port_range", "images")
+_EXPERIMENT_OPTIONS = (
+    "start_dir",
+    "preamble_cmds",
+    "env",
+    "env_file",
+    "port_range",
+    "images",
+    "sbatch_options",
+)
 
 
 def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:

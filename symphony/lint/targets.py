@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from symphony.cluster import Cluster
+    from symphony.model import Experiment
+    from symphony.plan.findings import Finding
 
 # The image that is used for processes without an image, so that the rules can find other errors.
 PLACEHOLDER_IMAGE = "probe"
@@ -23,6 +25,19 @@ class NodeGpus(Protocol):
         there.
 
         Raises `BackendError` if the cluster cannot be queried.
+        """
+
+
+@runtime_checkable
+class ChecksNodes(Protocol):
+    """A cluster that can check by itself whether an experiment can run on its nodes."""
+
+    def check_nodes(self, experiment: Experiment, *, thorough: bool) -> Iterator[Finding]:
+        """Yield the reasons why the nodes could not run an experiment, and which checks were
+        skipped.
+
+        If ``thorough`` is true, the check may take some seconds and run a program on the nodes.
+        Otherwise, nothing is yielded if this machine cannot use the cluster at all.
         """
 
 

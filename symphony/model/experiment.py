@@ -58,10 +58,10 @@ class Experiment(CheckedAttributes):
     determines what happens to the other processes when a process has failed: ``"continue"`` (the
     default), ``"stop"``, ``"restart"``, or a mapping such as ``{"policy": "restart",
     "max_restarts": 3, "backoff": "30s"}``. ``deadline`` is the time after the launch at which the
-    experiment is stopped and has failed. Relative paths other than the start directories of groups
-    and processes are resolved against ``base_dir``. By default, this is the
-    directory of the file from which the experiment was loaded, or the working directory if there is
-    no such file.
+    experiment is stopped and has failed. ``sbatch_options`` contains further options of sbatch for
+    an experiment that runs as a job of Slurm. Relative paths other than the start directories of
+    groups and processes are resolved against ``base_dir``. By default, this is the directory of the
+    file from which the experiment was loaded, or the working directory if there is no such file.
     """
 
     _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
@@ -73,6 +73,7 @@ class Experiment(CheckedAttributes):
                 "env": dict,
                 "env_file": list,
                 "on_failure": lambda: CONTINUE,
+                "sbatch_options": list,
             },
         ),
         "ends_with": _parse_ends_with,
@@ -86,6 +87,7 @@ class Experiment(CheckedAttributes):
     ends_with: list[str]
     on_failure: str | dict[str, Any]
     deadline: float | None
+    sbatch_options: list[str]
 
     def __init__(
         self,
@@ -100,6 +102,7 @@ class Experiment(CheckedAttributes):
         ends_with: validators.Strings | None = None,
         on_failure: str | Mapping[str, Any] | None = None,
         deadline: float | str | None = None,
+        sbatch_options: validators.Strings | None = None,
     ) -> None:
         self._name = check_name(name, "experiment")
         self.secrets = secrets
@@ -111,6 +114,7 @@ class Experiment(CheckedAttributes):
         self.ends_with = ends_with  # type: ignore[assignment]
         self.on_failure = on_failure  # type: ignore[assignment]
         self.deadline = deadline  # type: ignore[assignment]
+        self.sbatch_options = sbatch_options  # type: ignore[assignment]
         self._base_dir: Path | None = None
         self._replicas: dict[str, list[str]] = {}
         # Maps each process or group with no replicas to its services.
@@ -465,6 +469,7 @@ class Experiment(CheckedAttributes):
             "ends_with": self.ends_with_components(),
             "on_failure": None if self.on_failure == CONTINUE else self.on_failure,
             "deadline": self.deadline,
+            "sbatch_options": [*self.sbatch_options],
             "images": {name: image.dump() for name, image in self._images.items()},
         }
         result = {key: value for key, value in options.items() if value}

@@ -12,6 +12,7 @@ from symphony.model.value_types import (
     NONEMPTY_TEXT,
     PORT_RANGE,
     SHELL_LINES,
+    STRINGS,
     Field,
     field_table,
     policy_fields,
@@ -78,5 +79,11 @@ EXPERIMENT_OPTIONS = field_table(
         type=DURATION,
         description="The time after the launch at which all processes are stopped and the "
         "experiment has failed, in seconds or with a unit such as '6h'.",
+    ),
+    Field(
+        name="sbatch_options",
+        type=STRINGS,
+        description="Further options of sbatch for an experiment that runs as a job of Slurm, such "
+        "as ['--mail-type=END'], which take precedence over those that symphony sets.",
     ),
 )

@@ -32,12 +32,12 @@ class Ignored:
 def ignored_settings(plan: Plan, honoured: frozenset[str]) -> tuple[Ignored, ...]:
     """Return the settings in a plan that a backend ignores.
 
-    The result contains the policies of the experiment, such as ``deadline``, and the settings of
-    its processes. ``honoured`` contains those that the backend supports, as a whole (``"env"``) or
+    The result contains options of the experiment, such as ``deadline``, and the settings of its
+    processes. ``honoured`` contains those that the backend supports, as a whole (``"env"``) or
     in part (``"resource_limit.gpu"``).
     """
     processes: dict[str, list[str]] = {
-        policy: [] for policy in plan.policies.names if policy not in honoured
+        option: [] for option in plan.option_names if option not in honoured
     }
     for process in plan:
         for setting in _setting_names(process):

@@ -104,7 +104,7 @@ class Plan:
     same for every process. A launch creates the keys for encrypted services, so a plan contains
     only the names of the variables for these keys. ``base_dir`` is the directory against which
     relative paths are resolved. It is ignored when plans are compared. ``policies`` contains the
-    rules for the end of the experiment.
+    rules for the end of the experiment. ``sbatch_options`` contains further options of sbatch.
     """
 
     experiment: str
@@ -114,6 +114,7 @@ class Plan:
     shared_env: dict[str, str]
     secrets: dict[str, str]
     policies: Policies = field(default_factory=Policies)
+    sbatch_options: tuple[str, ...] = ()
     base_dir: Path | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[PlannedProcess]:
@@ -169,6 +170,12 @@ class Plan:
         if not env_secrets:
             return env_secrets
         return {key: secret for key, secret in env_secrets.items() if key not in self.shared_env}
+
+    @property
+    def option_names(self) -> tuple[str, ...]:
+        """The names of the experiment options that are set and that a backend may ignore."""
+        names = self.policies.names
+        return (*names, "sbatch_options") if self.sbatch_options else names
 
     @property
     def key_variables(self) -> tuple[str, ...]:
@@ -229,6 +236,7 @@ def resolve(
         shared_env=shared_env,
         secrets=dict(experiment.secrets),
         policies=resolve_policies(experiment),
+        sbatch_options=tuple(experiment.sbatch_options),
         base_dir=experiment.base_dir,
     )
 

@@ -292,6 +292,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
             start_dir=filled,
             env=environments,
             images=images,
+            sbatch_options=strings(),
         )
     )
     _tell_secrets(draw, members, own.get("secrets", {}))

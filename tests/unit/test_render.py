@@ -20,6 +20,7 @@ from symphony.host.render import HONOURED, HOST, HostManifest, render
 from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.settings import SETTINGS
 from symphony.plan.addresses import AddressScheme
+from symphony.plan.ignored import Ignored
 from symphony.plan.resolve import Defaults, resolve
 from symphony.plan.restart_policy import RestartPolicy
 from tests.unit.strategies import experiments, texts
@@ -282,7 +283,9 @@ def test_settings_of_other_backends_are_listed_as_ignored() -> None:
     process.pod_yml = {"a": 1}
     process.container_yml = {"a": 1}
     experiment.new_process("q", command="c")
-    ignored = rendered(experiment).ignored
+    experiment.sbatch_options = ["--exclusive"]
+    of_experiment, *ignored = rendered(experiment).ignored
+    assert of_experiment == Ignored(setting="sbatch_options", processes=())
     assert {item.setting for item in ignored} == {
         "container_image", "resource_request.cpu", "resource_limit.cpu", "resource_limit.memory",
         "image_pull_policy", "job.ttl", "volumes.pvc", "node_selector", "tolerations", "labels",

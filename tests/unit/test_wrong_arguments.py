@@ -279,6 +279,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "server_name": lambda: "other",
     "service": lambda: "web",
     "service_account": lambda: "robot",
+    "sbatch_options": lambda: ["--exclusive"],
     "services": lambda: ["web"],
     "settings": lambda: {"username": "sarah"},
     "events": lambda: True,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 NODES = ("n1", "n2", "n3", "n4")
 CPUS, MEMORY_MIB, GPUS = 8, 4000, 2
+GPU_TYPE = "toy"
 # The users of the cluster, with the numbers of the user and the group.
 USERS = {"alice": 4001, "bob": 4002}
 HEAD, LOGIN = "head", "login"
@@ -83,7 +84,7 @@ def slurm_conf(settings: Settings) -> str:
     for name in NODES:
         lines.append(
             f"NodeName={name} NodeAddr={settings.address(name)} CPUs={CPUS} "
-            f"RealMemory={MEMORY_MIB} Gres=gpu:{GPUS} Feature={name} State=UNKNOWN"
+            f"RealMemory={MEMORY_MIB} Gres=gpu:{GPU_TYPE}:{GPUS} Feature={name} State=UNKNOWN"
         )
     lines += [
         "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1",
@@ -111,7 +112,8 @@ def cgroup_conf(settings: Settings) -> str:
 
 def gres_conf(run: Path) -> str:
     """Return the contents of gres.conf. The GPUs are device files without a driver."""
-    return f"Name=gpu File={run}/dev/gpu[0-{GPUS - 1}] Flags=nvidia_gpu_env\n"
+    device_files = f"{run}/dev/gpu[0-{GPUS - 1}]"
+    return f"Name=gpu Type={GPU_TYPE} File={device_files} Flags=nvidia_gpu_env\n"
 
 
 def passwd(run: Path) -> str:

@@ -3,6 +3,8 @@
 ``python -I -S agent.py RUN-DIRECTORY HOST PORT``. One srun starts one agent on each node. The agent
 connects to the supervisor and carries out its orders. It reports what happens to its processes.
 When the connection is closed, it stops all of its processes and exits.
+
+With ``RUN-DIRECTORY`` alone, the program only checks whether it could work on this node.
 """
 
 from __future__ import annotations
@@ -16,19 +18,27 @@ SUPERVISOR, AGENT = "supervisor", "agent"
 
 def main() -> None:
     """Adopt the import path of the launcher, connect to the supervisor, and work until the end."""
-    directory, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    directory, *server = sys.argv[1:]
     node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     try:
         with open(f"{directory}/job.json", "rb") as file:  # noqa: PTH123
             job = json.load(file)
     except OSError as exc:
-        sys.exit(f"node {node}: cannot read {directory}: {exc.strerror}; is it on a shared disk?")
+        sys.exit(
+            f"node {node}: cannot read {directory}: {exc.strerror}; set state_dir to a directory "
+            "that all nodes share"
+        )
     sys.path[:] = job["path"]
     try:
         from symphony_slurm.node import run_agent
     except ImportError as exc:
-        sys.exit(f"node {node}: {sys.executable} cannot import symphony: {exc}")
-    run_agent(directory, node, host, port)
+        sys.exit(
+            f"node {node}: {sys.executable} cannot import symphony: {exc}; install symphony in a "
+            "directory that all nodes share"
+        )
+    if server:
+        host, port = server
+        run_agent(directory, node, host, int(port))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,16 @@ import subprocess
 import sys
 from typing import IO, NamedTuple
 
+# A command that replaces itself by the following command line, which starts with a path of Python.
+# If Python does not exist on the node, the error message contains the name of the node.
+START_PYTHON = (
+    "/bin/sh",
+    "-c",
+    'if [ -x "$0" ]; then exec "$0" "$@"; fi; '
+    'echo "node ${SLURMD_NODENAME:-$(uname -n)}: $0 does not exist; run symphony with a Python '
+    'that all nodes share" >&2; exit 127',
+)
+
 
 class AgentStep(NamedTuple):
     """The step of the agents.
@@ -33,14 +43,20 @@ def main() -> None:
         with open(f"{directory}/job.json", "rb") as file:  # noqa: PTH123
             job = json.load(file)
     except OSError as exc:
-        sys.exit(f"node {node}: cannot read {directory}: {exc.strerror}; is it on a shared disk?")
+        sys.exit(
+            f"node {node}: cannot read {directory}: {exc.strerror}; set state_dir to a directory "
+            "that all nodes share"
+        )
     step = start_step(directory, job["nodes"])
     sys.path[:] = job["path"]
     try:
         from symphony_slurm.supervise import run_job
     except ImportError as exc:
         step.process.kill()
-        sys.exit(f"node {node}: {sys.executable} cannot import symphony: {exc}")
+        sys.exit(
+            f"node {node}: {sys.executable} cannot import symphony: {exc}; install symphony in a "
+            "directory that all nodes share"
+        )
     sys.exit(run_job(directory, job, step))
 
 
@@ -65,7 +81,7 @@ def start_step(directory: str, count: int) -> AgentStep:
         argv.append(f"--cpus-per-task={cpus}")
     server = socket.create_server(("", 0), backlog=4096)
     program = os.path.join(os.path.dirname(__file__), "agent.py")  # noqa: PTH118, PTH120
-    argv += [sys.executable, "-I", "-S", program, directory, socket.gethostname()]
+    argv += [*START_PYTHON, sys.executable, "-I", "-S", program, directory, socket.gethostname()]
     argv.append(str(server.getsockname()[1]))
     log = open(f"{directory}/agents.log", "a+b")  # noqa: PTH123, SIM115
     # srun forwards signals. The processes of the agents must only receive those of the supervisor.

@@ -24,6 +24,8 @@ from symphony.errors import (
     NotFound,
     SpecError,
     SymphonyError,
+    Unreachable,
+    error_path,
     shown,
 )
 from symphony.host.cluster import HostCluster
@@ -32,7 +34,7 @@ from symphony.host.run.directory import REMOTE_FILE, RunDirectory
 from symphony.host.run.events import Event, EventReader, encode, is_finished
 from symphony.status import ENDED, ProcessStatus
 from symphony_slurm import slurm
-from symphony_slurm.run_files import JOB_FILE, NODES_FILE, STOP_FILE
+from symphony_slurm.run_files import JOB_FILE, NODES_FILE, STOP_FILE, import_path
 from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_for_logs
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.changes import Changes
+    from symphony.plan.findings import Finding
     from symphony_slurm.render import SlurmManifest
 
 # The directories of the runs, which never have the same path twice.
@@ -64,9 +67,13 @@ class SlurmCluster(HostCluster):
     Options of the job:
 
     * ``partition``, ``account``, ``qos`` and ``time`` are those of sbatch. By default, the site
-      chooses them.
+      chooses them. A duration such as ``"2h"`` is also a ``time``.
     * ``nodes`` is the number of nodes. All processes of a group run on the same node.
-    * ``sbatch`` contains further options of sbatch, such as ``["--exclusive"]``.
+    * ``gpu_type`` is Slurm's name for the type of the GPUs, such as ``"a100"``. By default, GPUs of
+      any type are used.
+    * ``exclusive`` requests nodes that no other job uses.
+    * ``sbatch`` contains further options of sbatch, such as ``["--mail-type=END"]``, which override
+      the others.
     * ``modules`` contains the names of modules that are loaded before the experiment, and
       ``prologue`` further shell lines of the batch script.
 
@@ -85,6 +92,8 @@ class SlurmCluster(HostCluster):
         qos: str | None = None,
         time: str | int | None = None,
         nodes: int | str | None = None,
+        gpu_type: str | None = None,
+        exclusive: bool = False,
         sbatch: Strings | None = None,
         modules: Strings | None = None,
         prologue: Strings | None = None,
@@ -97,8 +106,10 @@ class SlurmCluster(HostCluster):
             partition=_word(partition, "partition"),
             account=_word(account, "account"),
             qos=_word(qos, "qos"),
-            time=None if time is None else _word(str(time), "time"),
-            sbatch=_texts(sbatch, "sbatch"),
+            time=_time_limit(time),
+            gpu_type=_word(gpu_type, "gpu_type"),
+            exclusive=_flag(exclusive, "exclusive"),
+            sbatch=_sbatch_options(sbatch),
             modules=_texts(modules, "modules"),
             prologue=_texts(prologue, "prologue"),
         )
@@ -115,10 +126,9 @@ class SlurmCluster(HostCluster):
 
     def check(self, manifest: Any) -> None:
         """Let Slurm check the job of a manifest without submitting it."""
+        self._check_fits(manifest)
         slurm.check_submission(
-            [*manifest.sbatch, "--output=/dev/null"],
-            manifest.script,
-            slurm.submission_environment(),
+            ["--output=/dev/null"], manifest.script, slurm.submission_environment()
         )
 
     def _render_job(self, experiment: Experiment) -> SlurmManifest:
@@ -128,12 +138,15 @@ class SlurmCluster(HostCluster):
         from symphony.plan.addresses import AddressScheme
         from symphony.plan.resolve import resolve
         from symphony.plan.services import service_requests
+        from symphony_slurm.batch import START_PYTHON
+        from symphony_slurm.further_options import check_options
         from symphony_slurm.render import (
             HONOURED,
             SlurmManifest,
             batch_script,
-            constraints,
             sbatch_options,
+            time_limit_seconds,
+            warning_seconds,
         )
         from symphony_slurm.shape import choose_shape
 
@@ -146,7 +159,12 @@ class SlurmCluster(HostCluster):
         )
         # The slots depend on the plan, and the placeholders of the addresses on the slots.
         plan = resolve(experiment, scheme, self.defaults)
-        shape = choose_shape(plan, self._nodes)
+        shape = choose_shape(
+            plan,
+            self._nodes,
+            gpu_type=self._options.gpu_type,
+            exclusive=self._options.exclusive,
+        )
         for process in plan:
             slots[process.name] = slots[process.group or process.name] = shape.slots[process.name]
         plan = resolve(experiment, scheme, self.defaults)
@@ -161,41 +179,41 @@ class SlurmCluster(HostCluster):
             shell=shutil.which("bash") or "/bin/sh",
             honoured=HONOURED,
         )
-        selectors: dict[str, str] = {}
-        for planned in plan:
-            selectors.update(planned.pod.node_selector or {})
+        with error_path("sbatch_options"):
+            check_options(plan.sbatch_options, "sbatch_options")
+        time_limit = time_limit_seconds(plan, self._options.time)
+        warning = warning_seconds(plan, time_limit)
         options = sbatch_options(
             experiment.name,
             run_id,
             path,
-            shape.arguments(),
+            shape,
             self._options,
-            constraints=constraints(selectors),
-            deadline=plan.policies.deadline,
+            further=plan.sbatch_options,
+            time_limit=time_limit,
+            warning=warning,
         )
         program = Path(__file__).with_name("batch.py")
-        command = [sys.executable, "-I", "-S", str(program), str(path)]
+        command = [*START_PYTHON, sys.executable, "-I", "-S", str(program), str(path)]
         fields = {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
         return SlurmManifest(
             **fields,
             script=batch_script(options, command, self._options),
             sbatch=tuple(options),
+            further=(*plan.sbatch_options, *self._options.sbatch),
             shape=shape,
+            time_limit=time_limit,
+            warning=warning,
         )
 
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> SlurmManifest:
         del on_change
-        from symphony_slurm.shape import check_fits
-
         slurm.check_installed()
         manifest = self._render_job(experiment)
         self._check_files(manifest)
-        if not self._options.sbatch:
-            # The options can change what the job requests.
-            partition = self._options.partition
-            check_fits(manifest.shape, slurm.node_sizes(partition), partition)
+        self._check_fits(manifest)
         with (
             directory.full_disk_errors(self._root, len(manifest.processes)),
             directory.staging_directory(self._root, experiment.name) as (staging, _),
@@ -213,6 +231,47 @@ class SlurmCluster(HostCluster):
                 self._roll_back(manifest)
                 raise
         return manifest
+
+    def check_nodes(self, experiment: Experiment, *, thorough: bool) -> Iterator[Finding]:
+        """Check the job of an experiment; see `symphony.lint.targets.ChecksNodes`.
+
+        A thorough check runs a short job on idle nodes.
+        """
+        from symphony.plan.findings import ERROR, NOTE, Finding
+        from symphony_slurm.node_check import NodesNotChecked, check_nodes
+
+        try:
+            manifest = self.manifest(experiment)
+        except SymphonyError:
+            # Other rules report errors of the experiment.
+            return
+        try:
+            slurm.check_installed()
+            self.check(manifest)
+            problems = check_nodes(self._root, manifest, self._options) if thorough else []
+        except (Unreachable, NodesNotChecked) as exc:
+            if thorough:
+                problem = f"the nodes were not checked: {exc}"
+                yield Finding(rule="nodes", level=NOTE, problem=problem)
+            return
+        except SymphonyError as exc:
+            problems = [str(exc)]
+        for text in problems:
+            problem, _, hint = text.partition("; ")
+            yield Finding(rule="nodes", level=ERROR, problem=problem, hint=hint)
+
+    def _check_fits(self, manifest: SlurmManifest) -> None:
+        """Check that the job fits the partition. This is one request.
+
+        The job is not checked if other options of sbatch can change what it requests.
+        """
+        from symphony_slurm.fit import check_fits
+        from symphony_slurm.further_options import changes_request
+
+        if changes_request(manifest.further):
+            return
+        chosen = self._options.partition
+        check_fits(manifest.shape, slurm.partitions(chosen), chosen, manifest.time_limit)
 
     def _check_files(self, manifest: SlurmManifest) -> None:
         """Check that directories, commands and secrets exist on the shared file system.
@@ -238,7 +297,7 @@ class SlurmCluster(HostCluster):
         preflight.write(staging, manifest)
         job = {
             "backend": self.backend,
-            "path": [str(Path(entry).absolute()) for entry in sys.path if entry],
+            "path": import_path(),
             "experiment": experiment.dump_dict(),
             "base_dir": None if experiment.base_dir is None else str(experiment.base_dir),
             "working_directory": str(Path.cwd()),
@@ -248,6 +307,7 @@ class SlurmCluster(HostCluster):
             "backoff": asdict(self._backoff or Backoff()),
             "nodes": manifest.shape.nodes,
             "slots": manifest.shape.slots,
+            "warning": manifest.warning,
         }
         staging.file(REMOTE_FILE).touch()
         staging.file("job.json").write_text(json.dumps(job))
@@ -679,6 +739,39 @@ def _word(value: object, name: str) -> str | None:
         return None
     if not isinstance(value, str) or not value or value.split() != [value]:
         raise SpecError(f"{name} must be one word, as for sbatch --{name}, not {shown(value)}")
+    return value
+
+
+def _time_limit(value: object) -> int | None:
+    """Validate the time limit of a job, and return it in seconds. The value 0 means no limit."""
+    if value is None:
+        return None
+    from symphony.model.durations import parse_time_limit
+
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise SpecError(f"time must be a time limit such as 30, 2:00:00 or 2h, not {shown(value)}")
+    if str(value).lower() in ("unlimited", "infinite"):
+        return 0
+    try:
+        return parse_time_limit(str(value))
+    except SpecError as exc:
+        raise SpecError(f"time: {exc}") from None
+
+
+def _sbatch_options(value: Strings | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    from symphony.model.validators import strings
+    from symphony_slurm.further_options import check_options
+
+    options = strings(value, "sbatch")
+    check_options(options, "sbatch")
+    return tuple(options)
+
+
+def _flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise SpecError(f"{name} must be true or false, not {shown(value)}")
     return value
 
 

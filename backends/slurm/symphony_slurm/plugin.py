@@ -41,6 +41,18 @@ def symphony_backend() -> BackendInfo:
                 help="the time limit of the job",
             ),
             Option(name="nodes", flags=("--nodes",), metavar="N", help="the number of nodes"),
+            Option(
+                name="gpu_type",
+                flags=("--gpu-type",),
+                metavar="TYPE",
+                help="Slurm's name for the type of the GPUs, such as a100",
+            ),
+            Option(
+                name="exclusive",
+                flags=("--exclusive",),
+                switch=True,
+                help="use nodes that no other job uses",
+            ),
         ),
         experiments="symphony.host.run.directory:experiment_names",
     )

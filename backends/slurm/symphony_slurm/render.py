@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symphony.host.render import HONOURED as HOST_HONOURED
 from symphony.host.render import HostManifest
 from symphony_slurm.shape import Shape
 from symphony_slurm.slurm import JOB_NAME_PREFIX
 
+if TYPE_CHECKING:
+    from symphony.plan.resolve import Plan
+
 # The settings that Slurm implements in addition to those of one machine.
 HONOURED = HOST_HONOURED | {
     "resource_request",
     "resource_limit",
     "node_selector",
+    "sbatch_options",
 }
-# The time in seconds before the end of a job at which the batch step receives SIGTERM, so that the
-# experiment is stopped in order. Slurm's timers can be early or late by a minute.
+# The shortest time before the end of a job at which the batch step receives SIGTERM, so that the
+# experiment is stopped in order.
 WARNING_SECONDS = 60
+# A stop needs this time in addition to the longest grace period.
+STOP_SECONDS = 30
+# Slurm's timers can be early or late by this time.
+TIMER_ERROR_SECONDS = 60
 # The job waits for this long for the agents of its nodes.
 AGENT_TIMEOUT_SECONDS = 120.0
 
@@ -31,14 +40,18 @@ AGENT_TIMEOUT_SECONDS = 120.0
 class JobOptions:
     """The options of the cluster that concern the job.
 
-    ``sbatch`` contains further options of sbatch, which override the others. ``modules`` are loaded
-    before the experiment, and ``prologue`` contains further lines of the batch script.
+    ``time`` is the time limit in seconds, or 0 for no limit. ``gpu_type`` is Slurm's name for a
+    type of GPUs. ``exclusive`` requests nodes that no other job uses. ``sbatch`` contains further
+    options of sbatch, which override the others. ``modules`` are loaded before the experiment, and
+    ``prologue`` contains further lines of the batch script.
     """
 
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
-    time: str | None = None
+    time: int | None = None
+    gpu_type: str | None = None
+    exclusive: bool = False
     sbatch: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     prologue: tuple[str, ...] = ()
@@ -48,14 +61,20 @@ class JobOptions:
 class SlurmManifest(HostManifest):
     """The job of an experiment, and the processes that run in it.
 
-    ``script`` is the batch script, and ``sbatch`` contains the options of sbatch in it. The
+    ``script`` is the batch script, and ``sbatch`` contains the options of sbatch in it. ``further``
+    contains those of them that the user has set, which symphony does not interpret. The
     addresses contain placeholders, because Slurm chooses the nodes later. ``shape`` is what the job
-    requests, and the node of each process.
+    requests, and the node of each process. ``time_limit`` is in seconds, and None if the site
+    chooses it. ``warning`` is the time in seconds before the end of the job at which the experiment
+    is stopped.
     """
 
     script: str
     sbatch: tuple[str, ...]
+    further: tuple[str, ...]
     shape: Shape
+    time_limit: int | None
+    warning: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of the manifest file as a dictionary of JSON-serializable values."""
@@ -66,19 +85,73 @@ class SlurmManifest(HostManifest):
         return f"# The batch script:\n{lines}{HostManifest.__str__(self)}"
 
 
+def warning_seconds(plan: Plan, time_limit: int | None) -> int:
+    """Return the time before the end of the job at which the experiment is stopped.
+
+    It is long enough for the longest grace period, but at most half of the time limit.
+    """
+    graces = [process.pod.termination_grace_period or 0 for process in plan]
+    warning = max(WARNING_SECONDS, math.ceil(max(graces, default=0)) + STOP_SECONDS)
+    return min(warning, time_limit // 2) if time_limit else warning
+
+
+def time_limit_seconds(plan: Plan, chosen: int | None) -> int | None:
+    """Return the time limit of the job, or None if the site chooses it.
+
+    ``chosen`` is the option ``time`` in seconds, or None. Otherwise, the time limit is the maximum
+    duration of the experiment with the time that the job needs around it.
+    """
+    if chosen is not None:
+        return chosen
+    duration = _longest_duration(plan)
+    if duration is None:
+        return None
+    margin = warning_seconds(plan, None) + TIMER_ERROR_SECONDS + AGENT_TIMEOUT_SECONDS
+    return (int(duration + margin) // 60 + 1) * 60
+
+
+def _longest_duration(plan: Plan) -> float | None:
+    """Return the maximum duration of the experiment in seconds, or None if there is none."""
+    if plan.policies.deadline is not None:
+        return plan.policies.deadline
+    limits: list[float] = []
+    for process in plan:
+        limit = (process.pod.job or {}).get("active_deadline")
+        if limit is None or process.starts_after:
+            return None
+        limits.append(float(limit))
+    return max(limits)
+
+
+def time_text(seconds: int) -> str:
+    """Return a time limit in the format of sbatch.
+
+    >>> time_text(5400), time_text(100 * 3600)
+    ('1:30:00', '4-4:00:00')
+    """
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    text = f"{hours}:{minutes:02}:{rest:02}"
+    return f"{days}-{text}" if days else text
+
+
 def sbatch_options(
     name: str,
     run_id: str,
     directory: Path,
-    shape: Sequence[str],
+    shape: Shape,
     options: JobOptions,
     *,
-    constraints: Sequence[str] = (),
-    deadline: float | None = None,
+    further: Sequence[str] = (),
+    time_limit: int | None,
+    warning: int,
 ) -> list[str]:
     """Return the options of the job, in the order of their precedence.
 
-    ``shape`` requests the nodes. ``deadline`` is the maximum duration of the experiment in seconds.
+    ``further`` contains the options that the experiment sets, which those of the cluster override.
+    ``time_limit`` is in seconds. ``warning`` is the time in seconds before the end of the job at
+    which Slurm sends SIGTERM.
     """
     comment = json.dumps({"symphony": name, "run": run_id[:12]}, separators=(",", ":"))
     result = [
@@ -87,27 +160,18 @@ def sbatch_options(
         f"--output={directory / 'supervisor.log'}",
         "--open-mode=append",
         "--no-requeue",
-        f"--signal=B:TERM@{WARNING_SECONDS}",
-        *shape,
+        f"--signal=B:TERM@{warning}",
+        *shape.arguments(),
     ]
     named = {
         "partition": options.partition,
         "account": options.account,
         "qos": options.qos,
-        "time": options.time or _time_limit(deadline),
+        # The time limit 0 is no limit, as in sbatch.
+        "time": None if time_limit is None else time_text(time_limit),
     }
     result += [f"--{key}={value}" for key, value in named.items() if value is not None]
-    if constraints:
-        result.append(f"--constraint={'&'.join(constraints)}")
-    return [*result, *options.sbatch]
-
-
-def _time_limit(deadline: float | None) -> str | None:
-    """Return the time limit for a deadline, with the time that the job needs around it."""
-    if deadline is None:
-        return None
-    minutes = int(deadline + 2 * WARNING_SECONDS + AGENT_TIMEOUT_SECONDS) // 60 + 1
-    return str(minutes)
+    return [*result, *further, *options.sbatch]
 
 
 def batch_script(sbatch: Sequence[str], program: Sequence[str], options: JobOptions) -> str:
@@ -127,12 +191,3 @@ def _directive(option: str) -> str:
     if not separator or value.isalnum():
         return option
     return f"{name}={shlex.quote(value)}"
-
-
-def constraints(selectors: Mapping[str, str]) -> list[str]:
-    """Return the features of nodes for the setting ``node_selector``.
-
-    Slurm's features are words. The word is the value of the selector, or its key if the value is
-    ``true``.
-    """
-    return [key if value == "true" else value for key, value in selectors.items()]

@@ -7,13 +7,11 @@ Slots are the nodes of a job before Slurm has chosen them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError
 from symphony.model.quantities import MEBIBYTE_BYTES, parse_quantity
-from symphony_slurm.slurm import NodeSize
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan, PlannedProcess
@@ -50,8 +48,10 @@ class Demand:
 class Shape:
     """The nodes of a job. Each node has the same ``cpus``, ``memory_mib`` and ``gpus``.
 
-    ``slots`` maps the name of each process to the number of its node. ``units`` maps the names of
-    groups and of processes without a group to what they request.
+    ``gpu_type`` is the type of the GPUs, or None for any type. ``features`` contains the words that
+    all nodes must have. ``exclusive`` states that no other job uses the nodes. ``slots`` maps the
+    name of each process to the number of its node. ``units`` maps the names of groups and of
+    processes without a group to what they request.
     """
 
     nodes: int
@@ -60,6 +60,14 @@ class Shape:
     gpus: int
     slots: dict[str, int]
     units: dict[str, Demand]
+    gpu_type: str | None = None
+    features: tuple[str, ...] = ()
+    exclusive: bool = False
+
+    @property
+    def node_demand(self) -> Demand:
+        """What the job requests on each node."""
+        return Demand(cpus=self.cpus, memory_mib=self.memory_mib, gpus=self.gpus)
 
     def arguments(self) -> list[str]:
         """Return the options of sbatch that request the nodes."""
@@ -71,7 +79,12 @@ class Shape:
         if self.memory_mib:
             options.append(f"--mem={self.memory_mib}M")
         if self.gpus:
-            options.append(f"--gres=gpu:{self.gpus}")
+            kind = "gpu" if self.gpu_type is None else f"gpu:{self.gpu_type}"
+            options.append(f"--gres={kind}:{self.gpus}")
+        if self.features:
+            options.append(f"--constraint={'&'.join(self.features)}")
+        if self.exclusive:
+            options.append("--exclusive")
         return options
 
 
@@ -87,13 +100,15 @@ def process_demand(process: PlannedProcess) -> Demand:
     return Demand(cpus=cpus, memory_mib=memory, gpus=gpus)
 
 
-def choose_shape(plan: Plan, nodes: int) -> Shape:
+def choose_shape(
+    plan: Plan, nodes: int, *, gpu_type: str | None = None, exclusive: bool = False
+) -> Shape:
     """Divide the units of an experiment among nodes.
 
     The unit with the largest demand is placed first, on the node with the least demand. Therefore,
     all nodes request similar amounts.
 
-    Raises SpecError if there are more nodes than units.
+    Raises SpecError if there are more nodes than units, or if the processes select different nodes.
     """
     units: dict[str, list[PlannedProcess]] = {}
     for process in plan:
@@ -123,61 +138,32 @@ def choose_shape(plan: Plan, nodes: int) -> Shape:
         gpus=max(load.gpus for load in loads),
         slots={process.name: slots[process.name] for process in plan},
         units=demands,
+        gpu_type=gpu_type,
+        features=node_features(plan),
+        exclusive=exclusive,
     )
+
+
+def node_features(plan: Plan) -> tuple[str, ...]:
+    """Return the features of nodes that the setting ``node_selector`` of all processes selects.
+
+    Slurm's features are words. The word is the value of the selector, or its key if the value is
+    ``true``. Raises SpecError if two processes require different values of one key, because all
+    nodes of a job have the same features.
+    """
+    selectors: dict[str, tuple[str, str]] = {}
+    for process in plan:
+        for key, value in (process.pod.node_selector or {}).items():
+            other, chosen = selectors.setdefault(key, (process.path, value))
+            if chosen != value:
+                raise SpecError(
+                    f"processes {other!r} and {process.path!r} select nodes with different values "
+                    f"of {key!r}, {chosen!r} and {value!r}, but all nodes of a job are selected in "
+                    "the same way; set node_selector to the same value"
+                )
+    words = [key if value == "true" else value for key, (_, value) in selectors.items()]
+    return tuple(dict.fromkeys(words))
 
 
 def _size(demand: Demand) -> tuple[int, float, int]:
     return demand.gpus, demand.cpus, demand.memory_mib
-
-
-def check_fits(shape: Shape, sizes: Sequence[NodeSize], partition: str | None) -> None:
-    """Raise SpecError with the arithmetic if no nodes of a partition are large enough.
-
-    Without this check, some sites keep such a job in the queue forever.
-    """
-    if not sizes:
-        return
-    where = "the default partition" if partition is None else f"partition {partition!r}"
-    fitting = sum(size.count for size in sizes if _fits(shape, size))
-    if fitting >= shape.nodes:
-        return
-    needed = Demand(cpus=shape.cpus, memory_mib=shape.memory_mib, gpus=shape.gpus)
-    largest = max(sizes, key=lambda size: (size.gpus, size.cpus, size.memory_mib))
-    if fitting:
-        raise SpecError(
-            f"the experiment needs {shape.nodes} nodes with {needed} each, but only {fitting} "
-            f"nodes of {where} are that large; lower nodes or the requests"
-        )
-    has = Demand(cpus=largest.cpus, memory_mib=largest.memory_mib, gpus=largest.gpus)
-    for name, demand in shape.units.items():
-        if not any(_fits(demand, size) for size in sizes):
-            raise SpecError(
-                f"{name!r} requests {demand}, but the largest node of {where} has {has}; a process "
-                "or group runs on one node, so lower its requests, or choose another partition"
-            )
-    hint = _nodes_hint(shape, largest)
-    raise SpecError(
-        f"the experiment needs {shape.nodes} {'node' if shape.nodes == 1 else 'nodes'} with "
-        f"{needed}{' each' if shape.nodes > 1 else ''}, but the largest node of {where} has {has}; "
-        f"{hint}"
-    )
-
-
-def _fits(needed: Shape | Demand, size: NodeSize) -> bool:
-    has_processors = needed.cpus <= size.cpus and needed.gpus <= size.gpus
-    return has_processors and needed.memory_mib <= size.memory_mib
-
-
-def _nodes_hint(shape: Shape, largest: NodeSize) -> str:
-    """Return how many nodes could have enough resources."""
-    nodes = math.ceil(shape.nodes * max(_ratios(shape, largest)))
-    return f"set nodes to at least {nodes}, or lower the requests (a process without one counts 1)"
-
-
-def _ratios(shape: Shape, size: NodeSize) -> Iterable[float]:
-    pairs = (
-        (shape.cpus, size.cpus),
-        (shape.memory_mib, size.memory_mib),
-        (shape.gpus, size.gpus),
-    )
-    return [needed / present for needed, present in pairs if needed]

@@ -10,11 +10,17 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError, LaunchFailed, Unreachable
 
+if TYPE_CHECKING:
+    from symphony_slurm.partitions import Partition
+
 # slurmctld answers within milliseconds. Slurm's programs give up by themselves after some time.
 ANSWER_TIMEOUT_SECONDS = 60.0
+# How long a check of the nodes waits for idle nodes.
+IDLE_WAIT_SECONDS = 5
 JOB_NAME_PREFIX = "symphony:"
 # The states of a job that Slurm may still run.
 ACTIVE_STATES = frozenset(
@@ -38,6 +44,8 @@ ACTIVE_STATES = frozenset(
 # These states mean that the job has not started.
 WAITING_STATES = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
 _QUEUE_FORMAT = "%i|%T|%r|%S|%N|%j|%k"
+# `symphony_slurm.partitions` parses this format.
+_PARTITION_FORMAT = "%P|%D|%c|%m|%l|%s|%G|%f"
 _NOT_FOUND = "Invalid job id specified"
 _UNREACHABLE = ("Unable to contact slurm controller", "Connection refused", "Socket timed out")
 _PROGRAMS = ("sbatch", "squeue", "scancel", "srun", "sinfo")
@@ -82,7 +90,7 @@ def submit(arguments: Sequence[str], script: str, env: Mapping[str, str]) -> str
     """
     done = _run(["sbatch", "--parsable", *arguments], input=script, env=env)
     if done.returncode:
-        raise LaunchFailed(f"Slurm refused the job: {_message(done)}")
+        raise LaunchFailed(f"Slurm refused the job: {refusal(done)}")
     return done.stdout.strip().split(";")[0]
 
 
@@ -93,7 +101,7 @@ def check_submission(arguments: Sequence[str], script: str, env: Mapping[str, st
     """
     done = _run(["sbatch", "--test-only", *arguments], input=script, env=env)
     if done.returncode:
-        raise LaunchFailed(f"Slurm would refuse the job: {_message(done)}")
+        raise LaunchFailed(f"Slurm would refuse the job: {refusal(done)}")
     return _last_line(done.stderr)
 
 
@@ -148,6 +156,20 @@ def _cancel(arguments: Sequence[str]) -> None:
         raise BackendError(f"scancel failed: {_message(done)}")
 
 
+def run_on_idle_nodes(selection: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """Run a program once on each of some idle nodes, as a job, and return its messages.
+
+    ``selection`` contains options of srun. If no nodes are idle, the message of srun is returned.
+    """
+    arguments = ["srun", "--quiet", f"--immediate={IDLE_WAIT_SECONDS}", "--time=1"]
+    arguments += ["--job-name=symphony-check", "--ntasks-per-node=1", "--kill-on-bad-exit=0"]
+    done = _run([*arguments, *selection, *argv], env=submission_environment())
+    if not done.returncode:
+        return []
+    lines = [_without_program(line.strip()) for line in done.stderr.splitlines()]
+    return [line for line in lines if line]
+
+
 def step_command(
     number: str, node: str, argv: Sequence[str], *, terminal: bool = False
 ) -> list[str]:
@@ -168,55 +190,28 @@ def step_command(
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSize:
-    """What one node has: CPUs, memory in MiB, and GPUs. ``count`` nodes have this size."""
+def partitions(names: str | None) -> list[Partition]:
+    """Return the partitions with these names, or the default one. This is one request.
 
-    count: int
-    cpus: int
-    memory_mib: int
-    gpus: int
-
-
-def node_sizes(partition: str | None) -> list[NodeSize]:
-    """Return the sizes of the nodes of a partition, or of the default one. This is one request.
-
-    Raises LaunchFailed if there is no such partition.
+    ``names`` is one name, or several names that are separated by commas, as in the option of
+    sbatch. Raises LaunchFailed if none of them exists.
     """
-    arguments = ["sinfo", "-h", "-e", "-o", "%P|%D|%c|%m|%G"]
-    if partition is not None:
-        arguments.append(f"--partition={partition}")
+    arguments = ["sinfo", "-h", "-e", "-o", _PARTITION_FORMAT]
+    if names is not None:
+        arguments.append(f"--partition={names}")
     done = _run(arguments)
     if done.returncode:
         raise BackendError(f"sinfo failed: {_message(done)}")
-    sizes = []
-    for line in done.stdout.splitlines():
-        name, count, cpus, memory, gres = line.split("|")
-        if partition is None and not name.endswith("*"):
-            continue
-        sizes.append(
-            NodeSize(
-                count=int(count),
-                cpus=int(cpus.rstrip("+")),
-                memory_mib=int(memory.rstrip("+")),
-                gpus=count_gpus(gres),
-            )
-        )
-    if partition is not None and not sizes:
+    from symphony_slurm.partitions import parse_partitions
+
+    found = parse_partitions(done.stdout)
+    if names is None:
+        found = [partition for partition in found if partition.is_default]
+    elif not found:
         raise LaunchFailed(
-            f"Slurm has no partition {partition!r}; 'sinfo -s' lists the partitions: set partition"
+            f"Slurm has no partition {names!r}; 'sinfo -s' lists the partitions: set partition"
         )
-    return sizes
-
-
-def count_gpus(gres: str) -> int:
-    """Return the number of GPUs in a list of generic resources, such as ``gpu:a100:4(S:0-1)``."""
-    total = 0
-    for item in gres.split(","):
-        parts = item.partition("(")[0].split(":")
-        if parts[0] == "gpu" and parts[-1].isdecimal():
-            total += int(parts[-1])
-    return total
+    return found
 
 
 def _run(
@@ -251,6 +246,38 @@ def _run(
     return done
 
 
+# Parts of Slurm's messages about a job that it refuses, and the settings to which they belong. The
+# first part that the message contains counts.
+_SETTINGS_OF_REFUSALS = {
+    "account/partition combination": "account, or account and partition",
+    "Invalid account": "account",
+    "qos": "qos",
+    "QOS": "qos or account",
+    "time limit": "time, or the deadline of the experiment",
+    "--time": "time",
+    "gres": "the gpu limits of the processes, gpu_type, or the further options of sbatch",
+    "feature": "node_selector",
+    "memory": "the memory requests of the processes, or nodes",
+    "Memory": "the memory requests of the processes, or nodes",
+    "CPU count": "the CPU requests of the processes, or nodes",
+    "processors": "the CPU requests of the processes, or nodes",
+    "artition": "partition",
+    "Node count": "nodes",
+    "node configuration": "nodes, or the requests of the processes",
+    "eservation": "the further options of sbatch",
+    "option": "the further options of sbatch",
+}
+
+
+def refusal(done: subprocess.CompletedProcess[str]) -> str:
+    """Return Slurm's message, and the settings to change."""
+    message = _message(done)
+    for part, settings in _SETTINGS_OF_REFUSALS.items():
+        if part in done.stderr:
+            return f"{message}; change {settings}"
+    return message
+
+
 def _message(done: subprocess.CompletedProcess[str]) -> str:
     return _last_line(done.stderr) or f"exit code {done.returncode}"
 
@@ -258,10 +285,15 @@ def _message(done: subprocess.CompletedProcess[str]) -> str:
 def _last_line(text: str) -> str:
     """Return the last line of a program's messages, without the name of the program."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("Try ")]
     if not lines:
         return ""
-    line = lines[-1]
-    for prefix in ("sbatch: ", "squeue: ", "scancel: ", "sinfo: ", "error: "):
+    return _without_program(lines[-1])
+
+
+def _without_program(line: str) -> str:
+    """Return a line of a message without the name of the program of Slurm."""
+    for prefix in ("sbatch: ", "squeue: ", "scancel: ", "sinfo: ", "srun: ", "error: "):
         line = line.removeprefix(prefix)
     return line
 

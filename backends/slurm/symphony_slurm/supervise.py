@@ -36,7 +36,7 @@ from symphony_slurm.agent import AGENT, SUPERVISOR
 from symphony_slurm.batch import AgentStep
 from symphony_slurm.channel import Channel
 from symphony_slurm.children import Agent, Agents, RemoteChildren, RemoteHost, own_node
-from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, HONOURED, WARNING_SECONDS
+from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, HONOURED, TIMER_ERROR_SECONDS
 from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE, NODES_FILE, STOP_FILE
 
 ALIVE_INTERVAL_SECONDS = 5.0
@@ -108,17 +108,21 @@ def _create_supervisor(
         backoff=Backoff(**job["backoff"]),
         policies=Policies.from_dict(manifest["policies"]),
         host=RemoteHost(agents),
-        eviction=functools.partial(_eviction, run),
+        eviction=functools.partial(_eviction, run, job["warning"]),
     )
 
 
-def _eviction(run: RunDirectory) -> Ending | None:
-    """Return why Slurm stops the experiment, or None if the user stops it with symphony."""
+def _eviction(run: RunDirectory, warning: int) -> Ending | None:
+    """Return why Slurm stops the experiment, or None if the user stops it with symphony.
+
+    ``warning`` is the time in seconds before the end of the job at which Slurm sends SIGTERM.
+    """
     if run.file(STOP_FILE).exists():
         return None
     number = os.environ["SLURM_JOB_ID"]
     end_time = os.environ.get("SLURM_JOB_END_TIME", "")
-    if end_time.isdecimal() and time.time() > int(end_time) - 2 * WARNING_SECONDS:
+    latest = warning + TIMER_ERROR_SECONDS
+    if end_time.isdecimal() and time.time() > int(end_time) - latest:
         return Ending(
             action="eviction",
             reason=f"the time limit of job {number} was reached",

@@ -48,6 +48,8 @@ class CheckReport:
         """
         self._path = path
         self._open_cluster = open_cluster
+        # Checks that run programs on the nodes are only for backends that the user has named.
+        self._is_thorough = bool(backends)
         self.findings: list[tuple[Position, Finding]] = []
         self.experiment: str | None = None
         if backends and ALL_BACKENDS not in backends:
@@ -86,7 +88,12 @@ class CheckReport:
             exists=lambda path: Path(path).exists(),
         )
         findings = lint(
-            experiment, self.targets, machine=machine, offline=offline, load_errors=load_errors
+            experiment,
+            self.targets,
+            machine=machine,
+            offline=offline,
+            thorough=self._is_thorough,
+            load_errors=load_errors,
         )
         position_of = position_finder(self._path)
         return [(position_of(finding.path), finding) for finding in findings]

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from symphony.cluster import Cluster
 from symphony.errors import LaunchFailed, SpecError
+from symphony.lint import ERROR, Machine, Target, lint
 from symphony.status import ReasonCode, State
 from symphony.testing import programs
 from symphony.testing.contract import all_running, until
@@ -36,11 +38,13 @@ def new_cluster(tmp_path):
             cluster.delete(name)
 
 
-def forever(cluster, *names, **options):
+def forever(cluster, *names, gpu=None):
     """Return an experiment whose processes run until they are stopped."""
     experiment = cluster.new_experiment("faults")
     for name in names:
-        experiment.new_process(name, command=[PYTHON, "-u", "-c", programs.FOREVER], **options)
+        process = experiment.new_process(name, command=[PYTHON, "-u", "-c", programs.FOREVER])
+        if gpu is not None:
+            process.resource_limit(gpu=gpu)
     return experiment
 
 
@@ -71,14 +75,24 @@ def test_status_of_a_job_in_the_queue_has_the_reason_and_the_expected_start(new_
     ("options", "error", "message"),
     [
         ({"partition": "nowhere"}, LaunchFailed, "no partition 'nowhere'"),
-        ({"sbatch": ["--gres=tpu:1"]}, LaunchFailed, "Slurm refused the job: .*[Ii]nvalid"),
-        ({"sbatch": ["--no-such-option"]}, LaunchFailed, "Slurm refused the job"),
+        (
+            {"sbatch": ["--gres=tpu:1"]},
+            LaunchFailed,
+            "Slurm refused the job: .*[Ii]nvalid.*; change the gpu limits of the processes",
+        ),
+        (
+            {"sbatch": ["--no-such-option"]},
+            LaunchFailed,
+            "unrecognized option.*; change the further options of sbatch",
+        ),
+        ({"time": "unlimited", "partition": "short"}, SpecError, "no time limit, but .* 0:10:00"),
+        ({"gpu_type": "big"}, SpecError, "no node of .* GPUs of the type 'big'.* are toy"),
     ],
 )
 def test_job_that_slurm_refuses_leaves_nothing_behind(new_cluster, options, error, message):
     cluster = new_cluster(**options)
     with pytest.raises(error, match=message):
-        cluster.launch(forever(cluster, "one"))
+        cluster.launch(forever(cluster, "one", gpu=1))
     assert cluster.list_experiments() == []
     assert list((Path(cluster._root) / ".jobs").glob("*")) == []
 
@@ -133,8 +147,30 @@ def test_interpreter_that_is_missing_on_the_nodes_is_reported(new_cluster, tmp_p
     finally:
         interpreter.unlink()
     assert status.exit_code == 1
-    assert str(interpreter) in status.note
-    assert "No such file or directory" in status.note
+    assert f": {interpreter} does not exist; run symphony with a Python that" in status.note
+    assert "node n" in status.note
+
+
+def test_check_finds_the_nodes_that_cannot_be_used(new_cluster, tmp_path):
+    cluster = new_cluster(nodes=2)
+    assert findings_of(cluster) == []
+    assert not list(tmp_path.glob(".check-*"))
+    cluster = new_cluster(nodes=2, state_dir=str(UNSHARED / "symphony-check"))
+    problems = [finding.message for finding in findings_of(cluster)]
+    assert len(problems) == 2
+    for problem in problems:
+        assert re.match(r"node \w+: cannot read /run/\S+: No such file or directory; set ", problem)
+    cluster = new_cluster(sbatch=["--no-such-option"])
+    (finding,) = findings_of(cluster)
+    assert (finding.level, finding.rule) == (ERROR, "nodes")
+    assert finding.hint == "change the further options of sbatch"
+
+
+def findings_of(cluster):
+    """Return the findings of symphony check --target slurm."""
+    machine = Machine(home="/", base="/", exists=lambda _: True)
+    targets = [Target("slurm", cluster)]
+    return lint(forever(cluster, "one", "two", gpu=1), targets, machine=machine, thorough=True)
 
 
 def test_killed_agent_affects_only_the_processes_of_its_node(new_cluster):

@@ -1,7 +1,10 @@
 """Experiments on several nodes."""
 
 import json
+import os
+import runpy
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +88,19 @@ def test_ranks_on_two_nodes_find_each_other(cluster):
     assert len(set(nodes.values())) == 2
     for number in range(4):
         assert cluster.get_log("nodes", f"unit-{number}") == f"rank {number} of 4\n"
+
+
+def test_zmq_example_on_two_nodes(cluster, monkeypatch):
+    pytest.importorskip("zmq")
+    example = Path(__file__).parents[3] / "examples" / "zmq"
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    experiment = cluster.new_experiment("nodes")
+    experiment.base_dir = example
+    runpy.run_path(str(example / "experiment.py"))["build"](experiment)
+    cluster.launch(experiment)
+    status = cluster.wait("nodes", timeout=60)
+    assert status.exit_code == 0, cluster.get_log("nodes", "client")
+    assert "20 round trips, 4 MB moved" in cluster.get_log("nodes", "client")
+    run = cluster._find("nodes")
+    nodes = json.loads(run.file("nodes.json").read_text())["nodes"]
+    assert nodes["server"] != nodes["client"]

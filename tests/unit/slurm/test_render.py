@@ -6,52 +6,99 @@ import pytest
 
 from symphony.cluster import Cluster
 from symphony.errors import SpecError
-from symphony_slurm.render import JobOptions, batch_script, constraints, sbatch_options
+from symphony.lint import Machine, Target, lint
+from symphony.model import Experiment
+from symphony_slurm.further_options import changes_request
+from symphony_slurm.render import (
+    JobOptions,
+    batch_script,
+    sbatch_options,
+    time_limit_seconds,
+    warning_seconds,
+)
+from symphony_slurm.shape import choose_shape
+from tests.unit.slurm.plans import plan_of
 
 
-def options_of(options, **settings):
-    return sbatch_options(
-        "rl", "0123456789abcdef", Path("/shared/rl.0123"), ["--nodes=2"], options, **settings
+def test_further_options_come_last_so_that_they_take_precedence():
+    options = JobOptions(
+        partition="gpu", account="lab", qos="high", sbatch=("--mem=1G", "--mail-type=END")
     )
-
-
-def test_options_of_the_site_come_last_so_that_they_take_precedence():
-    options = JobOptions(partition="gpu", qos="high", sbatch=("--nodes=3", "--exclusive"))
-    assert options_of(options) == [
+    shape = choose_shape(plan_of({"cpu": 2}, {"memory": "1Gi"}), 2)
+    rendered = sbatch_options(
+        "rl",
+        "0123456789abcdef",
+        Path("/shared/rl.0123"),
+        shape,
+        options,
+        time_limit=5400,
+        warning=90,
+    )
+    assert rendered == [
         "--job-name=symphony:rl",
         '--comment={"symphony":"rl","run":"0123456789ab"}',
         "--output=/shared/rl.0123/supervisor.log",
         "--open-mode=append",
         "--no-requeue",
-        "--signal=B:TERM@60",
+        "--signal=B:TERM@90",
         "--nodes=2",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=2",
+        "--mem=1024M",
         "--partition=gpu",
+        "--account=lab",
         "--qos=high",
-        "--nodes=3",
-        "--exclusive",
+        "--time=1:30:00",
+        "--mem=1G",
+        "--mail-type=END",
     ]
 
 
 @pytest.mark.parametrize(
-    ("time", "deadline", "expected"),
+    ("options", "job", "deadline", "expected"),
     [
-        (None, None, []),
-        ("2:00:00", None, ["--time=2:00:00"]),
-        (None, 600.0, ["--time=15"]),
-        ("30", 600.0, ["--time=30"]),
+        (None, {}, None, None),
+        (7200, {}, None, 7200),
+        (None, {}, 600.0, 15 * 60),
+        (1800, {}, 600.0, 1800),
+        (0, {}, 600.0, 0),
+        # A command with a time limit, such as that of submit.
+        (None, {"active_deadline": 1200}, None, 25 * 60),
+        (None, {"active_deadline": 1200}, 600.0, 15 * 60),
     ],
 )
-def test_time_limit_is_the_deadline_with_a_margin(time, deadline, expected):
-    options = options_of(JobOptions(time=time), deadline=deadline)
-    assert [option for option in options if option.startswith("--time")] == expected
+def test_time_limit_of_the_job_is_the_deadline_with_a_margin(options, job, deadline, expected):
+    plan = plan_of({}, {}, job=job, deadline=deadline)
+    assert time_limit_seconds(plan, options) == expected
 
 
-def test_features_are_the_values_of_node_selectors():
-    selectors = {"gpu": "a100", "infiniband": "true"}
-    assert constraints(selectors) == ["a100", "infiniband"]
-    assert "--constraint=a100&infiniband" in options_of(
-        JobOptions(), constraints=constraints(selectors)
-    )
+def test_time_limits_of_processes_that_start_after_others_do_not_limit_the_job():
+    plan = plan_of({}, {}, job={"active_deadline": 60}, starts_after=True)
+    assert time_limit_seconds(plan, None) is None
+
+
+@pytest.mark.parametrize(
+    ("grace", "time_limit", "expected"),
+    [(None, None, 60), (10, None, 60), (300, None, 330), (300, 400, 200), (300, 0, 330)],
+)
+def test_experiment_is_stopped_early_enough_for_the_longest_grace_period(
+    grace, time_limit, expected
+):
+    assert warning_seconds(plan_of({}, {}, grace=grace), time_limit) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], False),
+        (["--mail-type=END", "--begin=now+1hour", "-d afterok:1"], False),
+        (["--mail-type=END", "--mem=0"], True),
+        (["-pgpu"], True),
+        (["-w n1"], True),
+    ],
+)
+def test_further_options_can_change_what_the_job_requests(options, expected):
+    assert changes_request(options) is expected
 
 
 def test_script_loads_modules_and_quotes_values():
@@ -74,7 +121,15 @@ def test_script_loads_modules_and_quotes_values():
         ({"nodes": 0}, "nodes must be a positive number, not 0"),
         ({"nodes": "two"}, "nodes must be a positive number, not 'two'"),
         ({"partition": "a b"}, "partition must be one word"),
-        ({"sbatch": ["--a\n--b"]}, "sbatch must contain single lines"),
+        ({"sbatch": ["--a\n--b"]}, "sbatch must contain options of sbatch, such as"),
+        ({"sbatch": ["gpu"]}, "sbatch must contain options of sbatch, such as .*, not 'gpu'"),
+        ({"sbatch": ["-N4"]}, "sbatch must not contain --nodes; set the number of nodes with"),
+        ({"sbatch": ["--array=0-7"]}, "sbatch must not contain --array; use replicas"),
+        ({"prologue": ["a\nb"]}, "prologue must contain single lines"),
+        ({"time": "soon"}, "time: a time limit must be minutes, .* not 'soon'"),
+        ({"time": True}, "time must be a time limit such as"),
+        ({"exclusive": "yes"}, "exclusive must be true or false, not 'yes'"),
+        ({"gpu_type": "a 100"}, "gpu_type must be one word"),
     ],
 )
 def test_invalid_options_of_the_cluster_are_refused(options, message, tmp_path):
@@ -83,13 +138,46 @@ def test_invalid_options_of_the_cluster_are_refused(options, message, tmp_path):
 
 
 def test_dry_run_needs_no_slurm_and_shows_the_script(tmp_path):
-    cluster = Cluster.new("slurm", state_dir=tmp_path / "state", nodes=2)
+    cluster = Cluster.new(
+        "slurm", state_dir=tmp_path / "state", nodes=2, gpu_type="a100", exclusive=True, time="2h"
+    )
     experiment = cluster.new_experiment("rl")
-    experiment.new_process("server", command="true").binds("replay")
-    experiment.new_process("client", command="true").resource_request(cpu=3)
+    experiment.new_process("server", command="true").binds("replay").node_selector("net", "ib")
+    client = experiment.new_process("client", command="true", container_image="rl:1")
+    client.resource_request(cpu=3, memory="1Gi").resource_limit(gpu=2).add_label("team", "a")
     shown = str(cluster.manifest(experiment))
+    for option in ("gres=gpu:a100:2", "constraint=ib", "exclusive", "time=2:00:00", "mem=1024M"):
+        assert f"# #SBATCH --{option}\n" in shown.replace("'", "")
+    assert "ignored:\n  container_image:\n    - client\n  labels:\n    - client\n" in shown
     assert "# #SBATCH --nodes=2\n" in shown
     assert "# #SBATCH --cpus-per-task=3\n" in shown
     # Slurm chooses the nodes, so the address contains the number of the node.
     assert "SYMPH_REPLAY_HOST: node-1\n" in shown
     assert not (tmp_path / "state").exists()
+
+
+def test_options_in_the_file_follow_those_of_symphony_and_precede_those_of_the_cluster(tmp_path):
+    cluster = Cluster.new("slurm", state_dir=tmp_path / "state", sbatch="--nice=5")
+    file = tmp_path / "rl.yml"
+    file.write_text(
+        "name: rl\nsbatch_options: [--gres=gpu:a100:2, --mail-type=END]\n"
+        "processes: {a: {command: 'true'}}\n"
+    )
+    script = cluster.manifest(Experiment.load_file(file)).script
+    options = [line for line in script.splitlines() if line.startswith("#SBATCH")]
+    assert options[-4:] == [
+        "#SBATCH --cpus-per-task=1",
+        "#SBATCH --gres=gpu:a100:2",
+        "#SBATCH --mail-type=END",
+        "#SBATCH --nice=5",
+    ]
+
+
+def test_check_reports_options_that_symphony_must_set(tmp_path):
+    cluster = Cluster.new("slurm", state_dir=tmp_path / "state")
+    experiment = Experiment("rl", sbatch_options=["--mem=1G", "--wrap=ls"])
+    experiment.new_process("a", command="true")
+    machine = Machine(home="/", base="/", exists=lambda _: True)
+    (finding,) = lint(experiment, [Target("slurm", cluster)], machine=machine, offline=True)
+    assert finding.path == ("sbatch_options",)
+    assert finding.problem == "sbatch_options must not contain --wrap"

@@ -1,0 +1,63 @@
+"""Messages of Slurm's programs."""
+
+import subprocess
+
+import pytest
+
+from symphony_slurm import slurm
+
+FAILED = "sbatch: error: Batch job submission failed: "
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message"),
+    [
+        (
+            f"sbatch: error: invalid partition specified: x\n{FAILED}Invalid partition name "
+            "specified",
+            "Batch job submission failed: Invalid partition name specified; change partition",
+        ),
+        (
+            f"{FAILED}Invalid account or account/partition combination specified",
+            "; change account, or account and partition",
+        ),
+        (f"{FAILED}Invalid qos specification", "Invalid qos specification; change qos"),
+        (
+            f"{FAILED}Job violates accounting/QOS policy (job submit limit, user's size and/or "
+            "time limits)",
+            "time limits); change qos or account",
+        ),
+        (
+            f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)",
+            "; change time, or the deadline of the experiment",
+        ),
+        (
+            f"{FAILED}Invalid generic resource (gres) specification",
+            "; change the gpu limits of the processes, gpu_type, or the further options of sbatch",
+        ),
+        (f"{FAILED}Invalid feature specification", "; change node_selector"),
+        (
+            "sbatch: error: Memory specification can not be satisfied\n"
+            f"{FAILED}Requested node configuration is not available",
+            "; change the memory requests of the processes, or nodes",
+        ),
+        (
+            "sbatch: error: CPU count per node can not be satisfied\n"
+            f"{FAILED}Requested node configuration is not available",
+            "; change the CPU requests of the processes, or nodes",
+        ),
+        (
+            f"{FAILED}User's group not permitted to use this partition",
+            "; change partition",
+        ),
+        (
+            "sbatch: unrecognized option '--no-such-option'\n"
+            'Try "sbatch --help" for more information',
+            "unrecognized option '--no-such-option'; change the further options of sbatch",
+        ),
+        (f"{FAILED}Job held by the site", "Batch job submission failed: Job held by the site"),
+    ],
+)
+def test_refusal_of_a_job_has_the_words_of_slurm_and_the_setting(stderr, message):
+    done = subprocess.CompletedProcess(["sbatch"], 1, stdout="", stderr=f"{stderr}\n")
+    assert slurm.refusal(done).endswith(message)

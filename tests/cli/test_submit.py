@@ -232,6 +232,17 @@ def test_command_is_passed_on_unchanged(program: Program) -> None:
     assert done.stdout.rstrip("\n") == "".join(f"<{word}>" for word in words)
 
 
+def test_replicas_run_at_the_same_time_with_their_numbers(program: Program) -> None:
+    options = ["--name", "sweep", "--replicas", "3", "--retries", "1", "--env", "A=${index}"]
+    command = ["sh", "-c", 'echo "$SYMPHONY_ROLE $1 $A"', "sh", "seed=${index}"]
+    done = program("submit", *options, "--wait", "--", *command)
+    assert done.stdout == "sweep succeeded: 3 succeeded\n"
+    for number in range(3):
+        log = program.ok("logs", "sweep", f"main-{number}")
+        assert log == f"main-{number} seed={number} ${{index}}\n"
+    assert len(program.json("ps", "sweep", "main")["processes"]) == 3
+
+
 def test_ignored_options_are_reported(program: Program) -> None:
     options = (
         "--name train --image IMG --cpu 2 --memory 4Gi --limit-cpu 3 "
@@ -325,6 +336,7 @@ def test_existing_job_is_only_replaced_with_force(program: Program) -> None:
         (["--memory", "4096", "--", "true"], "--memory: '4096' is less than a megabyte"),
         (["--gpu", "0.5", "--", "true"], "--gpu: "),
         (["--time", "soon", "--", "true"], "--time: "),
+        (["--replicas", "0", "--", "true"], "replicas must be between 1 and 10000, not '0'"),
         (["--mount", "data:/data", "--", "true"], "--mount: "),
         (["--mount", "/a:/c", "--mount", "/b:/c", "--", "true"], "'/c'"),
         (["--env", "NOT_SET_HERE", "--", "true"], "NOT_SET_HERE=VALUE"),

@@ -33,6 +33,7 @@ __all__ = [
     "parse_label",
     "parse_memory",
     "parse_mount",
+    "parse_replicas",
     "parse_secret",
     "parse_time_limit",
     "parse_toleration",
@@ -40,8 +41,11 @@ __all__ = [
     "parse_whole_seconds",
 ]
 
-# The name of the only process in the experiment. The experiment is named after the job.
+# The name of the process in the experiment. The experiment is named after the job.
 PROCESS_NAME = "main"
+# In the command of a job with replicas, this text stands for the number of the replica, as in the
+# file of an experiment.
+INDEX_REFERENCE = "${index}"
 # A smaller value is probably a number without its unit, because no program can run in so little
 # memory.
 _LEAST_MEMORY_BYTES = 1_000_000
@@ -75,6 +79,7 @@ class JobRequest:
 
     command: tuple[str, ...]
     name: str | None = None
+    replicas: int | None = None
     image: str | None = None
     cpu: str | None = None
     memory: str | None = None
@@ -95,7 +100,7 @@ class JobRequest:
 
 
 def build_experiment(request: JobRequest) -> Experiment:
-    """Return an experiment with one process that runs to completion.
+    """Return an experiment with one process that runs to completion, or with its replicas.
 
     Raises `SpecError` if the request is invalid.
     """
@@ -103,10 +108,25 @@ def build_experiment(request: JobRequest) -> Experiment:
 
     name = request.name or default_name(request.command)
     experiment = Experiment(name, secrets=_secrets(request.secret))
+    if request.replicas is None:
+        _add_process(experiment, PROCESS_NAME, request.command, request)
+        return experiment
+    names = [f"{PROCESS_NAME}-{index}" for index in range(request.replicas)]
+    for index, process_name in enumerate(names):
+        command = [word.replace(INDEX_REFERENCE, str(index)) for word in request.command]
+        _add_process(experiment, process_name, command, request)
+    experiment.replicas = {PROCESS_NAME: names}
+    return experiment
+
+
+def _add_process(
+    experiment: Experiment, name: str, command: Sequence[str], request: JobRequest
+) -> None:
+    """Add a process with all settings of the request."""
     process = experiment.new_process(
-        PROCESS_NAME,
+        name,
         container_image=request.image,
-        command=list(request.command),
+        command=list(command),
         env=dict(request.env),
         start_dir=request.workdir,
     )
@@ -124,7 +144,6 @@ def build_experiment(request: JobRequest) -> Experiment:
         process.node_selector(key, value)
     for toleration in request.toleration:
         process.add_toleration(**toleration)  # type: ignore[arg-type]  # no value is toleration_seconds
-    return experiment
 
 
 def _secrets(pairs: Sequence[Pair]) -> dict[str, str] | None:
@@ -278,6 +297,17 @@ def message_for_options(exc: SymphonyError) -> str:
 
 
 # --- parsing option values ---
+
+
+def parse_replicas(text: str) -> int:
+    """Parse a number of replicas, which must be between 1 and `MAX_REPLICAS`."""
+    from symphony.model.value_types import MAX_REPLICAS
+
+    if not text.isdecimal() or not 1 <= int(text[:10]) <= MAX_REPLICAS:
+        raise SpecError(
+            f"the number of replicas must be between 1 and {MAX_REPLICAS}, not {text!r}"
+        )
+    return int(text)
 
 
 def parse_cpu(text: str) -> str:

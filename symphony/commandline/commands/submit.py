@@ -46,6 +46,13 @@ class SubmitCommands(BaseCommands):
         memory = _argument_type(job_options.parse_memory)
         cpu = _argument_type(job_options.parse_cpu)
         add("--name", metavar="NAME", help="job name (default: derived from the program)")
+        add(
+            "--replicas",
+            metavar="N",
+            type=_argument_type(job_options.parse_replicas),
+            help="run the command N times at the same time; "
+            "${index} in it is the number of the replica, from 0",
+        )
         add("--image", metavar="IMAGE", help="container image; required on Kubernetes")
         add("--cpu", metavar="N", type=cpu, help="processors: 2, 0.5, 500m")
         add("--memory", metavar="SIZE", type=memory, help="memory: 4Gi, 500Mi")
@@ -157,7 +164,8 @@ class SubmitCommands(BaseCommands):
 
         The command consists of all words after the first --, which are passed on unchanged. The job
         is an experiment with one process: ps, logs, wait, exec and delete accept its name. On
-        Kubernetes, it is a Job, and --cpu and --memory set both the request and the limit.
+        Kubernetes, it is a Job, and --cpu and --memory set both the request and the limit. On
+        Slurm, it is a job, and --time is also its time limit.
 
         Without --name, the job is named after its program, with a number if that name is in use.
         Kubernetes does not allow changes to a Job. If a running or finished job has the name in
@@ -169,6 +177,9 @@ class SubmitCommands(BaseCommands):
         For example:
           symphony submit --follow -- python train.py --epochs 3
           symphony submit -b kube --image sim:2 --time 2h -- ./sim
+          symphony submit -b slurm --partition gpu --gpu 1 --time 2h -- python train.py
+          symphony submit -b slurm --replicas 8 --cpu 2 --retries 1 \
+            -- python train.py --seed '${index}'
           symphony submit -b kube --image IMG --cpu 2 --memory 4Gi \
             --gpu 1 --mount /home/me/data:/data --time 30:00 \
             -- python train.py

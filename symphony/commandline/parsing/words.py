@@ -138,9 +138,8 @@ OPTIONS: dict[str, dict[str, str]] = {
         "-t": "; use --time TIME for a time limit",
         "-W": "; use --wait",
         "--wrap": "; write the shell line after --, as in -- sh -c '...'",
-        "--replicas": "; write an experiment file with replicas, and launch it",
-        "-n": "; write an experiment file with replicas, or add -b kube for a namespace",
-        "--ntasks": "; write an experiment file with replicas, and launch it",
+        "-n": "; use --replicas N, or add -b kube for a namespace",
+        **dict.fromkeys(("-a", "--array", "--ntasks"), "; use --replicas N"),
         **_OUTPUT_OPTIONS,
     },
     "up": {

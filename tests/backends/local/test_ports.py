@@ -70,7 +70,9 @@ def test_one_of_several_concurrent_launches_of_a_name_succeeds(state, cluster):
 
 
 def test_ports_are_repeatable_and_skip_ports_in_use(cluster, experiment):
-    python(experiment, "server", FOREVER).binds(["a", "b"]).exposes({"c": 7777})
+    # Tests that run at the same time use the first ports of the default range.
+    experiment.port_range = (8900, 8949)
+    python(experiment, "server", FOREVER).binds(["a", "b"]).exposes({"c": 8949})
     services = cluster.manifest(experiment).services
     assert cluster.launch(experiment).services == services
     cluster.delete("exp")

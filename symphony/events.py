@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,8 @@ class EventKind(str, enum.Enum):
     NEVER_STARTED = "never-started"
     # The experiment's description or its note has changed.
     CHANGED = "changed"
+    # The backend reports a problem, which may solve itself.
+    WARNING = "warning"
     FINISHED = "finished"
 
     def __str__(self) -> str:
@@ -85,17 +87,16 @@ class ExperimentEvent:
 
 
 def select_events(
-    events: Iterable[ExperimentEvent], names: Iterable[str] | None, since: float | None
+    events: Iterable[ExperimentEvent], names: Container[str] | None, since: float | None
 ) -> Iterator[ExperimentEvent]:
     """Yield the events of the processes ``names`` that are not older than ``since``.
 
     If ``names`` is None, the events of all processes and of the experiment itself are included.
     """
-    wanted = None if names is None else frozenset(names)
     for event in events:
         if since is not None and event.at < since:
             continue
-        if wanted is None or event.process in wanted:
+        if names is None or (event.process is not None and event.process in names):
             yield event
 
 
@@ -204,16 +205,21 @@ def _duration(seconds: float) -> str:
 
 
 def events_between(
-    previous: ExperimentStatus | None, status: ExperimentStatus, now: float
+    previous: ExperimentStatus | None,
+    status: ExperimentStatus,
+    now: float,
+    *,
+    changes: bool = True,
 ) -> list[ExperimentEvent]:
     """Return the events that explain the difference between two statuses, in chronological order.
 
     If ``previous`` is None, return the events that explain ``status``. ``now`` is the time of an
-    event whose time is not part of the status, in seconds since the epoch.
+    event whose time is not part of the status, in seconds since the epoch. With ``changes``, an
+    event describes the processes that were added and removed.
     """
     before = {} if previous is None else {process.name: process for process in previous}
     events: list[ExperimentEvent] = []
-    if previous is not None:
+    if previous is not None and changes:
         events += _change_events(previous, status, now)
     for process in status:
         events += _process_events(before.get(process.name), process, now)
@@ -313,7 +319,8 @@ def _pending_events(process: ProcessStatus, now: float) -> Iterator[ExperimentEv
     kind, text, at = EventKind.WAITING, process.reason, now
     if process.reason_code in _RESTART_CODES:
         seconds = None if process.next_start is None else process.next_start - now
-        kind, text = EventKind.RESTARTING, restart_text(seconds, process.restarts + 1)
+        number = process.restart_number or process.restarts + 1
+        kind, text = EventKind.RESTARTING, restart_text(seconds, number, process.max_restarts)
         at = process.ended or now
     if text:
         yield ExperimentEvent(

@@ -109,7 +109,9 @@ class ProcessStatus:
     timeout. A backend that continues to probe the process resets ``not_ready_in_time`` once the
     process is ready. ``next_start`` is the time of the next start of a process that has exited and
     waits to be restarted, or None if the time is unknown. ``kill_at`` is the time at which a
-    process that is being stopped is killed, or None if it is unknown.
+    process that is being stopped is killed, or None if it is unknown. While the process waits to be
+    restarted by its restart policy, ``restart_number`` is the number of this restart, and
+    ``max_restarts`` is the number of permitted restarts, or None if it is not limited.
     """
 
     name: str
@@ -127,6 +129,8 @@ class ProcessStatus:
     not_ready_in_time: bool = False
     next_start: float | None = None
     kill_at: float | None = None
+    restart_number: int | None = None
+    max_restarts: int | None = None
 
     @property
     def path(self) -> str:
@@ -155,7 +159,7 @@ class ProcessStatus:
         """Return the reason at the time ``now``, in seconds since the epoch.
 
         While the process waits to be restarted, or is being stopped, the reason states how many
-        seconds remain.
+        seconds remain. If the number of restarts is limited, the reason contains it.
         """
         if self.kill_at is not None:
             remaining_seconds = math.ceil(self.kill_at - now)
@@ -164,7 +168,10 @@ class ProcessStatus:
             return self.reason
         remaining_seconds = math.ceil(self.next_start - now)
         when = f"in {remaining_seconds} s" if remaining_seconds > 0 else "now"
-        return f"restarts {when} ({self.reason})"
+        details = self.reason
+        if self.restart_number is not None and self.max_restarts is not None:
+            details = f"{self.restart_number} of {self.max_restarts}, {self.reason}"
+        return f"restarts {when} ({details})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as a dictionary that can be written as JSON."""

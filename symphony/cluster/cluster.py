@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
@@ -18,6 +18,7 @@ from symphony.checked_attributes import CheckedAttributes
 from symphony.checked_methods import CHECKS, Check, check_methods
 from symphony.cluster.matching import (
     ExperimentIsRunning,
+    SelectedNames,
     Until,
     experiment_exists,
     find_names,
@@ -924,8 +925,9 @@ class Cluster(CheckedAttributes, abc.ABC):
 
         ``processes`` selects processes as in `stop_processes`. The default is all processes and the
         experiment itself. With ``follow``, continue until the experiment has finished or was
-        deleted, or until the selected processes have exited. ``since`` has the same meaning as in
-        `iter_logs`. Raises `NotFound` if a name selects no process.
+        deleted, or until the selected processes have exited, and include processes that a change
+        adds to the selection. ``since`` has the same meaning as in `iter_logs`. Raises `NotFound`
+        if a name selects no process.
 
         A backend that has no record of the events derives them from the status. It then reports
         only what can still be observed, such as the last exit of a process.
@@ -933,10 +935,11 @@ class Cluster(CheckedAttributes, abc.ABC):
         from symphony.cluster.since import parse_since
 
         status = self.describe_experiment(experiment)
-        names = None
+        names: Collection[str] | None = None
         if processes is not None:
             removed = functools.partial(self.removed_processes, experiment)
-            names = find_names(status, processes, removed) if processes else []
+            describe = functools.partial(self.describe_experiment, experiment)
+            names = SelectedNames(status, processes, describe, removed) if processes else []
         start = None if since is None else parse_since(since, time.time())
         return self._iter_events(experiment, names, follow=follow, since=start)
 
@@ -955,10 +958,15 @@ class Cluster(CheckedAttributes, abc.ABC):
                     yield event
 
     def _iter_events(
-        self, experiment: str, names: Sequence[str] | None, *, follow: bool, since: float | None
+        self,
+        experiment: str,
+        names: Collection[str] | None,
+        *,
+        follow: bool,
+        since: float | None,
     ) -> Iterator[ExperimentEvent]:
-        """Yield events. The arguments are those of `iter_events`, but ``names`` are the names of
-        existing processes, and ``since`` is in seconds since the epoch.
+        """Yield events. The arguments are those of `iter_events`, but ``names`` contains the names
+        of processes, to which a change can add some, and ``since`` is in seconds since the epoch.
 
         A backend that records events overrides this method.
         """

@@ -5,7 +5,8 @@ The functions use only names and statuses, and do not access a backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -90,6 +91,46 @@ def find_names(
             selected = [find_status(status, own_name, group or None).name]
         names += selected
     return list(dict.fromkeys(names))
+
+
+class SelectedNames(Collection[str]):
+    """The names of the processes that ``processes`` select, as in `find_names`.
+
+    A change can add processes: a name that is not known yet is looked up in a new status, which
+    ``describe`` returns.
+    """
+
+    def __init__(
+        self,
+        status: ExperimentStatus,
+        processes: Sequence[str],
+        describe: Callable[[], ExperimentStatus],
+        removed: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        self._processes = processes
+        self._describe = describe
+        self._removed = removed
+        self._selected = dict.fromkeys(find_names(status, processes, removed))
+        self._known = {process.name for process in status}.union(self._selected)
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._selected:
+            return True
+        if not isinstance(name, str) or name in self._known:
+            return False
+        self._known.add(name)
+        # The selected processes can have been removed, or the experiment deleted.
+        with contextlib.suppress(NotFound):
+            status = self._describe()
+            self._known.update(process.name for process in status)
+            self._selected.update(dict.fromkeys(find_names(status, self._processes, self._removed)))
+        return name in self._selected
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._selected)
+
+    def __len__(self) -> int:
+        return len(self._selected)
 
 
 def select_processes(status: ExperimentStatus, names: Sequence[str] | None) -> list[ProcessStatus]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound
@@ -21,7 +21,7 @@ class _Abandoned(Exception):
 
 
 def events_of_statuses(
-    cluster: Cluster, experiment: str, names: Sequence[str] | None, *, follow: bool
+    cluster: Cluster, experiment: str, names: Collection[str] | None, *, follow: bool
 ) -> Iterator[ExperimentEvent]:
     """Yield the events that an experiment's statuses show.
 
@@ -39,7 +39,7 @@ def events_of_statuses(
             return
 
 
-def _have_ended(status: ExperimentStatus, names: Sequence[str]) -> bool:
+def _have_ended(status: ExperimentStatus, names: Collection[str]) -> bool:
     return all(process.state in ENDED for process in status if process.name in names)
 
 

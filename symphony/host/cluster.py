@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -888,7 +888,12 @@ class HostCluster(Cluster):
     # --- events ---
 
     def _iter_events(
-        self, experiment: str, names: Sequence[str] | None, *, follow: bool, since: float | None
+        self,
+        experiment: str,
+        names: Collection[str] | None,
+        *,
+        follow: bool,
+        since: float | None,
     ) -> Iterator[ExperimentEvent]:
         from symphony.events import select_events
 
@@ -896,7 +901,7 @@ class HostCluster(Cluster):
         return select_events(events, names, since)
 
     def _recorded_events(
-        self, experiment: str, names: Sequence[str] | None, *, follow: bool
+        self, experiment: str, names: Collection[str] | None, *, follow: bool
     ) -> Iterator[ExperimentEvent]:
         from symphony.host.logs import growing
         from symphony.host.run.event_stream import EventStream

@@ -889,13 +889,21 @@ class BackendContract:
             line = next(lines)
             return line.process, line.text
 
+        def next_start(events: Iterator[ExperimentEvent]) -> str | None:
+            return next(event.process for event in events if str(event.kind) == "started")
+
         cluster.launch(describe("worker-0"))
+        events = iter(cluster.iter_events("contract", ["worker-*"], follow=True))
+        assert next_start(events) == "worker-0"
         followed = [
             iter(cluster.iter_logs("contract", names, follow=True)) for names in (None, ["worker"])
         ]
         assert [next_line(lines) for lines in followed] == [("worker-0", "up")] * 2
         cluster.up(describe("worker-0", "worker-1"))
         assert [next_line(lines) for lines in followed] == [("worker-1", "up")] * 2
+        assert next_start(events) == "worker-1"
+        (change,) = [event for event in cluster.iter_events("contract") if event.kind == "changed"]
+        assert re.fullmatch("changed: add +worker-1", change.text)
 
     def test_signal_reaches_the_processes_that_are_named(
         self, cluster: Cluster, experiment: Experiment

@@ -53,8 +53,7 @@ HISTORY: list[tuple[dict[str, Any], list[str], list[str] | None]] = [
     (
         event("exited", 105.0, "c", code=9, restarts_in=10.0, in_row=2, **BACKING_OFF),
         ["process c exited with 9", "process c restarting in 10 s (1 of 5)"],
-        # A status does not contain the permitted number of restarts.
-        ["process c exited with 9", "process c restarting in 10 s (1)"],
+        None,
     ),
     (started(115.0, "c"), ["process c started again (restart 1)"], None),
     (

@@ -79,6 +79,13 @@ def test_reason_counts_down_to_the_next_start(now: float, expected: str) -> None
     assert process(reason="exit code 3").displayed_reason(now) == "exit code 3"
 
 
+def test_the_reason_contains_the_number_of_a_limited_restart() -> None:
+    limited = process(reason="exit code 3", next_start=10.0, restart_number=2, max_restarts=5)
+    assert limited.displayed_reason(0.0) == "restarts in 10 s (2 of 5, exit code 3)"
+    unlimited = process(reason="exit code 3", next_start=10.0, restart_number=2)
+    assert unlimited.displayed_reason(0.0) == "restarts in 10 s (exit code 3)"
+
+
 @pytest.mark.parametrize(("now", "expected"), [(0.0, "kill in 10 s"), (10.0, "killed")])
 def test_reason_counts_down_to_the_kill(now: float, expected: str) -> None:
     assert process(state=State.RUNNING, kill_at=10.0).displayed_reason(now) == expected
@@ -185,6 +192,6 @@ def test_json_form() -> None:
     identity = {"name": "b", "group": None, "state": "pending", "ready": False, "pid": None}
     result = {"exit_code": None, "reason": "", "reason_code": None, "stopped": False}
     times = {"started": None, "ended": None, "restarts": 0, "late": False}
-    times |= {"next_start": None, "kill_at": None}
+    times |= {"next_start": None, "kill_at": None, "restart_number": None, "max_restarts": None}
     assert processes[1] == identity | result | times
     assert [item.path for item in status] == ["g/a", "b"]

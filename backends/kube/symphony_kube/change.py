@@ -3,8 +3,8 @@
 The steps are made in this order: the new description is stored with the processes that the change
 concerns, the objects of files and services are created or updated, the roster is replaced, the
 restarts are requested, new units are created, the supervisor takes over the new description, and
-removed units are deleted. Each step can be repeated, so a command that is interrupted is continued
-by the same command or by one with another description.
+removed units are stopped. Their Pods are kept because of their logs. Each step can be repeated, so
+a command that is interrupted is continued by the same command or by one with another description.
 """
 
 from __future__ import annotations
@@ -39,7 +39,17 @@ from symphony_kube import control
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import KEYS, POLICIES, REPLACED_UNIT, ROSTER, SERVICE, UNIT, Scope
+from symphony_kube.api.labels import (
+    CHANGES,
+    KEYS,
+    POLICIES,
+    REMOVED_UNIT,
+    REPLACED_UNIT,
+    ROSTER,
+    SERVICE,
+    UNIT,
+    Scope,
+)
 from symphony_kube.api.resources import (
     is_managed,
     labels_of,
@@ -60,9 +70,11 @@ from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, encode_run
+from symphony_kube.lifecycle.wait_deleted import STUCK_SECONDS
 from symphony_kube.render.deadline import with_new_deadline
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.roster import (
+    Unit,
     encode_roster,
     is_supervised_to_the_end,
     roster_unit,
@@ -70,8 +82,10 @@ from symphony_kube.render.roster import (
 )
 from symphony_kube.render.snapshot import LIVE_SETTINGS
 from symphony_kube.status import experiments
+from symphony_kube.status.change_log import encode_changes, new_change
 from symphony_kube.status.control_state import Attempt, encode_manifest
 from symphony_kube.status.ending import encode_policies
+from symphony_kube.status.find_pod import list_removed_containers
 from symphony_kube.status.observe import Observation, PodObserver
 from symphony_kube.status.permission_errors import missing_right
 
@@ -95,13 +109,31 @@ Describe = Callable[[Mapping[str, int]], NewDescription]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The difference between a running experiment and a new description of it."""
+    """The difference between a running experiment and a new description of it.
+
+    ``time`` is the time of the comparison, in seconds since the epoch.
+    """
 
     changes: Changes
     new: NewDescription
     running: Description
     observer: PodObserver
     observation: Observation
+    time: float
+
+    @property
+    def roster_annotations(self) -> dict[str, str]:
+        """The annotations of the object with the roster."""
+        manifest, revision = self.new.manifest, self.running.revision + 1
+        changes = self.observer.changes
+        lines = self.changes.lines()
+        if lines:
+            changes = (*changes, new_change(revision, self.time, lines))
+        return {
+            ROSTER: with_revision(encode_roster(manifest.roster), revision),
+            POLICIES: encode_policies(manifest.policies, revision),
+            CHANGES: encode_changes(changes, revision),
+        }
 
 
 def diff(api: Api, scope: Scope, describe: Describe, supervisor: SupervisorOptions) -> Changes:
@@ -176,7 +208,8 @@ def _find_difference(
         except NotFound:
             return launching(new.snapshot, "it does not exist")
         return launching(new.snapshot, "it has no Pods")
-    observation = observer.observe(time.time())
+    now = time.time()
+    observation = observer.observe(now)
     if observation.deleting:
         raise BackendError(f"experiment {scope.experiment!r} is being deleted")
     status = observation.status
@@ -193,7 +226,12 @@ def _find_difference(
         return replace(launching(new.snapshot, ""), relaunch=(reason,))
     changes = _compare(running, new, observation)
     difference = Difference(
-        changes=changes, new=new, running=running, observer=observer, observation=observation
+        changes=changes,
+        new=new,
+        running=running,
+        observer=observer,
+        observation=observation,
+        time=now,
     )
     obstacles = _obstacles(difference)
     if not changes.is_empty:
@@ -380,23 +418,14 @@ def _is_supervised_elsewhere(difference: Difference) -> bool:
 def _complete_bodies(difference: Difference) -> dict[str, dict[str, Any]]:
     """Return the Pods and Jobs of all units, with the identity of the run and of the change."""
     running, manifest = difference.running, difference.new.manifest
-    revision = running.revision + 1
     first = roster_unit(manifest.roster)
     bodies = {}
     for unit, body in zip(manifest.roster, manifest.units, strict=True):
         complete = with_run_label(with_run_name(body, running.run_name), running.run_id)
         if unit.name == first.name:
-            complete = attempts.annotated(complete, _roster_annotations(manifest, revision))
+            complete = attempts.annotated(complete, difference.roster_annotations)
         bodies[unit.name] = dict(complete)
     return bodies
-
-
-def _roster_annotations(manifest: KubeManifest, revision: int) -> dict[str, str]:
-    """Return the annotations of the object with the roster."""
-    return {
-        ROSTER: with_revision(encode_roster(manifest.roster), revision),
-        POLICIES: encode_policies(manifest.policies, revision),
-    }
 
 
 def _supervised_run(api: Api, scope: Scope, difference: Difference) -> SupervisedRun:
@@ -451,6 +480,7 @@ class _Application:
         self._revision = difference.running.revision + 1
         self._creation = Creation(api, scope, difference.running.run_id)
         self._roster = {unit.name: unit for unit in self._manifest.roster}
+        self._roster_annotations = difference.roster_annotations
         self._run = _supervised_run(api, scope, difference)
         self._in_cluster = in_cluster.exists(api, scope)
         self._bodies = self._run.units
@@ -473,6 +503,8 @@ class _Application:
         self._check_with_server(restarted, absent)
         changed = {*restarted, *_units_with(self._changes, ADDED)}
         self._write_description()
+        if absent:
+            self._delete_remains()
         self._put_base_objects()
         if self._in_cluster:
             # The supervisor reads the description when it notices the new roster.
@@ -603,7 +635,7 @@ class _Application:
     def _publish_roster(self) -> None:
         """Store the new roster in an object that exists, or create the first unit with it."""
         unit = self._observation.unit_statuses.get(self._first.name)
-        annotations = _roster_annotations(self._manifest, self._revision)
+        annotations = self._roster_annotations
         if unit is None or not attempts.annotate(self._api, self._scope, unit, annotations):
             self._create_unit(self._first.name)
 
@@ -664,10 +696,53 @@ class _Application:
 
     # --- removal ---
 
+    def _delete_remains(self) -> None:
+        """Delete the kept objects of removed units that the new description contains again."""
+        units = set(self._roster)
+        for ref in list_removed_containers(self._api, self._scope):
+            if ref.process in self._processes:
+                units.add(ref.unit)
+
+        def is_deleted(labels: Mapping[str, str]) -> bool:
+            return labels.get(REMOVED_UNIT) in units
+
+        delete.delete_selected(self._api, self._scope, ("Job", "Pod"), is_deleted)
+
     def _remove(self) -> None:
-        """Delete the services and units that the new description does not contain."""
+        """Delete the services, and stop the units, that the new description does not contain.
+
+        The objects of these units are kept, so that their logs can be read, unless a process of the
+        new description has the same name.
+        """
         delete.delete_selected(self._api, self._scope, ("Service",), self._is_removed_service)
+        observer, _ = experiments.observe_once(self._api, self._scope)
+        kept = [
+            unit
+            for unit in observer.units
+            if unit.name not in self._roster and not self._processes.intersection(unit.processes)
+        ]
+        if kept and self._stop_units(observer, kept):
+            removal = partial(attempts.mark_removed, self._api, self._scope)
+            for unit in kept:
+                pods, jobs = observer.objects_of(unit.name)
+                in_parallel(removal, [*pods, *jobs], threads=self._api.connections)
         delete.delete_selected(self._api, self._scope, ("Job", "Pod"), self._is_removed)
+
+    def _stop_units(self, observer: PodObserver, units: Collection[Unit]) -> bool:
+        """Stop units. Return False if their nodes do not respond in time."""
+        pods = [pod for unit in units for pod in observer.objects_of(unit.name)[0]]
+        grace_seconds = max((pod.grace_seconds for pod in pods), default=0.0)
+        names = [process for unit in units for process in unit.processes]
+        try:
+            control.stop(self._api, self._scope, names, timeout=grace_seconds + STUCK_SECONDS)
+        except TimeoutError:
+            return False
+        return True
+
+    @property
+    def _processes(self) -> set[str]:
+        """The names of all processes of the new description."""
+        return {process for unit in self._roster.values() for process in unit.processes}
 
     def _is_removed_service(self, labels: Mapping[str, str]) -> bool:
         services = {

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
@@ -518,6 +518,12 @@ class KubeCluster(Cluster):
             self.api, self.scope(experiment), process, since=since, tail=tail, previous=True
         )
 
+    def removed_processes(self, experiment: str) -> list[str]:
+        """Return the removed processes whose Pods still exist; see `Cluster.removed_processes`."""
+        from symphony_kube.status import find_pod
+
+        return find_pod.removed_processes(self.api, self.scope(experiment))
+
     def iter_logs(
         self,
         experiment: str,
@@ -535,21 +541,19 @@ class KubeCluster(Cluster):
         )
 
     def _iter_events(
-        self, experiment: str, names: Sequence[str] | None, *, follow: bool, since: float | None
+        self,
+        experiment: str,
+        names: Collection[str] | None,
+        *,
+        follow: bool,
+        since: float | None,
     ) -> Iterator[ExperimentEvent]:
-        import heapq
-
         from symphony.events import select_events
-        from symphony_kube.status.earlier_runs import earlier_events
-        from symphony_kube.status.experiments import list_pods
+        from symphony_kube.status import event_watch
 
-        pods = list_pods(self.api, self.scope(experiment))
-        current = list(super()._iter_events(experiment, names, follow=False, since=since))
-        earlier = select_events(earlier_events(pods, current), names, since)
-        events: Iterable[ExperimentEvent] = current
-        if follow:
-            events = super()._iter_events(experiment, names, follow=True, since=since)
-        return heapq.merge(earlier, events, key=lambda event: event.at)
+        self._ensure_supervisor(experiment)
+        events = event_watch.iter_events(self.api, self.scope(experiment), names, follow=follow)
+        return select_events(events, names, since)
 
     def _iter_output(
         self,

@@ -32,7 +32,7 @@ class EventsCommands(ReadingCommands):
 
         With a PROCESS, only the events of the selected processes are shown. On Kubernetes, events
         are derived from the states of Pods, which contain only the last two executions of each
-        process.
+        process, and from the events of Kubernetes.
 
         For example:
           symphony events rl
@@ -47,6 +47,7 @@ class EventsCommands(ReadingCommands):
         if args.processes:
             selected, removed = self._resolve_with_removed(status, args.processes)
             names = [*(process.name for process in selected), *removed]
+            names = self._names_to_follow(status, args.processes, names)
         events = self.cluster.iter_events(status.name, names, follow=args.follow, since=args.since)
         try:
             for event in events:

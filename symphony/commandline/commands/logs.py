@@ -18,7 +18,6 @@ from symphony.errors import NotFound
 if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
-    from symphony.status import ExperimentStatus
 
 
 class LogsCommands(ReadingCommands):
@@ -107,32 +106,12 @@ class LogsCommands(ReadingCommands):
         if args.follow:
             if status.note:
                 print_note(f"{status.name}: {status.note}")
-            given = self._followed_names(args, status, names)
+            given = names if args.failed else self._names_to_follow(status, args.processes, names)
             return self._follow(args, status.name, names, given)
         is_unchanged = not (args.json or args.timestamps or args.grep)
         if len(names) == 1 and is_unchanged:
             return self._show_single(args, status.name, names[0])
         return self._show_merged(args, status.name, names)
-
-    def _followed_names(
-        self, args: argparse.Namespace, status: ExperimentStatus, names: Sequence[str]
-    ) -> list[str] | None:
-        """Return names that also select processes that are added later, or None for all.
-
-        ``names`` are the names of the processes that the user selected.
-        """
-        from symphony.cluster.matching import find_names
-
-        if args.failed:
-            return list(names)
-        if not args.processes:
-            return None
-        try:
-            find_names(status, args.processes)
-        except NotFound:
-            # A removed process, or a part of a name.
-            return list(names)
-        return list(args.processes)
 
     def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
         """Show one process's output unchanged, without adding a missing newline at its end."""

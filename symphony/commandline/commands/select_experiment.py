@@ -49,6 +49,25 @@ class ReadingCommands(BaseCommands):
                 )
             raise
 
+    @staticmethod
+    def _names_to_follow(
+        status: ExperimentStatus, given: Sequence[str], names: Sequence[str]
+    ) -> list[str] | None:
+        """Return names that also select processes that are added later, or None for all.
+
+        ``given`` are the words of the user, and ``names`` the processes that they select.
+        """
+        from symphony.cluster.matching import find_names
+
+        if not given:
+            return None
+        try:
+            find_names(status, given)
+        except NotFound:
+            # A removed process, or a part of a name.
+            return list(names)
+        return list(given)
+
     def _resolve_with_removed(
         self, status: ExperimentStatus, given: Sequence[str]
     ) -> tuple[list[ProcessStatus], list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,16 @@ from symphony.events import (
     stop_text,
 )
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import Event, EventReader, RunState, Track, apply, fold, reason_code
+from symphony.host.run.events import (
+    RESTART_REQUESTED,
+    Event,
+    EventReader,
+    RunState,
+    Track,
+    apply,
+    fold,
+    reason_code,
+)
 from symphony.host.run.status import StatusReader, compute_status
 from symphony.plan.policies import Policies
 from symphony.plan.restart_policy import RestartPolicy
@@ -121,7 +130,7 @@ class EventTranslator:
         )
         if event["event"] in ("exited", "start-failed") and event.get("restarts_in") is not None:
             is_own = event.get("reason_code") == ReasonCode.BACKING_OFF
-            is_request = event.get("cause") == "restart requested"
+            is_request = event.get("cause") == RESTART_REQUESTED
             number = track.retries if is_own and not is_request else None
             if is_own:
                 yield EventKind.RESTARTING, restart_text(event["restarts_in"], number, limit)
@@ -144,7 +153,7 @@ class EventStream:
         """True if the last event was read."""
         return self._translator.has_finished
 
-    def end_check(self, names: Sequence[str] | None) -> Callable[[], bool]:
+    def end_check(self, names: Collection[str] | None) -> Callable[[], bool]:
         """Return a predicate that is true when no more events of the processes ``names`` will be
         recorded. If ``names`` is None, all events are considered.
         """

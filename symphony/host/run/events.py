@@ -23,6 +23,8 @@ from symphony.status import ENDED, ReasonCode, State
 
 Event = Mapping[str, Any]
 
+# The cause of the exit of a process that a user restarts.
+RESTART_REQUESTED = "restart requested"
 # The event "finished" is shorter than this.
 _LAST_EVENT_BYTES = 256
 

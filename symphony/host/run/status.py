@@ -10,6 +10,7 @@ from symphony.errors import BackendError, NotFound
 from symphony.host.processes.identity import ProcessId, is_alive
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import (
+    RESTART_REQUESTED,
     EventReader,
     RunState,
     Track,
@@ -23,6 +24,7 @@ from symphony.host.run.events import (
 )
 from symphony.host.run.note import read_note
 from symphony.plan.policies import Policies
+from symphony.plan.restart_policy import RestartPolicy
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 
 SUPERVISOR_KILLED = "the supervisor was killed"
@@ -228,7 +230,8 @@ def compute_status(
             track = _unsupervised(track, orphans.get(name), cause)
         elif track.state is State.RUNNING:
             track = _with_kill_time(track, run.stopping_since, item["grace"])
-        processes.append(_process_status(name, item["group"], track))
+        limit = RestartPolicy.of(item.get("restart")).max_restarts
+        processes.append(_process_status(name, item["group"], track, limit))
     policies = Policies.from_dict(manifest.get("policies", {}))
     has_deadline = policies.deadline is not None and run.created is not None
     return ExperimentStatus(
@@ -311,8 +314,12 @@ def _unknown(track: Track, reason: str, code: ReasonCode) -> Track:
 _RESTARTING = (ReasonCode.BACKING_OFF, ReasonCode.EXPERIMENT_RESTARTS)
 
 
-def _process_status(name: str, group: str | None, track: Track) -> ProcessStatus:
+def _process_status(
+    name: str, group: str | None, track: Track, max_restarts: int | None
+) -> ProcessStatus:
     is_running = track.state is State.RUNNING
+    is_retried = track.state is State.PENDING and track.reason_code is ReasonCode.BACKING_OFF
+    is_retried = is_retried and track.reason != RESTART_REQUESTED
     return ProcessStatus(
         name=name,
         group=group,
@@ -329,4 +336,6 @@ def _process_status(name: str, group: str | None, track: Track) -> ProcessStatus
         not_ready_in_time=track.not_ready_in_time and is_running,
         next_start=track.next_start if track.reason_code in _RESTARTING else None,
         kill_at=track.kill_at if is_running else None,
+        restart_number=track.retries if is_retried else None,
+        max_restarts=max_restarts if is_retried else None,
     )

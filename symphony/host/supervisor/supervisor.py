@@ -23,7 +23,15 @@ from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec, with_thread_limit
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory, all_roots
-from symphony.host.run.events import Event, RunState, Track, after, apply, fold
+from symphony.host.run.events import (
+    RESTART_REQUESTED,
+    Event,
+    RunState,
+    Track,
+    after,
+    apply,
+    fold,
+)
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, Children, ExitCallback, StartRefused
 from symphony.host.supervisor.clock import LaunchClock, boot_time
@@ -817,7 +825,7 @@ class Supervisor:
         restart = None
         if stop is not None and stop.restarts and not self._is_stopping:
             requested = restart_policy.Restart(delay=0.0, in_row=0)
-            details = _back_off_details(requested, "restart requested")
+            details = _back_off_details(requested, RESTART_REQUESTED)
         elif (
             self._state.stopping
             or name in self._leaving

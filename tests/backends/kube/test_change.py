@@ -213,7 +213,9 @@ def test_pods_become_jobs_and_the_other_way_round(kube_cluster, shared, open_clu
     assert [process.restarts for process in status] == [1, 0]
     assert jobs_only.up(describe("one")).names("removed") == ["two"]
     assert jobs_only.diff(describe("one")).is_empty
-    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-one.2"]
+    # The Job of the removed process is kept because of its log.
+    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-one.2", f"{name}-two"]
+    assert jobs_only.removed_processes(name) == ["two"]
     # The option and the setting have the same effect.
     assert shared.diff(describe("one", job=True)).is_empty
     changes = shared.up(describe("one"))

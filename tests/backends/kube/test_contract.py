@@ -21,10 +21,6 @@ class KubeContract(BackendContract):
     def test_the_next_command_replaces_a_killed_supervisor(self):
         """Replace the test of the contract."""
 
-    @pytest.mark.skip(reason="the Pods of removed processes are deleted with their logs")
-    def test_the_log_of_a_removed_process_can_still_be_read(self):
-        """Replace the test of the contract."""
-
     @contextlib.contextmanager
     def foreign(self, cluster):
         """An object of another user with a similar name in the same namespace."""
@@ -69,6 +65,7 @@ SAME_IN_ALL_NAMESPACES = (
     "test_restarted_process_keeps_its_environment_and_its_log",
     "test_signal_reaches_the_processes_that_are_named",
     "test_since_omits_older_lines",
+    "test_the_log_of_a_removed_process_can_still_be_read",
     "test_the_number_of_restarts_is_limited",
     "test_the_topology_of_a_running_experiment_is_that_of_its_description",
     "test_unsupported_settings_are_listed_as_ignored",

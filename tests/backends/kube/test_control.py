@@ -146,6 +146,11 @@ def test_restart_policy_that_the_supervisor_applies():
         (process,) = observation.status
         retry = observation.unit_statuses["a"].retry
         decided.append((process.displayed_state, process.next_start, retry and retry.in_row))
+        requested = Control(start=NOW, code="backing-off", reason="r", in_row=1)
+        waiting = pod("a", EXITED, phase="Failed", retries=attempt - 1, control=requested)
+        for found in (process, *observe(waiting, roster=roster).status):
+            number = attempt if found.next_start else None
+            assert (found.restart_number, found.max_restarts) == (number, number and 2)
         assert decide(roster, observation).finished is (attempt == 3)
     ended = 1_700_000_050.0
     assert decided == [("pending", ended, 1), ("pending", ended + 40, 2), ("failed", None, None)]
@@ -221,8 +226,9 @@ def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
     statuses = shared.restart_processes(name, ["team", "stubborn", "job"], at_once=True)
     assert [item.state for item in statuses] == [State.RUNNING] * 4
     assert [item.restarts for item in statuses] == [1] * 4
-    assert shared.get_log(name, "two") == "up\nup\n"
-    wait_until(lambda: shared.get_log(name, "job") == "up\nup\n")
+    # A restarted process without a readiness test may not have written its line yet.
+    for process in ("two", "job"):
+        wait_until(lambda process=process: shared.get_log(name, process) == "up\nup\n")
     assert shared.get_log(name, "stubborn", previous=True) == "up\n"
     assert shared.describe_process(name, "waiting").state is State.PENDING
 

@@ -80,6 +80,7 @@ def test_role_of_a_member_is_sufficient(
     assert cluster.exec_command(name, "server", ["echo", "there"]).stdout == "there\n"
     cluster.transfer_file(name, str(tmp_path / "file"), "server:/tmp/")
     assert cluster.explain_process(name, "server").events
+    assert not any("may not list events" in event.text for event in cluster.iter_events(name))
     assert "up" in cluster.get_log(name, "server")
     cluster.port_forward(name, "server", 7000).close()
     cluster.launch(exp, force=True)
@@ -104,6 +105,8 @@ def test_role_for_jobs_is_sufficient(
     assert states(cluster, name)["server"].state == State.RUNNING
     assert cluster.list_experiments() == [name]
     assert cluster.explain_process(name, "server").status.name == "server"
+    notes = [event for event in cluster.iter_events(name) if event.kind == "warning"]
+    assert [("may not list events" in note.text) for note in notes] == [True]
     shared.exec_command(name, "server", ["touch", "/tmp/over"])  # as a user who may exec
     assert cluster.wait(name, timeout=60).exit_code == 0
     assert cluster.get_log(name, "client") == "hello\n"

@@ -107,6 +107,7 @@ def test_times_and_restarts_of_recorded_objects():
     for case, delay_seconds in {"crash-loop": 40, "crash": 0, "job-retries": 10}.items():
         process = observe_recording(case).status.processes[0]
         assert process.next_start == process.ended + delay_seconds
+        assert process.restart_number == (1 if case == "job-retries" else None)
     checkout = observe_recording("init-fails-again").status.processes[0]
     assert checkout.next_start > AT
     done = observe_recording("done").status

@@ -238,6 +238,18 @@ def test_slow_list_is_not_an_outage(serve, monkeypatch):
         assert server.watched[:2] == ["100", "100"]
 
 
+def test_optional_objects_that_may_not_be_watched_are_listed_again(serve):
+    server, api = serve(403, 403)
+    with Watcher(api, PODS, "a=b") as watcher:
+        watcher.start("pods", optional=True, poll_seconds=0.01)
+        assert [change.event for change in take_changes(watcher, 2)] == ["LISTED"] * 2
+    server, api = serve(403)
+    with Watcher(api, PODS, "a=b") as watcher:
+        watcher.start("pods", optional=True)
+        assert watcher.changes(0.5) == []
+        assert (len(server.watched), server.listed) == (1, 1)
+
+
 def test_client_error_is_reported_immediately(serve):
     _, api = serve(403)
     with Watcher(api, PODS, "a=b") as watcher:

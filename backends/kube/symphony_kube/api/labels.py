@@ -22,6 +22,9 @@ UNIT = "symphony/unit"
 # A Pod or Job that another one has replaced has this label instead of `UNIT`, so that Services do
 # not select it.
 REPLACED_UNIT = "symphony/replaced-unit"
+# A Pod or Job of a unit that a change has removed has this label instead of `UNIT`. It is kept
+# because of its logs.
+REMOVED_UNIT = "symphony/removed-unit"
 # The Job and the Pods of the supervisor have this label instead of `EXPERIMENT`. Its value is the
 # name of the experiment.
 SUPERVISOR = "symphony/supervisor"
@@ -29,9 +32,10 @@ SUPERVISOR = "symphony/supervisor"
 SERVICE = "symphony/service"
 
 # The following are names of annotations. The roster, which lists all of the experiment's processes,
-# is an annotation of the first Pod and of its Job, if it has one. `PROBLEMS`, `ENDING` and
-# `POLICIES` are annotations of the same object: the units that the supervisor could not create, the
-# processes that it stops at the end of the experiment, and the rules for the end. `READY` lists the
+# is an annotation of the first Pod and of its Job, if it has one. `PROBLEMS`, `ENDING`, `POLICIES`
+# and `CHANGES` are annotations of the same object: the units that the supervisor could not create,
+# the processes that it stops at the end of the experiment, the rules for the end, and the latest
+# changes of the experiment. `READY` lists the
 # containers in a Pod that have become ready according to their logs. `LOG_PROBLEMS` maps the
 # containers whose logs take too long to search to messages, as JSON. `DEADLINE` is set if the
 # active deadline of a Pod is the deadline of the experiment. `MANIFEST` is the manifest from which
@@ -43,6 +47,7 @@ RUN_NAME = "symphony/run-name"
 PROBLEMS = "symphony/problems"
 ENDING = "symphony/ending"
 POLICIES = "symphony/policies"
+CHANGES = "symphony/changes"
 DEADLINE = "symphony/deadline"
 READY = "symphony/ready"
 LOG_PROBLEMS = "symphony/log-problems"
@@ -85,6 +90,16 @@ class Scope:
         """The label selector for all objects in this scope."""
         selector = f"{MANAGED_SELECTOR},{EXPERIMENT}={self.experiment}"
         return f"{selector},{RUN}={self.run}" if self.run else selector
+
+    @property
+    def present_selector(self) -> str:
+        """The label selector for all objects in this scope except those of removed units."""
+        return f"{self.selector},!{REMOVED_UNIT}"
+
+    @property
+    def removed_selector(self) -> str:
+        """The label selector for the Pods and Jobs of removed units."""
+        return f"{self.selector},{REMOVED_UNIT}"
 
     @property
     def labels(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from symphony.errors import SymphonyError, Unreachable
@@ -61,9 +61,10 @@ Changes = queue.SimpleQueue["Change | SymphonyError | None"]
 class Watcher:
     """A watcher that lists the objects of several kinds and reports changes to them.
 
-    ``paths`` maps each kind to its API path. ``selector`` is a label selector. ``outage_seconds``
-    is how long the server can be unreachable before the watcher fails. Close the watcher when it is
-    no longer needed. Any thread can close it.
+    ``paths`` maps each kind to its API path. ``selector`` is a label selector. ``queries`` contains
+    the query parameters of kinds to which this selector does not apply. ``outage_seconds`` is how
+    long the server can be unreachable before the watcher fails. Without ``follow``, objects are
+    only listed. Close the watcher when it is no longer needed. Any thread can close it.
     """
 
     def __init__(
@@ -72,11 +73,15 @@ class Watcher:
         paths: Mapping[str, str],
         selector: str,
         *,
+        queries: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         outage_seconds: float | None = None,
+        follow: bool = True,
     ) -> None:
         self._api = api
         self._paths = paths
         self._selector = selector
+        self._queries = queries
+        self._follow = follow
         self._outage_seconds = OUTAGE_SECONDS if outage_seconds is None else outage_seconds
         self._changes: Changes = queue.SimpleQueue()
         self._feeds: list[_Feed] = []
@@ -98,25 +103,29 @@ class Watcher:
         """True if the watcher is closed."""
         return self._closed
 
-    def start(self, kind: str, *, optional: bool = False) -> tuple[Object, ...]:
+    def start(
+        self, kind: str, *, optional: bool = False, poll_seconds: float | None = None
+    ) -> tuple[Object, ...]:
         """List the objects of a kind, and start watching them.
 
         If ``optional`` is set and the user is allowed to list objects of the kind but not to watch
-        them, changes to these objects are not reported, and no error is raised. Raises `ApiError`
-        or `Unreachable` if the objects cannot be listed.
+        them, no error is raised. The objects are then listed again every ``poll_seconds`` seconds.
+        If ``poll_seconds`` is None, changes to them are not reported. Raises `ApiError` or
+        `Unreachable` if the objects cannot be listed.
         """
         feed = _Feed(
             self._api,
             kind,
             self._paths[kind],
-            self._selector,
+            self._queries.get(kind, {"labelSelector": self._selector}),
             self._changes,
             outage_seconds=self._outage_seconds,
             optional=optional,
+            poll_seconds=poll_seconds,
         )
         objects = feed.list()
         self._feeds.append(feed)
-        if not self._closed:
+        if self._follow and not self._closed:
             threading.Thread(target=feed.run, daemon=True, name=f"watch-{kind}").start()
         return objects
 
@@ -155,19 +164,21 @@ class _Feed:
         api: Api,
         kind: str,
         path: str,
-        selector: str,
+        query: Mapping[str, str],
         changes: Changes,
         *,
         outage_seconds: float,
         optional: bool,
+        poll_seconds: float | None,
     ) -> None:
         self._api = api
         self._kind = kind
         self._path = path
-        self._selector = selector
+        self._query = query
         self._changes = changes
         self._outage_seconds = outage_seconds
         self._optional = optional
+        self._poll_seconds = poll_seconds
         self._version: str | None = None
         self._stream: ResponseStream | None = None
         self._closed = threading.Event()
@@ -176,7 +187,7 @@ class _Feed:
 
     def list(self) -> tuple[Object, ...]:
         """Return the current objects. The next watch starts at this list's resource version."""
-        answer = self._api.call("GET", self._path, query={"labelSelector": self._selector})
+        answer = self._api.call("GET", self._path, query=self._query)
         # The time is taken after the call, because the call can take a long time.
         self._last_response = time.monotonic()
         self._version = answer["metadata"]["resourceVersion"]
@@ -186,7 +197,8 @@ class _Feed:
         """Watch until the feed is closed.
 
         If an error is permanent or an outage lasts too long, put the error into the queue and stop.
-        If the user is not allowed to watch an optional kind, stop without an error.
+        If the user is not allowed to watch an optional kind, list the objects at intervals, or stop
+        without an error.
         """
         while not self._closed.is_set():
             try:
@@ -197,7 +209,10 @@ class _Feed:
                 if isinstance(exc, ApiError) and exc.status in VERSION_NOT_AVAILABLE:
                     self._version = None
                 elif isinstance(exc, ApiError) and exc.status == 403 and self._optional:
-                    return
+                    if self._poll_seconds is None:
+                        return
+                    self._closed.wait(self._poll_seconds)
+                    self._version = None
                 elif not _is_temporary(exc) or self._outage_is_too_long():
                     self._changes.put(exc)
                     return
@@ -217,7 +232,7 @@ class _Feed:
     def _watch(self, version: str) -> None:
         """Watch for changes since a resource version until the server ends the watch."""
         query: dict[str, str | int | None] = {
-            "labelSelector": self._selector,
+            **self._query,
             "resourceVersion": version,
             "watch": "true",
             "allowWatchBookmarks": "true",

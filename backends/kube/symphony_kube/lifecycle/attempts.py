@@ -24,6 +24,7 @@ from symphony_kube.api.labels import (
     ATTEMPT,
     CONTROL,
     MANIFEST,
+    REMOVED_UNIT,
     REPLACED_UNIT,
     RUN,
     UNIT,
@@ -40,12 +41,13 @@ from symphony_kube.status.control_state import (
     encode,
     encode_manifest,
 )
+from symphony_kube.status.job_status import JobStatus
 from symphony_kube.status.permission_errors import missing_right
+from symphony_kube.status.pod_status import PodStatus
 from symphony_kube.status.unit_status import UnitStatus
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
-    from symphony_kube.status.pod_status import PodStatus
 
 Object = Mapping[str, Any]
 
@@ -68,7 +70,6 @@ def with_manifest(body: Object) -> dict[str, Any]:
 
 
 def annotated(body: Object, annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Return an object with more annotations. Pure."""
     """Return an object with more annotations. Pure."""
     metadata = body["metadata"]
     merged = {**(metadata.get("annotations") or {}), **annotations}
@@ -229,6 +230,25 @@ def _remove_pending(api: Api, scope: Scope, unit: UnitStatus) -> None:
     for pod in unit.pods:
         if not pod.node and unit.job is None:
             delete_uid(api, f"{path}/{pod.name}", pod.uid, grace_seconds=0)
+
+
+def mark_removed(api: Api, scope: Scope, item: PodStatus | JobStatus) -> None:
+    """Mark a Pod or Job of a stopped unit as removed, or delete it if it has no logs.
+
+    An object that does not exist is not an error.
+    """
+    kind = "Job" if isinstance(item, JobStatus) else "Pod"
+    path = f"{collection_path(kind, scope.namespace)}/{item.name}"
+    if isinstance(item, PodStatus) and not item.node:
+        delete_uid(api, path, item.uid, grace_seconds=0)
+        return
+    marks = {UNIT: None, REPLACED_UNIT: None, REMOVED_UNIT: item.unit}
+    try:
+        api.call("PATCH", path, body={"metadata": {"labels": marks}}, content_type=MERGE_PATCH)
+    except ApiError as exc:
+        if exc.status != 404:
+            action, right = f"remove {item.name!r}", f"patch {kind.lower()}s"
+            raise missing_right(exc, action, right, scope) from exc
 
 
 def annotate(api: Api, scope: Scope, unit: UnitStatus, annotations: Mapping[str, str]) -> bool:

@@ -15,7 +15,7 @@ from symphony.names import join_names
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import RUN, Scope
+from symphony_kube.api.labels import REMOVED_UNIT, RUN, Scope
 from symphony_kube.api.resources import (
     NAMESPACES,
     Resource,
@@ -147,7 +147,8 @@ def _is_running_in_shared_namespace(api: Api, scope: Scope) -> bool | None:
         raise error_messages.launch_failed(text, exc) from exc
     if not pods:
         return None
-    observation = observe.observe(scope.experiment, pods, now=time.time())
+    present = [pod for pod in pods if REMOVED_UNIT not in labels_of(pod)]
+    observation = observe.observe(scope.experiment, present, now=time.time())
     if not observation.status.ended:
         return True
     # The Pods have finished. If they belong to Jobs, the Jobs can create more Pods, so the Jobs are

@@ -10,16 +10,17 @@ because a server may end a response early.
 from __future__ import annotations
 
 import contextlib
+import heapq
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import find_names
 from symphony.errors import NotFound, SymphonyError, Unreachable
-from symphony.events import EXIT_KINDS, ExperimentEvent, events_between, select_events
+from symphony.events import EXIT_KINDS, EventKind, ExperimentEvent, select_events
 from symphony.open_files import raise_open_file_limit
 from symphony.status import ENDED, ExperimentStatus, LogLine
 from symphony_kube.api.errors import ApiError
@@ -35,6 +36,8 @@ from symphony_kube.logs.sources import (
     resolve_names,
     sources_of,
 )
+from symphony_kube.status.event_watch import EventWatch
+from symphony_kube.status.find_pod import list_removed_containers
 from symphony_kube.status.follow_status import ExperimentWatch
 from symphony_kube.status.pod_status import ContainerRef
 
@@ -54,6 +57,8 @@ OUTDATED_SECONDS = 2.0
 # How soon all processes are checked after a change, and how often they are checked otherwise.
 CHECK_SOON_SECONDS, CHECK_INTERVAL_SECONDS = 0.05, 0.5
 _PUT_TIMEOUT_SECONDS = 0.2
+# An execution of a process begins with these events.
+_BEFORE_OUTPUT = frozenset({EventKind.LAUNCHED, EventKind.WAITING, EventKind.STARTED})
 
 
 def follow_logs(
@@ -135,11 +140,10 @@ class _LogFollower:
     def __init__(self, api: Api, scope: Scope, *, events: bool) -> None:
         self._api = api
         self._scope = scope
-        self._with_events = events
-        self._observed: ExperimentStatus | None = None
         # The events that have not been yielded yet, in the order in which they happened.
         self._held: list[ExperimentEvent] = []
-        self._watch = ExperimentWatch(api, scope)
+        self._event_watch = EventWatch(api, scope) if events else None
+        self._watch = self._event_watch or ExperimentWatch(api, scope)
         self._logs: dict[str, _ProcessLog] = {}
         # The processes that the caller has selected, which a change can add to.
         self._selected: Sequence[str] | None = None
@@ -163,7 +167,11 @@ class _LogFollower:
         """Yield the existing lines, and then new lines until all processes have exited."""
         self._selected = processes
         self._watch.start()
+        # The lines before the exits in this status are read below.
+        status = self._watch.observer.observe(time.time()).status
         refs = self._watch.observer.container_refs
+        if not {ref.process for ref in refs}.issuperset(processes or ()):
+            refs += list_removed_containers(self._api, self._scope)
         names = resolve_names(self._api, self._scope, processes, refs)
         if len(names) > MANY_PROCESSES:
             raise_open_file_limit()
@@ -177,28 +185,28 @@ class _LogFollower:
             self._logs[name] = _start_log(
                 name, sources[name], histories[name], since, is_tail=tail is not None
             )
+        self._hold_events(status)
+        earlier = [] if tail is not None else self._held
+        self._held = []
         if tail != 0:
-            yield from merge_histories(histories)
+            lines: Iterable[LogLine | ExperimentEvent] = merge_histories(histories)
+            yield from heapq.merge(lines, earlier, key=_order)
         del histories  # The histories can be large, and following the logs can take days.
 
         threading.Thread(target=self._relay_changes, daemon=True, name="log-changes").start()
         self._check_processes()
-        if tail is not None:
-            self._held.clear()
         while not all(log.finished for log in self._logs.values()):
             yield from self._next_lines()
             yield from self._released_events()
         yield from self._held
 
     def _hold_events(self, status: ExperimentStatus) -> None:
-        """Add the events that explain the change of the status."""
-        if not self._with_events:
+        """Add the new events, which can be held until lines have been read."""
+        if self._event_watch is None:
             return
         is_complete = all(process.name in self._logs for process in status)
-        events = events_between(self._observed, status, time.time())
-        names = None if is_complete else self._logs
-        self._held += select_events(events, names, None)
-        self._observed = status
+        events = self._event_watch.new_events(status, time.time())
+        self._held += select_events(events, None if is_complete else self._logs, None)
 
     def _released_events(self) -> Iterator[ExperimentEvent]:
         """Yield the events that can be shown now.
@@ -366,6 +374,17 @@ def _start_log(
         if source.ref.finished:
             log.finished_pods.add(source.ref.uid)
     return log
+
+
+def _order(item: LogLine | ExperimentEvent) -> float:
+    """Return the time by which lines and events are merged.
+
+    Kubernetes truncates the times of starts and exits to seconds, and a process writes its lines
+    between them.
+    """
+    if isinstance(item, LogLine):
+        return item.at or 0.0
+    return item.at if item.kind in _BEFORE_OUTPUT else item.at + 1.0
 
 
 def _close_if_outdated(reader: _LogReader, refs: list[ContainerRef]) -> None:

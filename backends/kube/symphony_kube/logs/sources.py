@@ -83,13 +83,14 @@ def resolve_names(
 ) -> list[str]:
     """Return the names of the requested processes, or of all processes if none are requested.
 
-    Raises `NotFound` if a requested name matches no process.
+    A removed process can be requested if it has containers in ``refs``. Raises `NotFound` if a
+    requested name matches no process.
     """
     known = {ref.process for ref in refs}
     if processes and known.issuperset(processes):
         return list(dict.fromkeys(processes))
     status = experiments.experiment_status(api, scope)
-    return find_names(status, processes)
+    return find_names(status, processes, lambda: known)
 
 
 def open_log(

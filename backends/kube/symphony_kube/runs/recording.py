@@ -26,6 +26,7 @@ from symphony_kube.api.labels import RUN, RUN_NAME, Scope
 from symphony_kube.api.resources import items_of, labels_of
 from symphony_kube.runs.fetch_logs import LogFetcher, LogLimits
 from symphony_kube.status import details, experiments, topology
+from symphony_kube.status.find_pod import list_removed_containers
 from symphony_kube.status.observe import BACKEND
 from symphony_kube.status.pod_status import parse_time
 
@@ -236,6 +237,7 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
     try:
         observer, pods = experiments.observe_once(api, scope)
         status = experiments.current_status(api, scope, observer)
+        refs = [*list_removed_containers(api, scope), *observer.container_refs]
     except SymphonyError:
         # The deletion itself reports what the user may not do.
         return None
@@ -248,7 +250,7 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
         # The experiment was launched on another machine.
         record.write_json(path / record.RECORD_FILE, {**identity, "launched_elsewhere": True})
     logs = path / record.LOG_DIRECTORY
-    fetcher = LogFetcher(api, scope, observer.container_refs, logs, settings.limits)
+    fetcher = LogFetcher(api, scope, refs, logs, settings.limits)
     with ThreadPoolExecutor(max_workers=2) as pool:
         objects = pool.submit(_write_objects, api, scope, path, observer, pods)
         fetcher.start()

@@ -151,4 +151,4 @@ def _list_objects(api: Api, scope: Scope, kind: str) -> list[Object]:
     if not is_name(scope.experiment):  # The API server rejects a selector with an invalid name.
         return []
     path = collection_path(kind, scope.namespace)
-    return items_of(api.call("GET", path, query={"labelSelector": scope.selector}))
+    return items_of(api.call("GET", path, query={"labelSelector": scope.present_selector}))

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def list_containers(api: Api, scope: Scope, unit: str | None = None) -> list[ContainerRef]:
     """Return an experiment's containers, or those of ``unit`` if it is set.
 
-    The containers are sorted by the creation times of their Pods, oldest first.
+    The containers of removed units are included. The containers are sorted by the creation times of
+    their Pods, oldest first.
     """
     if unit is None:
         refs = _list_refs(api, scope, scope.selector)
@@ -30,7 +31,25 @@ def list_containers(api: Api, scope: Scope, unit: str | None = None) -> list[Con
         refs = _list_refs(api, scope, f"{scope.selector},{labels.UNIT}={unit}")
         if any(ref.attempt > 1 for ref in refs):
             refs += _list_refs(api, scope, f"{scope.selector},{labels.REPLACED_UNIT}={unit}")
+        if not refs:
+            refs = _list_refs(api, scope, f"{scope.selector},{labels.REMOVED_UNIT}={unit}")
     return sorted(refs, key=lambda ref: (ref.created, ref.attempt))
+
+
+def list_removed_containers(api: Api, scope: Scope) -> list[ContainerRef]:
+    """Return the containers of the units that changes of the experiment have removed."""
+    refs = _list_refs(api, scope, scope.removed_selector)
+    return sorted(refs, key=lambda ref: (ref.created, ref.attempt))
+
+
+def removed_processes(api: Api, scope: Scope) -> list[str]:
+    """Return the processes that a change has removed, and of which a Pod still exists.
+
+    Raises `NotFound` if the experiment does not exist.
+    """
+    present = {process.name for process in experiments.experiment_status(api, scope)}
+    names = [ref.process for ref in list_containers(api, scope)]
+    return [name for name in dict.fromkeys(names) if name not in present]
 
 
 def _list_refs(api: Api, scope: Scope, selector: str) -> list[ContainerRef]:

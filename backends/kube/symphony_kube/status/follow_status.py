@@ -1,4 +1,4 @@
-"""Follow an experiment by listing and watching its Pods, and its Jobs if it has any.
+"""Follow the status of an experiment by listing and watching its Pods, and its Jobs if it has any.
 
 `ExperimentWatch` keeps an observer up to date. `ObservationStream` returns an observation whenever
 the status changes. `symphony_kube.logs.follow` uses an `ExperimentWatch` to decide which logs to
@@ -14,7 +14,7 @@ from types import TracebackType
 from symphony.cluster.matching import experiment_not_found
 from symphony.errors import NotFound
 from symphony.names import is_name
-from symphony_kube.api.client import Api
+from symphony_kube.api.client import Api, Object
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import NAMESPACES, collection_path
@@ -28,35 +28,46 @@ from symphony_kube.status.permission_errors import cannot_list_pods
 class ExperimentWatch:
     """A watch that keeps an observer up to date with an experiment's Pods and Jobs.
 
-    If a supervisor passes its ``roster``, the experiment need not exist yet. The caller must close
-    the watch when it is no longer needed. Any thread can close it.
+    If a supervisor passes its ``roster``, the experiment need not exist yet. Without ``follow``,
+    the objects are only listed. The caller must close the watch when it is no longer needed. Any
+    thread can close it.
     """
 
-    def __init__(self, api: Api, scope: Scope, *, roster: Roster | None = None) -> None:
+    def __init__(
+        self, api: Api, scope: Scope, *, roster: Roster | None = None, follow: bool = True
+    ) -> None:
         self._scope = scope
         self._supervising = roster is not None
         self._with_jobs = False
+        self._watcher = self._make_watcher(api, scope, follow=follow)
+        self.observer = PodObserver(scope.experiment, roster=roster)
+
+    def _make_watcher(self, api: Api, scope: Scope, *, follow: bool) -> Watcher:
         paths = {
             PODS: collection_path("Pod", scope.namespace),
             JOBS: collection_path("Job", scope.namespace),
         }
-        self._watcher = Watcher(api, paths, scope.selector)
-        self.observer = PodObserver(scope.experiment, roster=roster)
+        return Watcher(api, paths, scope.present_selector, follow=follow)
 
     @property
     def closed(self) -> bool:
         """True if the watch was closed."""
         return self._watcher.closed
 
+    @property
+    def has_news(self) -> bool:
+        """True if there is something new that the observer does not show."""
+        return False
+
     def close(self) -> None:
         """Stop watching. A caller that is waiting for changes receives an empty list."""
         self._watcher.close()
 
-    def start(self) -> None:
+    def start(self) -> tuple[Object, ...]:
         """List the Pods, and the Jobs if any could exist, and begin to watch them.
 
-        Raises `NotFound` if no experiment can have this name, and `ApiError` if the user may not
-        list Pods.
+        Return the Pods. Raises `NotFound` if no experiment can have this name, and `ApiError` if
+        the user may not list Pods.
         """
         # The API server rejects a selector with an invalid name.
         if not is_name(self._scope.experiment):
@@ -70,6 +81,7 @@ class ExperimentWatch:
         self.observer.replace(PODS, pods)
         if self.observer.has_jobs or (self.observer.empty and not self._supervising):
             self._start_jobs()
+        return pods
 
     def changes(self, seconds: float | None = None) -> list[Change]:
         """Wait for changes, and return them.
@@ -103,19 +115,27 @@ class ObservationStream:
     """An iterator over an experiment's observations.
 
     The iterator first returns the current observation, and then a new observation after each
-    change.
+    change, or when the watch has other news.
 
     The iterator ends when the stream is closed. Raises `NotFound` if the experiment does not exist
     or no longer exists, and `Unreachable` if the server is unresponsive for too long. If a
     supervisor passes its ``roster``, the stream waits without a time limit for processes that have
-    not been created yet. The first request is sent when the first observation is read.
+    not been created yet. The first request is sent when the first observation is read. If ``watch``
+    is given, the stream uses and closes it.
     """
 
-    def __init__(self, api: Api, scope: Scope, *, roster: Roster | None = None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        scope: Scope,
+        *,
+        roster: Roster | None = None,
+        watch: ExperimentWatch | None = None,
+    ) -> None:
         self._api = api
         self._scope = scope
         self._supervising = roster is not None
-        self._watch = ExperimentWatch(api, scope, roster=roster)
+        self._watch = watch or ExperimentWatch(api, scope, roster=roster)
         self._started = False
         self._last: Observation | None = None
 
@@ -169,7 +189,7 @@ class ObservationStream:
             self._start()
         while not self._watch.closed:
             observation = self._watch.observer.observe(time.time())
-            if not observation.is_same_as(self._last):
+            if self._watch.has_news or not observation.is_same_as(self._last):
                 self._check_exists(observation)
                 self._last = observation
                 return observation

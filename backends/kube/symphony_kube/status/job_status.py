@@ -47,6 +47,7 @@ class JobStatus:
     problems: str = ""
     ending: str = ""
     policies: str = ""
+    changes: str = ""
     attempt: Attempt = FIRST_ATTEMPT
     control: Control = NO_CONTROL
     has_manifest: bool = False
@@ -77,6 +78,7 @@ def parse_job(job: Object) -> JobStatus:
         problems=annotations.get(labels.PROBLEMS, ""),
         ending=annotations.get(labels.ENDING, ""),
         policies=annotations.get(labels.POLICIES, ""),
+        changes=annotations.get(labels.CHANGES, ""),
         attempt=decode_attempt(annotations.get(labels.ATTEMPT)),
         control=decode_control(annotations.get(labels.CONTROL)),
         has_manifest=labels.MANIFEST in annotations,

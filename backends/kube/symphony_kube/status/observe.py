@@ -19,6 +19,7 @@ from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.api.errors import one_line
 from symphony_kube.render.roster import Roster, Unit, decode_roster, revision_of
+from symphony_kube.status.change_log import LoggedChange, decode_changes
 from symphony_kube.status.control_state import NO_CONTROL, Control
 from symphony_kube.status.creation_problems import Problem, decode_problems
 from symphony_kube.status.ending import (
@@ -145,6 +146,8 @@ class PodObserver:
         self._units: Roster | None = None
         self._created: float | None = None
         self._last_awaited: set[str] = set()
+        # The processes of all Pods and Jobs that have been observed, by the UIDs of these objects.
+        self._processes_by_uid: dict[str, tuple[str, ...]] = {}
 
     # --- input from the API ---
 
@@ -209,6 +212,14 @@ class PodObserver:
         refs = [ref for pod in self._current_pods() for ref in pod.refs]
         return sorted(refs, key=lambda ref: (ref.created, ref.attempt))
 
+    def processes_of(self, uid: str) -> tuple[str, ...]:
+        """Return the processes of a Pod or Job that exists or was observed earlier."""
+        return self._processes_by_uid.get(uid, ())
+
+    def objects_of(self, unit: str) -> tuple[list[PodStatus], list[JobStatus]]:
+        """Return the Pods and Jobs of all attempts to run a unit."""
+        return list(self._pods.get(unit, {}).values()), list(self._jobs.get(unit, {}).values())
+
     def _put_pod(self, pod: PodStatus) -> None:
         pods = self._pods.setdefault(pod.unit, {})
         previous = pods.get(pod.name)
@@ -217,6 +228,7 @@ class PodObserver:
         else:
             self._units = None
         pods[pod.name] = pod
+        self._processes_by_uid[pod.uid] = tuple(pod.containers)
         self._note_roster(pod.roster)
         self._deleted.pop(pod.unit, None)
         self._unit_statuses.pop(pod.unit, None)
@@ -226,6 +238,7 @@ class PodObserver:
         if job.name not in jobs:
             self._units = None
         jobs[job.name] = job
+        self._processes_by_uid[job.uid] = job.processes
         self._note_roster(job.roster)
         self._unit_statuses.pop(job.unit, None)
 
@@ -273,6 +286,14 @@ class PodObserver:
         texts.update(job.policies for job in self._current_jobs())
         latest = max(texts, key=lambda text: (revision_of(text), text), default="")
         return decode_policies(latest) if latest else Policies()
+
+    @property
+    def changes(self) -> tuple[LoggedChange, ...]:
+        """The latest changes of the experiment, oldest first."""
+        texts = {pod.changes for pod in (*self._current_pods(), *self._deleted.values())}
+        texts.update(job.changes for job in self._current_jobs())
+        latest = max(texts, key=lambda text: (revision_of(text), text), default="")
+        return decode_changes(latest)
 
     @property
     def ending(self) -> StoppedProcesses | None:
@@ -598,6 +619,8 @@ class PodObserver:
             next_start=container.next_start if is_backing_off else None,
             stopped=container.stopped,
             kill_at=container.kill_at,
+            restart_number=container.restart_number if is_backing_off else None,
+            max_restarts=container.max_restarts if is_backing_off else None,
         )
         self._process_statuses[name] = (container, status)
         return status

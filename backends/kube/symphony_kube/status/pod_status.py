@@ -49,7 +49,8 @@ class ContainerStatus:
     ready, or None if the time is unknown. ``stopping`` is true if the process has been asked to
     exit but has not exited yet. ``stopped`` is true if a user or the supervisor stopped it.
     ``next_start`` is the earliest time of the next start of a process that will be restarted.
-    ``kill_at`` is the time at which a process that is being stopped is killed.
+    ``kill_at`` is the time at which a process that is being stopped is killed. ``restart_number``
+    and ``max_restarts`` are those of `symphony.status.ProcessStatus`.
     """
 
     state: State = State.PENDING
@@ -66,6 +67,8 @@ class ContainerStatus:
     stopped: bool = False
     next_start: float | None = None
     kill_at: float | None = None
+    restart_number: int | None = None
+    max_restarts: int | None = None
 
     @property
     def reason(self) -> str:
@@ -139,6 +142,7 @@ class PodStatus:
     problems: str = ""
     ending: str = ""
     policies: str = ""
+    changes: str = ""
     attempt: Attempt = FIRST_ATTEMPT
     control: Control = NO_CONTROL
     has_manifest: bool = False
@@ -192,6 +196,7 @@ def parse_pod(pod: Object) -> PodStatus:
         problems=annotations.get(labels.PROBLEMS, ""),
         ending=annotations.get(labels.ENDING, ""),
         policies=annotations.get(labels.POLICIES, ""),
+        changes=annotations.get(labels.CHANGES, ""),
         attempt=decode_attempt(annotations.get(labels.ATTEMPT)),
         control=decode_control(annotations.get(labels.CONTROL)),
         has_manifest=labels.MANIFEST in annotations,
@@ -293,9 +298,15 @@ def _unit(metadata: Object) -> str:
 
 
 def unit_of(labels_of_object: Object) -> str:
-    """Return the unit of a Pod or Job, which another one may have replaced, or ``""``."""
-    unit = labels_of_object.get(labels.UNIT) or labels_of_object.get(labels.REPLACED_UNIT)
-    return str(unit or "")
+    """Return the unit of a Pod or Job, or ``""``.
+
+    Another Pod or Job may have replaced it, or a change may have removed the unit.
+    """
+    for label in (labels.UNIT, labels.REPLACED_UNIT, labels.REMOVED_UNIT):
+        unit = labels_of_object.get(label)
+        if unit:
+            return str(unit)
+    return ""
 
 
 def _is_of_job(metadata: Object) -> bool:

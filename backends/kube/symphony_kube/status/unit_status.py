@@ -168,6 +168,19 @@ class UnitStatus:
         elif self.retry is not None:
             cause = Reason(self.retry.cause, ReasonCode.BACKING_OFF)
             self._set_pending(cause, self.retry.time, ended_only=True)
+        self._number_restarts()
+
+    def _number_restarts(self) -> None:
+        """Number the restart that the restart policy of the unit has caused."""
+        is_policy = self.retry is not None or self.control.in_row > 0
+        if not is_policy or not self._unit.supervised_restart:
+            return
+        limit = RestartPolicy(**self._unit.supervised_restart).max_restarts
+        for name, container in self.containers.items():
+            if container.cause.code is ReasonCode.BACKING_OFF:
+                self.containers[name] = replace(
+                    container, restart_number=self.attempt.retries + 1, max_restarts=limit
+                )
 
     def _stopped(self, container: ContainerStatus) -> ContainerStatus:
         """Return the state of a process that is stopped or being stopped."""
@@ -339,7 +352,7 @@ class UnitStatus:
             if job.result is State.FAILED:
                 updated = self._job_failed(updated, job, expected_end=expected_end)
             elif pod.phase == "Failed" and retries:
-                updated = self._job_retries(updated, failures)
+                updated = self._job_retries(updated, failures, job.backoff_limit)
             result[name] = updated
         return result
 
@@ -376,7 +389,9 @@ class UnitStatus:
             return container
         return replace(container, cause=job.reason)
 
-    def _job_retries(self, container: ContainerStatus, failures: int) -> ContainerStatus:
+    def _job_retries(
+        self, container: ContainerStatus, failures: int, limit: int
+    ) -> ContainerStatus:
         why = "its Pod failed"
         if container.exit_code not in (None, 0):
             why = f"exit code {container.exit_code}"
@@ -389,6 +404,8 @@ class UnitStatus:
             ready=False,
             cause=Reason(why, ReasonCode.BACKING_OFF),
             next_start=next_start,
+            restart_number=failures,
+            max_restarts=limit,
         )
 
     # --- without a Pod ---

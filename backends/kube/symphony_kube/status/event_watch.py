@@ -1,0 +1,233 @@
+"""The events of an experiment, from the states of its objects and the events of Kubernetes.
+
+`EventWatch` derives them from one stream of changes: to the Pods and Jobs of the experiment, to the
+Pods of its supervisor, and to the events of Kubernetes in the namespace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import BackendError, NotFound
+from symphony.events import EventKind, ExperimentEvent, events_between
+from symphony.status import ENDED, ExperimentStatus
+from symphony_kube.api import client
+from symphony_kube.api.client import Api
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import MANAGED_SELECTOR, RUN, SUPERVISOR, Scope
+from symphony_kube.api.resources import collection_path
+from symphony_kube.api.watch import Change, Watcher
+from symphony_kube.status.earlier_runs import earlier_events
+from symphony_kube.status.find_pod import pod_path
+from symphony_kube.status.follow_status import ExperimentWatch, ObservationStream
+from symphony_kube.status.kubernetes_warnings import (
+    FIELD_SELECTOR,
+    KubernetesWarnings,
+    first_time,
+)
+from symphony_kube.status.observe import JOBS, PODS
+from symphony_kube.status.supervisor_events import SupervisorEvents
+
+if TYPE_CHECKING:
+    from symphony_kube.status.observe import Observation
+
+Object = Mapping[str, Any]
+
+EVENTS, SUPERVISORS = "events", "supervisors"
+
+# How often the events of Kubernetes are listed if the user may not watch them.
+EVENT_POLL_SECONDS = 5.0
+# After the deletion of one Pod, wait this long for the deletion of the other Pods.
+DELETION_SETTLE_SECONDS = 1.0
+# The last lines of a supervisor's log that are read, of which the last one may be empty.
+_LAST_LINES = 5
+
+
+def iter_events(
+    api: Api, scope: Scope, names: Container[str] | None, *, follow: bool
+) -> Iterator[ExperimentEvent]:
+    """Yield the events of an experiment.
+
+    With ``follow``, continue until the experiment has finished or was deleted, or until the
+    processes ``names`` have exited.
+    """
+    watch = EventWatch(api, scope, follow=follow)
+    with ObservationStream(api, scope, watch=watch) as stream:
+        observation: Observation | None = stream.first()
+        while observation is not None:
+            yield from watch.new_events(observation.status, time.time())
+            if not follow:
+                return
+            try:
+                observation = _next(stream, observation, names)
+            except NotFound:
+                # The experiment was deleted.
+                return
+
+
+def _next(
+    stream: ObservationStream, observation: Observation, names: Container[str] | None
+) -> Observation | None:
+    """Return the next observation, or None if no more events are expected."""
+    awaited = [
+        process
+        for process in observation.status
+        if process.state not in ENDED and (names is None or process.name in names)
+    ]
+    if awaited:
+        return stream.next()
+    if observation.deleted_units:
+        # Kubernetes deletes an experiment's Pods one after the other.
+        return stream.next(DELETION_SETTLE_SECONDS)
+    return None
+
+
+class EventWatch(ExperimentWatch):
+    """A watch that also returns the events of the experiment.
+
+    If the user may not list the events of Kubernetes, one event reports this.
+    """
+
+    def __init__(self, api: Api, scope: Scope, *, follow: bool = True) -> None:
+        super().__init__(api, scope, follow=follow)
+        self._api = api
+        self._previous: ExperimentStatus | None = None
+        self._listed_pods: tuple[client.Object, ...] = ()
+        self._known_revision = 0
+        self._supervisor = SupervisorEvents(self._read_last_line)
+        self._warnings = KubernetesWarnings()
+        # The events that have not been returned yet.
+        self._news: list[ExperimentEvent] = []
+        # The obstacles that have been reported since the latest start of each process.
+        self._texts: set[tuple[str | None, str]] = set()
+
+    def _make_watcher(self, api: Api, scope: Scope, *, follow: bool) -> Watcher:
+        paths = {
+            PODS: collection_path("Pod", scope.namespace),
+            JOBS: collection_path("Job", scope.namespace),
+            SUPERVISORS: collection_path("Pod", scope.namespace),
+            EVENTS: f"/api/v1/namespaces/{scope.namespace}/events",
+        }
+        supervisor = f"{MANAGED_SELECTOR},{SUPERVISOR}={scope.experiment}"
+        if scope.run:
+            supervisor = f"{supervisor},{RUN}={scope.run}"
+        queries = {
+            SUPERVISORS: {"labelSelector": supervisor},
+            EVENTS: {"fieldSelector": FIELD_SELECTOR},
+        }
+        return Watcher(api, paths, scope.present_selector, queries=queries, follow=follow)
+
+    def start(self) -> tuple[client.Object, ...]:
+        """List all objects, and begin to watch them; see `ExperimentWatch.start`."""
+        self._listed_pods = super().start()
+        self._news += self._supervisor.add(self._watcher.start(SUPERVISORS))
+        try:
+            found = self._watcher.start(EVENTS, optional=True, poll_seconds=EVENT_POLL_SECONDS)
+        except ApiError as exc:
+            if exc.status != 403:
+                raise
+            text = (
+                "the events of Kubernetes are not shown, because you may not list events in "
+                f"namespace {self._scope.namespace!r}"
+            )
+            self._news.append(
+                ExperimentEvent(at=time.time(), kind=EventKind.WARNING, text=f"note: {text}")
+            )
+        else:
+            self._warnings.add(found)
+        return self._listed_pods
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Apply changes to the observer, and keep the events that they cause."""
+        for change in changes:
+            if change.kind == SUPERVISORS:
+                if change.event != "DELETED":
+                    self._news += self._supervisor.add(change.objects)
+            elif change.kind == EVENTS:
+                if change.event != "DELETED":
+                    self._warnings.add(change.objects)
+            else:
+                super().apply([change])
+        self._take_warnings()
+
+    @property
+    def has_news(self) -> bool:
+        """True if there are events that do not follow from the status."""
+        return bool(self._news)
+
+    def new_events(self, status: ExperimentStatus, now: float) -> list[ExperimentEvent]:
+        """Return the events since the previous call, in chronological order.
+
+        ``status`` is the status of the observer at the time ``now``.
+        """
+        events = events_between(self._previous, status, now, changes=False)
+        if self._previous is None:
+            events += earlier_events(self._listed_pods, events)
+            self._listed_pods = ()
+        self._previous = status
+        events += self._new_changes()
+        self._take_warnings()
+        events += self._news
+        self._news = []
+        # A warning can be recorded later than the end.
+        events.sort(key=lambda event: (event.kind is EventKind.FINISHED, event.at))
+        return [event for event in events if self._is_new(event)]
+
+    def _new_changes(self) -> list[ExperimentEvent]:
+        changes = [
+            change for change in self.observer.changes if change.revision > self._known_revision
+        ]
+        for change in changes:
+            self._known_revision = max(self._known_revision, change.revision)
+        return [change.to_event() for change in changes]
+
+    def _take_warnings(self) -> None:
+        self._news += self._warnings.take(self._find_processes)
+
+    def _is_new(self, event: ExperimentEvent) -> bool:
+        """Return whether an event is not a warning that repeats the reason of a process."""
+        if event.kind is EventKind.STARTED:
+            self._texts = {key for key in self._texts if key[0] != event.process}
+        if event.kind not in (EventKind.WAITING, EventKind.WARNING):
+            return True
+        key = (event.process, event.text)
+        is_repeated = event.kind is EventKind.WARNING and key in self._texts
+        self._texts.add(key)
+        return not is_repeated
+
+    def _find_processes(self, event: Object) -> tuple[str | None, ...]:
+        """Return the processes of the object that an event of Kubernetes concerns."""
+        involved = event["involvedObject"]
+        uid = str(involved.get("uid"))
+        if uid in self._supervisor.uids:
+            return (None,)
+        return self.observer.processes_of(uid) or self._processes_of_deleted_pod(event)
+
+    def _processes_of_deleted_pod(self, event: Object) -> tuple[str | None, ...]:
+        """Return the processes of a Pod that was deleted before it could be observed.
+
+        Its name is that of its unit. An event that is older than the experiment concerns an object
+        of an earlier launch.
+        """
+        created = None if self._previous is None else self._previous.created
+        if created is None or first_time(event) < created:
+            return ()
+        name, _, _ = str(event["involvedObject"].get("name")).partition(".")
+        for unit in self.observer.units:
+            if self._scope.object_name(unit.name) == name:
+                return unit.processes
+        return ()
+
+    def _read_last_line(self, pod: Object, is_previous: bool) -> str:
+        """Return the last line of the log of a supervisor, or ``""`` if it cannot be read."""
+        query = {"tailLines": str(_LAST_LINES), "previous": "true" if is_previous else "false"}
+        path = pod_path(self._scope, pod["metadata"]["name"], "log")
+        try:
+            stream = self._api.open_stream(path, query=query)
+            text = b"".join(stream.chunks()).decode(errors="replace")
+        except BackendError:
+            return ""
+        lines = text.split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "")

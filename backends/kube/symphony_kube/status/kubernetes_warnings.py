@@ -1,0 +1,149 @@
+"""The warnings of Kubernetes about the Pods and Jobs of an experiment, as its events. Pure.
+
+Kubernetes records its own events as objects, which it deletes after an hour by default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from symphony.events import EventKind, ExperimentEvent
+from symphony.status import ReasonCode
+from symphony_kube.status import reasons
+from symphony_kube.status.pod_status import parse_time
+
+Object = Mapping[str, Any]
+
+# Returns the processes to which an object of the cluster belongs. None in the result stands for the
+# supervisor. The result is empty if the object does not belong to the experiment.
+FindProcesses = Callable[[Object], tuple["str | None", ...]]
+
+# These reasons belong to the steps that every Pod makes. The server omits their events.
+_USUAL_REASONS = (
+    "Scheduled",
+    "Pulling",
+    "Pulled",
+    "Created",
+    "Started",
+    "Killing",
+    "SuccessfulCreate",
+    "SuccessfulDelete",
+    "Completed",
+)
+FIELD_SELECTOR = ",".join(f"reason!={reason}" for reason in _USUAL_REASONS)
+# Kubernetes does not report these as warnings.
+_PROBLEMS = frozenset({"Preempted", "BackOff", "TaintManagerEviction", "Evicted"})
+# The failures of readiness probes are not problems. Processes that are not ready in time are
+# reported.
+_PROBE_FAILURES = re.compile(r"(Readiness|Startup) probe (failed|errored)")
+_COMBINED = "(combined from similar events): "
+_CONTAINER = re.compile(r"spec\.containers\{(.+)\}")
+# The number of events of unknown objects that are kept, because their Pods may be observed later.
+MAX_UNMATCHED = 1000
+
+_CODES = {
+    "FailedScheduling": ReasonCode.UNSCHEDULABLE,
+    "FailedMount": ReasonCode.MOUNT_FAILED,
+    "FailedAttachVolume": ReasonCode.MOUNT_FAILED,
+    "FailedMapVolume": ReasonCode.MOUNT_FAILED,
+    "FailedCreate": ReasonCode.NOT_PERMITTED,
+    "ErrImagePull": ReasonCode.IMAGE_UNAVAILABLE,
+    "InspectFailed": ReasonCode.IMAGE_UNAVAILABLE,
+    "Evicted": ReasonCode.EVICTED,
+    "Preempted": ReasonCode.EVICTED,
+    "TaintManagerEviction": ReasonCode.EVICTED,
+}
+
+
+class KubernetesWarnings:
+    """The warnings that have not been shown yet.
+
+    Each message is shown once for each object and reason, however often Kubernetes repeats it.
+    """
+
+    def __init__(self) -> None:
+        self._shown: set[tuple[str, str, str]] = set()
+        self._new: dict[tuple[str, str, str], Object] = {}
+
+    def add(self, events: Iterable[Object]) -> None:
+        """Add events of Kubernetes. Those that are not problems are ignored."""
+        for event in events:
+            key = _key(event)
+            if _is_problem(event) and key not in self._shown:
+                self._new.setdefault(key, event)
+        while len(self._new) > MAX_UNMATCHED:
+            self._new.pop(next(iter(self._new)))
+
+    def take(self, find_processes: FindProcesses) -> list[ExperimentEvent]:
+        """Return the new warnings about the objects for which ``find_processes`` returns processes.
+
+        The others remain.
+        """
+        events = []
+        for key, event in list(self._new.items()):
+            processes = find_processes(event)
+            if not processes:
+                continue
+            del self._new[key]
+            self._shown.add(key)
+            events += _to_events(event, processes)
+        return events
+
+
+def first_time(event: Object) -> float:
+    """Return the time of an event's first occurrence, in seconds since the epoch, or 0."""
+    time = (
+        event.get("firstTimestamp")
+        or event.get("eventTime")
+        or event["metadata"].get("creationTimestamp")
+    )
+    return parse_time(time) or 0.0
+
+
+def _key(event: Object) -> tuple[str, str, str]:
+    return str(event["involvedObject"].get("uid")), str(event.get("reason")), _message(event)
+
+
+def _message(event: Object) -> str:
+    text = " ".join(str(event.get("message") or "").split())
+    return text.removeprefix(_COMBINED)
+
+
+def _is_problem(event: Object) -> bool:
+    if event["involvedObject"].get("kind") not in ("Pod", "Job"):
+        return False
+    if _PROBE_FAILURES.match(_message(event)):
+        return False
+    return event.get("type") == "Warning" or event.get("reason") in _PROBLEMS
+
+
+def _to_events(event: Object, processes: Iterable[str | None]) -> list[ExperimentEvent]:
+    container = _CONTAINER.fullmatch(str(event["involvedObject"].get("fieldPath") or ""))
+    named = [name for name in processes if container is None or name in (container[1], None)]
+    text = _text(event)
+    return [
+        ExperimentEvent(
+            at=first_time(event),
+            kind=EventKind.WARNING,
+            process=name,
+            reason_code=_reason_code(event),
+            text=text if name is not None else f"supervisor: {text}",
+        )
+        for name in named
+    ]
+
+
+def _text(event: Object) -> str:
+    reason, message = str(event.get("reason") or "Warning"), _message(event)
+    if reason == "FailedScheduling":
+        return reasons.unschedulable(message)
+    return reasons.with_message(reason, message)
+
+
+def _reason_code(event: Object) -> ReasonCode | None:
+    reason = str(event.get("reason"))
+    if reason in ("Failed", "BackOff") and "image" in _message(event).lower():
+        return ReasonCode.IMAGE_UNAVAILABLE
+    return _CODES.get(reason)

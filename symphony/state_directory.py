@@ -8,6 +8,7 @@ from pathlib import Path
 from symphony import private_directories
 from symphony.checked_methods import is_path
 from symphony.errors import SpecError, shown
+from symphony.home_directory import home_directory
 
 STATE_VARIABLE = "SYMPHONY_STATE_DIR"
 # The directory next to the backends' directories that contains the records of earlier runs.
@@ -23,7 +24,7 @@ def state_root(purpose: str) -> Path:
     configured = _path_in(STATE_VARIABLE)
     if configured is not None:
         return configured.absolute() / purpose
-    base = _path_in("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    base = _path_in("XDG_STATE_HOME") or home_directory() / ".local" / "state"
     return base.absolute() / "symphony" / purpose
 
 
@@ -51,12 +52,18 @@ def _path_in(variable: str) -> Path | None:
 def create_state_directory(directory: Path) -> None:
     """Create a directory for symphony's state, and its parents, if they do not exist.
 
-    Raises SpecError if another user can change or replace the directory; see
-    `check_state_directory`.
+    Raises SpecError if the directory cannot be created, or if another user can change or replace
+    it; see `check_state_directory`.
     """
     # The directory of another user is reported, instead of an error during the creation.
     check_state_directory(directory)
-    private_directories.create(directory)
+    try:
+        private_directories.create(directory)
+    except PermissionError as exc:
+        raise SpecError(
+            f"the state directory {directory} cannot be created ({exc.filename}: {exc.strerror}); "
+            f"set {STATE_VARIABLE} to a directory to which you can write"
+        ) from exc
     check_state_directory(directory)
 
 

@@ -11,6 +11,7 @@ from symphony.checked_attributes import CheckedAttributes
 from symphony.checked_methods import check_methods
 from symphony.config import locations
 from symphony.errors import SpecError, SymphonyError, shown
+from symphony.home_directory import home_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -440,7 +441,7 @@ def _read_external_sources(directory: Path | None) -> list[ConfigSource]:
     has_variables = any(name in environ for name in locations.VARIABLES)
     project_files = []
     if directory is not None:
-        project_files = locations.project_files(directory, locations.home_directory(environ))
+        project_files = locations.project_files(directory, home_directory(environ))
     named_file = environ.get(locations.FILE_VARIABLE)
     user_files = locations.user_files(environ)
     if not (has_variables or project_files or named_file or user_files):

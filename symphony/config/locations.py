@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from symphony.home_directory import home_directory
+
 SUFFIXES = (".yml", ".yaml", ".json", ".toml")
 PROJECT_FILE_NAMES = tuple(f".symphony{suffix}" for suffix in SUFFIXES)
 USER_FILE_NAMES = tuple(f"config{suffix}" for suffix in SUFFIXES)
@@ -51,12 +53,6 @@ def working_directory() -> Path | None:
         return Path.cwd()
     except OSError:
         return None
-
-
-def home_directory(environ: Mapping[str, str]) -> Path:
-    """Return the user's home directory."""
-    home = environ.get("HOME")
-    return Path(home) if home else Path.home()
 
 
 def expand_user(path: str | os.PathLike[str]) -> Path:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from symphony import Cluster, SpecError
 from symphony.commandline.parsing import completion_cache
 from symphony.host.run import directory
 from symphony.private_directories import check, create
-from symphony.state_directory import check_state_directory
+from symphony.state_directory import check_state_directory, create_state_directory
 
 ANOTHER_USER = 12345
 
@@ -147,6 +149,30 @@ def test_state_in_the_home_directory_of_another_user(
     assert os.listdir(run.parent) == ["rl"]
 
 
+@contextlib.contextmanager
+def another_user() -> Iterator[None]:
+    os.seteuid(ANOTHER_USER)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@as_root
+def test_state_directory_that_cannot_be_created() -> None:
+    """A container with ``--user`` often has HOME=/, for example."""
+    with another_user(), pytest.raises(SpecError, match="^the state directory /missing/local can"):
+        create_state_directory(Path("/missing/local"))
+
+
+def test_home_directory_of_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HOME", "SYMPHONY_STATE_DIR", "XDG_STATE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: ANOTHER_USER)
+    with pytest.raises(SpecError, match="home directory of user 12345 is unknown; set HOME"):
+        Cluster.new("local")
+
+
 @as_root
 @pytest.mark.parametrize("mode", [0o700, 0o755])
 def test_directory_to_which_only_another_user_has_access(mode: int) -> None:
@@ -158,13 +184,10 @@ def test_directory_to_which_only_another_user_has_access(mode: int) -> None:
         for path in (Path(parent), state):
             path.chmod(mode)
         unreachable = parent if mode == 0o700 else state
-        os.seteuid(ANOTHER_USER)
-        try:
+        with another_user():
             with pytest.raises(SpecError) as error:
                 check_state_directory(state)
             check_state_directory(Path("/tmp/missing"))
-        finally:
-            os.seteuid(0)
     assert str(error.value).startswith(
         f"the state directory {state} is not used, because {unreachable} belongs to user root, and "
         "only this user has access to it; use a directory of your own"

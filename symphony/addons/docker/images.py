@@ -15,6 +15,7 @@ from symphony.addons.docker.builder import DockerBuilder
 from symphony.addons.docker.subprocesses import Output
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError
+from symphony.home_directory import home_directory
 from symphony.model import Experiment, validators
 from symphony.model.images import ContextEntry, ImageBuild
 from symphony.names import did_you_mean, join_names
@@ -176,6 +177,6 @@ def _cache(base: Path, repository: str) -> str:
     """Return the default ``temp_directory`` for an image. Each combination of base directory and
     repository has its own directory.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    home = os.environ.get("XDG_CACHE_HOME") or home_directory() / ".cache"
     key = hashlib.sha256(f"{base}\0{repository}".encode()).hexdigest()[:16]
     return str(Path(home, "symphony", "images", key).absolute())

@@ -18,6 +18,7 @@ from symphony.commandline.exit_codes import FAILED, OK, one_line
 from symphony.commandline.output.escapes import escape
 from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colour
 from symphony.errors import PluginError, SpecError, dotted
+from symphony.home_directory import home_directory
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
 from symphony.lint.literals import Machine
 from symphony.names import join_names
@@ -83,7 +84,7 @@ class CheckReport:
     ) -> list[tuple[Position, Finding]]:
         base_directory = experiment.base_dir or Path.cwd()
         machine = Machine(
-            home=str(Path.home()),
+            home=str(home_directory()),
             base=str(base_directory),
             exists=lambda path: Path(path).exists(),
         )

@@ -252,15 +252,13 @@ def _project_file(given: str | None) -> Path:
     """Return the file that the user named, or the project's file. Raises `NotFound` if there is no
     project file.
     """
-    import os
-
     from symphony.config import file_formats, locations
+    from symphony.home_directory import home_directory
 
     if given is not None:
         return Path(given).absolute()
     directory = locations.working_directory()
-    home = locations.home_directory(os.environ)
-    found = [] if directory is None else locations.project_files(directory, home)
+    found = [] if directory is None else locations.project_files(directory, home_directory())
     if not found:
         raise NotFound(
             f"there is no {locations.PROJECT_FILE_NAMES[0]} in this directory or its parents; "

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from symphony.errors import SpecError
+from symphony.home_directory import home_directory
 from symphony.private_directories import check, create
 from symphony.replace_file import replace_file
 
@@ -60,7 +61,7 @@ def _is_private(directory: Path) -> bool:
 
 
 def _cache_directory() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = os.environ.get("XDG_CACHE_HOME") or home_directory() / ".cache"
     return Path(cache).absolute() / "symphony" / "names"
 
 

@@ -105,7 +105,9 @@ class Rl(SymphonyParser):
         if args.build:
             from symphony.commandline.commands.build_images import with_built_images
 
-            exp = with_built_images(self.cluster, exp, dry_run=bool(args.dry_run), force=args.force)
+            exp = with_built_images(
+                self.cluster, exp, dry_run=bool(args.dry_run), may_be_running=args.force
+            )
         if args.follow and not args.dry_run:
             from symphony.commandline.commands import foreground
 

@@ -263,6 +263,8 @@ class ExperimentStatus:
     def exit_code(self) -> int:
         """The exit code of the process that failed first, or 0 if no process failed.
 
+        A rank that was stopped because another one had failed does not count.
+
         If the experiment ended with the processes in ``ends_with``, only these are considered. The
         value is 124 if the deadline was the reason for the failure, and 1 if the process has no
         exit code.
@@ -270,7 +272,7 @@ class ExperimentStatus:
         failures = [process for process in self._decisive if process.failed]
         if not failures:
             return 0
-        first = min(failures, key=lambda process: process.ended or float("inf"))
+        first = min(failures, key=_order_of_failure)
         if first.reason_code is ReasonCode.DEADLINE_EXCEEDED:
             return DEADLINE_EXIT_CODE
         return first.exit_code or 1
@@ -298,6 +300,12 @@ class ExperimentStatus:
         values["ends_with"] = tuple(data["ends_with"])
         values["processes"] = tuple(map(ProcessStatus.from_dict, data["processes"]))
         return cls(**values)
+
+
+def _order_of_failure(process: ProcessStatus) -> tuple[bool, float]:
+    """Return the key by which failed processes are sorted. Causes precede their effects."""
+    is_effect = process.reason_code is ReasonCode.UNIT_FAILED
+    return is_effect, process.ended or float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

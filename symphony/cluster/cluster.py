@@ -99,6 +99,9 @@ class Cluster(CheckedAttributes, abc.ABC):
     # True if `exec_command` runs commands on this machine. They then receive Ctrl-C directly from
     # the terminal.
     commands_run_here: ClassVar[bool] = False
+    # True if several processes can run on one machine and share its ports. If False, only the
+    # members of a group do.
+    shares_ports: ClassVar[bool] = True
     # True if a plain dry run checks that no running experiment has the same name. If False, only
     # `dry_run="server"` makes this check, and a plain dry run sends no requests to the backend.
     dry_run_checks_name: ClassVar[bool] = True

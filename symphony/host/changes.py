@@ -11,7 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
+from symphony.host.processes.spec import (
+    AMD_GPU_VARIABLE,
+    GPU_VARIABLE,
+    ProcessSpec,
+    with_devices,
+)
 from symphony.plan.addresses import replicated_services
 from symphony.plan.changes import (
     ADDED,
@@ -54,7 +59,8 @@ def _process(spec: Mapping[str, Any], ports: Mapping[int, str]) -> ProcessSnapsh
     binds = [ports[port] for port in spec["releases"] if port in ports]
     env = spec["env"]
     if spec["gpus"]:
-        env = {key: value for key, value in env.items() if key != GPU_VARIABLE}
+        leased = (GPU_VARIABLE, AMD_GPU_VARIABLE)
+        env = {key: value for key, value in env.items() if key not in leased}
     return ProcessSnapshot(
         group=spec["group"],
         settings={
@@ -137,11 +143,9 @@ def with_present_gpus(
 
 def with_gpus(process: ProcessSpec, devices: Sequence[str]) -> ProcessSpec:
     """Return a process with the GPUs in ``devices`` in addition to those that it has."""
-    from dataclasses import replace
-
     present = process.env.get(GPU_VARIABLE)
     own = [*(present.split(",") if present else []), *devices]
-    return replace(process, env={**process.env, GPU_VARIABLE: ",".join(own)})
+    return with_devices(process, own)
 
 
 def next_manifest(

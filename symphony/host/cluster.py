@@ -79,7 +79,8 @@ class HostCluster(Cluster):
     * ``state_dir`` is the directory that contains the run directories. The default is a
       subdirectory of SYMPHONY_STATE_DIR, or else of the XDG state directory.
     * ``gpus`` contains the identifiers of the GPUs that launches may lease. The default is the GPUs
-      in CUDA_VISIBLE_DEVICES, or else all NVIDIA GPUs on the machine.
+      in CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES, or else all NVIDIA GPUs on the machine, or
+      its AMD GPUs if there are none.
     * ``backoff`` sets the delays before restarts.
     * ``hold_ports`` sets how long a port is held for its server. With ``"started"``, the port is
       held until the server starts. With ``"bound"``, the port is held until the experiment

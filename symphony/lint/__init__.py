@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.lint import gpus, literals, nodes, rendering, sizes, structure
+from symphony.lint import gpus, literals, nodes, ports, rendering, sizes, structure
 from symphony.lint.literals import Machine
 from symphony.lint.merge import in_document_order, merge_findings
 from symphony.lint.targets import Target
@@ -69,6 +69,7 @@ def lint(
     for target in targets:
         rules: list[Iterable[Finding]] = [
             structure.rules(experiment),
+            ports.rules(experiment, target),
             rendering.rules(experiment, target),
             sizes.rules(experiment, target),
             gpus.rules(experiment, target, offline=offline),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from symphony.plan.addresses import addresses_variable
 from symphony.plan.findings import WARNING, Finding, finding_of
 from symphony.plan.resolve import check_experiment
 
@@ -13,12 +14,30 @@ if TYPE_CHECKING:
 
 
 def rules(experiment: Experiment) -> Iterator[Finding]:
-    """Yield the errors in an experiment, and a warning for each bound service that is unused.
+    """Yield the errors in an experiment, and a warning for each bound service that is unused, and
+    for each process that connects to a service without replicas.
 
     A service is unused if no process connects to it and it is not exposed.
     """
     yield from check_experiment(experiment)
+    yield from _services_without_replicas(experiment)
     yield from _unused_services(experiment)
+
+
+def _services_without_replicas(experiment: Experiment) -> Iterator[Finding]:
+    for component in experiment.list_components():
+        for index, name in enumerate(component.settings.connects):
+            if name in experiment.services_without_replicas:
+                yield finding_of(
+                    component,
+                    "no-replicas",
+                    f"connects to service {name!r}, which has no replicas, so "
+                    f"{addresses_variable(name)} is empty",
+                    "set replicas of the process that binds it to at least 1, or handle this case "
+                    "in the program",
+                    below=("connects", index),
+                    level=WARNING,
+                )
 
 
 def _unused_services(experiment: Experiment) -> Iterator[Finding]:

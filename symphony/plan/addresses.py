@@ -33,7 +33,7 @@ class ServiceRequest:
 
     ``port`` is between 1 and 65535, or None if symphony can choose the port. ``replica_of`` is the
     replicated service to which the service belongs. ``unit`` is the group of the owner, or the
-    owner itself if it is in no group.
+    owner itself if it is in no group. ``master_of`` is the unit of ranks that meet at the service.
     """
 
     name: str
@@ -42,6 +42,7 @@ class ServiceRequest:
     port: int | None = None
     exposed: bool = False
     replica_of: str | None = None
+    master_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,9 @@ class Endpoint:
     """The address of a service.
 
     Clients connect to ``host:port``, and the server binds ``bind_host:port``. ``replica_of`` is the
-    replicated service to which the service belongs, or None.
+    replicated service to which the service belongs, or None. ``master_of`` is the unit of ranks
+    that meet at the service, or None. ``own_host`` is the name by which the machine of the server
+    knows itself, if it is not ``host``.
     """
 
     service: str
@@ -59,6 +62,8 @@ class Endpoint:
     bind_host: str
     exposed: bool = False
     replica_of: str | None = None
+    master_of: str | None = None
+    own_host: str | None = None
 
     @property
     def declared_service(self) -> str:
@@ -213,7 +218,8 @@ class AddressScheme:
     port, and can reserve an available port. By default, every port is available. ``present`` maps
     the services of a running experiment to their ports, which they keep if it is possible. If
     ``shares_ports`` is true, all processes run on one machine. Otherwise, only the members of a
-    group share the ports.
+    group share the ports. ``rank_host`` returns the host name of the machine of a rank, if each
+    rank has its own. Other machines find it below the host of the service of the unit.
     """
 
     backend: str
@@ -222,6 +228,7 @@ class AddressScheme:
     refuse: PortCheck = lambda _: None
     present: Mapping[str, int] = field(default_factory=dict)
     shares_ports: bool = True
+    rank_host: Callable[[str], str] | None = None
 
 
 def assign_addresses(
@@ -241,36 +248,61 @@ def assign_addresses(
     requests = list(requests)
     _check_ports_of_replicas(requests, scheme)
     ports = choose_ports(requests, pool, scheme.refuse, scheme.present)
-    endpoints = [
-        Endpoint(
-            service=request.name,
-            owner=request.owner,
-            host=scheme.host(request.name),
-            port=ports[request.name],
-            bind_host=scheme.bind_host,
-            exposed=request.exposed,
-            replica_of=request.replica_of,
-        )
-        for request in requests
-    ]
+    endpoints = [_endpoint(request, ports[request.name], scheme) for request in requests]
     return AddressBook(tuple(endpoints), tuple(replicated))
 
 
-def _check_ports_of_replicas(requests: Iterable[ServiceRequest], scheme: AddressScheme) -> None:
-    """Raise `SpecError` if replicas that share their ports have the same fixed port."""
+def _endpoint(request: ServiceRequest, port: int, scheme: AddressScheme) -> Endpoint:
+    host, own_host = scheme.host(request.name), None
+    if request.master_of is not None and scheme.rank_host is not None:
+        own_host = scheme.rank_host(request.owner)
+        host = f"{own_host}.{host}"
+    return Endpoint(
+        service=request.name,
+        owner=request.owner,
+        host=host,
+        port=port,
+        bind_host=scheme.bind_host,
+        exposed=request.exposed,
+        replica_of=request.replica_of,
+        master_of=request.master_of,
+        own_host=own_host,
+    )
+
+
+def replicas_with_one_port(
+    requests: Iterable[ServiceRequest], *, shares_ports: bool
+) -> Iterator[tuple[ServiceRequest, ServiceRequest]]:
+    """Yield each replica that has the same fixed port as another one, after the other one.
+
+    If ``shares_ports`` is false, only the members of a group share their ports.
+    """
     owners: dict[tuple[str, int], ServiceRequest] = {}
     for request in requests:
         if request.replica_of is None or request.port is None:
             continue
-        machine = "" if scheme.shares_ports else request.unit
+        machine = "" if shares_ports else request.unit
         other = owners.setdefault((machine, request.port), request)
         if other is not request:
-            place = "on one machine" if scheme.shares_ports else f"in one Pod ({machine})"
-            raise SpecError(
-                f"{other.owner!r} and {request.owner!r} both bind service {request.replica_of!r} "
-                f"on port {request.port} {place}; remove the port, so that each gets its own, or "
-                f"give each a port of its own, as in {request.replica_of}: 80${{index}}"
-            )
+            yield other, request
+
+
+def hint_for_one_port(service: str) -> str:
+    """Return how to give each replica of a service a port of its own."""
+    return (
+        "remove the port, so that each gets its own, or give each a port of its own, as in "
+        f"{service}: 80${{index}}"
+    )
+
+
+def _check_ports_of_replicas(requests: Iterable[ServiceRequest], scheme: AddressScheme) -> None:
+    """Raise `SpecError` if replicas that share their ports have the same fixed port."""
+    for other, request in replicas_with_one_port(requests, shares_ports=scheme.shares_ports):
+        place = "on one machine" if scheme.shares_ports else f"in one Pod ({request.unit})"
+        raise SpecError(
+            f"{other.owner!r} and {request.owner!r} both bind service {request.replica_of!r} "
+            f"on port {request.port} {place}; {hint_for_one_port(request.replica_of or '')}"
+        )
 
 
 def choose_ports(

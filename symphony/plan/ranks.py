@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from symphony.errors import SpecError
+from symphony.names import MAX_LENGTH
 from symphony.plan.findings import Finding, finding_of
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.plan.addresses import Endpoint
-    from symphony.plan.resolve import Plan
 
 VARIABLES = (
     "RANK",
@@ -59,6 +58,15 @@ def check_ranks(experiment: Experiment) -> Iterator[Finding]:
                 f"binds service {master_service(unit)!r}, which the ranks of {unit!r} bind",
                 "rename the service",
             )
+    for unit, names in units_of(experiment).items():
+        if len(master_service(unit)) > MAX_LENGTH:
+            yield finding_of(
+                experiment.get_process(names[0]),
+                "ranks",
+                f"needs the service {master_service(unit)!r}, whose name has more than "
+                f"{MAX_LENGTH} characters",
+                "give the ranks a shorter name",
+            )
     for process in experiment.list_all_processes():
         settings = process.settings
         if settings.rank_of is None:
@@ -90,24 +98,16 @@ def rank_environment(
     ``master`` is the address of rank 0. If ``shares_devices`` is false, each rank has its own GPUs
     and does not see those of the other ranks, so each rank is described as a node of its own.
     """
+    # Rank 0 can start before other machines know its name.
+    master_host = master.own_host if rank == 0 and master.own_host else master.host
     values = (
         rank,
         size,
         rank if shares_devices else 0,
         size if shares_devices else 1,
         0 if shares_devices else rank,
-        master.host,
+        master_host,
         master.port,
     )
     named = dict(zip(VARIABLES, map(str, values), strict=True))
     return {**named, **{f"SYMPHONY_{name}": value for name, value in named.items()}}
-
-
-def refuse_ranks(plan: Plan) -> None:
-    """Raise `SpecError` if a plan contains ranks, for a backend that does not support them."""
-    for process in plan:
-        if process.settings.rank_of is not None:
-            raise SpecError(
-                f"process {process.name!r}: the {plan.backend} backend does not support ranks yet; "
-                "use local, tmux or slurm, or start the ranks with torchrun in one process"
-            )

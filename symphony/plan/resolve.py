@@ -144,11 +144,13 @@ class Plan:
         if unit is None:
             return {}
         ranks = [other.name for other in self.processes if other.settings.rank_of == unit]
+        master = self.addresses[master_service(unit)]
+        shares_machine = master.own_host is None
         return rank_environment(
             ranks.index(process.name),
             len(ranks),
-            self.addresses[master_service(unit)],
-            shares_devices="gpu" not in process.settings.resource_limit,
+            master,
+            shares_devices=shares_machine and "gpu" not in process.settings.resource_limit,
         )
 
     def endpoint(self, process: PlannedProcess, service: str) -> Endpoint:

@@ -26,8 +26,15 @@ def service_requests(experiment: Experiment) -> list[ServiceRequest]:
     first_ranks = {names[0]: unit for unit, names in units_of(experiment).items()}
     for component in experiment.list_components():
         if component.name in first_ranks:
-            master = master_service(first_ranks[component.name])
-            requests.append(ServiceRequest(name=master, owner=component.name, unit=component.name))
+            unit = first_ranks[component.name]
+            requests.append(
+                ServiceRequest(
+                    name=master_service(unit),
+                    owner=component.name,
+                    unit=component.name,
+                    master_of=unit,
+                )
+            )
         settings = component.settings
         group = component.group if isinstance(component, Process) else None
         for service in served_services(component):

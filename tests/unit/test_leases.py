@@ -10,6 +10,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -215,13 +216,17 @@ def specs(*counts: int) -> list[ProcessSpec]:
     ]
 
 
+def visible(devices: str) -> dict[str, str]:
+    return {"CUDA_VISIBLE_DEVICES": devices, "HIP_VISIBLE_DEVICES": devices}
+
+
 def test_processes_receive_their_devices(devices: list[str]) -> None:
     with GpuLeases(devices) as leased:
         assigned, kept = assign_gpus(specs(1, 0, 2), leased)
         assert [spec.env for spec in assigned] == [
-            {"CUDA_VISIBLE_DEVICES": devices[0]},
+            visible(devices[0]),
             {},
-            {"CUDA_VISIBLE_DEVICES": f"{devices[1]},{devices[2]}"},
+            visible(f"{devices[1]},{devices[2]}"),
         ]
         assert {name: len(found) for name, found in kept.items()} == {"p0": 1, "p2": 2}
         descriptors = {descriptor for found in kept.values() for descriptor in found}
@@ -260,7 +265,19 @@ def test_too_few_devices_are_refused(devices: list[str]) -> None:
 )
 def test_visible_gpus(variable: str | None, files: list[str], visible: list[str]) -> None:
     environ = {} if variable is None else {"CUDA_VISIBLE_DEVICES": variable}
-    assert visible_gpus(environ, files) == visible
+    assert visible_gpus(environ, files, Path("/nonexistent")) == visible
+
+
+def test_visible_amd_gpus(tmp_path: Path) -> None:
+    for node, identifier in enumerate(("0", "51470", "4660")):
+        (tmp_path / str(node)).mkdir()
+        (tmp_path / str(node) / "gpu_id").write_text(f"{identifier}\n")
+    assert visible_gpus({}, ["kfd"], tmp_path) == ["0", "1"]
+    assert visible_gpus({}, ["nvidia3"], tmp_path) == ["3"]
+    assert visible_gpus({"HIP_VISIBLE_DEVICES": "1"}, [], tmp_path) == ["1"]
+    assert (
+        visible_gpus({"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": ""}, [], tmp_path) == []
+    )
 
 
 @given(st.lists(st.integers(0, 3), max_size=4))

@@ -524,7 +524,24 @@ def test_a_finding_as_json() -> None:
     }
 
 
-@pytest.mark.parametrize("replicas", [0, 1, 3])
+def test_ranks_on_one_machine_cannot_have_the_same_fixed_port(local: Target) -> None:
+    train = {"ranks": 2, "command": "true", "exposes": {"metrics": 9000}}
+    exp = Experiment.load_dict({"name": "e", "processes": {"train": train}})
+    problem = "binds service 'metrics' on port 9000, which 'train-0' has on the same machine"
+    assert problems_of(exp, local) == [("error", "port-twice", problem)]
+    # Each rank is a Pod.
+    assert problems_of(exp) == []
+
+
+def test_a_client_of_a_service_without_replicas_is_warned(local: Target) -> None:
+    exp = Experiment("e")
+    exp.new_replicas("server", 0, binds="inference", command="true")
+    exp.new_process("client", command="true").connects("inference")
+    problem = "connects to service 'inference', which has no replicas, so SYMPH_INFERENCE_ADDRS is"
+    assert problems_of(exp, local) == [("warning", "no-replicas", f"{problem} empty")]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
 def test_replicas_that_bind_one_service_are_no_problem(replicas: int, local: Target) -> None:
     exp = Experiment("e")
     exp.new_replicas("server", replicas, binds="inference", command="true")

@@ -12,7 +12,6 @@ from symphony.host.run.events import Track
 from symphony.model.scaling import Source
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.changes import Changes, compare, snapshot_of_plan
-from symphony.plan.ranks import refuse_ranks
 from symphony.plan.resolve import Plan, resolve
 from symphony.plan.unit_decision import UnitDecision, decide_unit
 from symphony.status import State
@@ -108,18 +107,17 @@ def test_ranks_in_a_program_are_those_in_a_file() -> None:
             "process 'p': binds service 't-master', which the ranks of 't' bind; rename the "
             "service",
         ),
+        (
+            {"t" * 60: {"ranks": 2, "command": "c"}},
+            f"process '{'t' * 60}-0': needs the service '{'t' * 60}-master', whose name has more "
+            "than 63 characters; give the ranks a shorter name",
+        ),
     ],
 )
 def test_errors_in_ranks(processes: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         planned(described(**processes))
     assert str(caught.value) == message
-
-
-def test_backends_without_ranks_refuse_them() -> None:
-    with pytest.raises(SpecError, match="process 'train-0': the local backend does not support"):
-        refuse_ranks(planned(training()))
-    refuse_ranks(planned(described(p={"command": "c"})))
 
 
 @pytest.mark.parametrize("name", ["train", "train-1"])

@@ -7,8 +7,7 @@ contract tests that they run.
 from __future__ import annotations
 
 import ast
-import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ def page(root: Path) -> str:
         md.table(("Capability", "Description", *BACKENDS), _capabilities()),
         "## Settings",
         "A backend validates and keeps settings that it does not support, and a dry run lists them "
-        "as ignored. They are not an error. A launch with a refused setting is an error.",
+        "as ignored. They are not an error.",
         md.table(("Setting", *BACKENDS), _settings()),
         "## Behavior",
         "Each row is a test of `symphony.testing.BackendContract`. The tests run real processes, a "
@@ -64,37 +63,11 @@ def _settings() -> Iterator[Sequence[str]]:
     with examples.experiment() as experiment:
         ignored = {}
         for name in BACKENDS:
-            supported = _without_refused_settings(experiment, name)
-            manifest = open_backend(name, Cluster)().manifest(supported)
+            manifest = open_backend(name, Cluster)().manifest(experiment)
             ignored[name] = {item.setting for item in manifest.ignored}
         for setting in settings_of(experiment):
-            support = [_support(setting, name, ignored[name]) for name in BACKENDS]
+            support = ["ignored" if setting in ignored[name] else "yes" for name in BACKENDS]
             yield [md.code(setting), *support]
-
-
-# The settings that a backend refuses if it does not have a capability.
-REFUSED = {"rank_of": "ranks"}
-
-
-def _is_refused(setting: str, backend: str) -> bool:
-    capability = REFUSED.get(setting)
-    return capability is not None and capability not in find_backend(backend).capabilities
-
-
-def _without_refused_settings(experiment: Any, backend: str) -> Any:
-    """Return a copy of an experiment without the settings that a backend refuses."""
-    result = copy.deepcopy(experiment)
-    for setting in REFUSED:
-        if _is_refused(setting, backend):
-            for process in result.list_all_processes():
-                setattr(process.settings, setting, None)
-    return result
-
-
-def _support(setting: str, backend: str, ignored: Collection[str]) -> str:
-    if _is_refused(setting, backend):
-        return "refused"
-    return "ignored" if setting in ignored else "yes"
 
 
 def settings_of(experiment: Any) -> list[str]:

@@ -523,8 +523,13 @@ class _Application:
         )
         self._store.check_claim()
         # Units that a user has deleted are created again only if they have changed.
+        # The supervisor creates ranks when the present ranks of their unit have been stopped.
         created = [
-            name for name in absent if name in changed and not self._roster[name].starts_after
+            name
+            for name in absent
+            if name in changed
+            and not self._roster[name].starts_after
+            and not self._roster[name].rank_of
         ]
         in_parallel(self._create_unit, created, threads=self._api.connections)
         operation.await_created(created)

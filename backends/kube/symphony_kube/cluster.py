@@ -57,6 +57,7 @@ class KubeCluster(Cluster):
     """
 
     backend: ClassVar[str] = "kube"
+    shares_ports: ClassVar[bool] = False
     dry_run_checks_name: ClassVar[bool] = False
     # The active run whose objects are read instead of those of any launch, and the label of these
     # objects; see `at_run`.
@@ -172,7 +173,6 @@ class KubeCluster(Cluster):
         ports.
         """
         from symphony.plan.addresses import AddressScheme
-        from symphony.plan.ranks import refuse_ranks
         from symphony.plan.resolve import resolve
 
         scope = self.scope(experiment.name)
@@ -181,11 +181,10 @@ class KubeCluster(Cluster):
             host=scope.object_name,
             bind_host=BIND_HOST,
             present=present,
-            shares_ports=False,
+            shares_ports=self.shares_ports,
+            rank_host=scope.object_name,
         )
-        plan = resolve(experiment, scheme, self.defaults)
-        refuse_ranks(plan)
-        return plan
+        return resolve(experiment, scheme, self.defaults)
 
     def manifest(self, experiment: Experiment) -> KubeManifest:
         """Return the objects that a launch would create, without sending any requests.

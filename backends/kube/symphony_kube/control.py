@@ -28,7 +28,7 @@ from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.lifecycle.exits import ExitWatcher, find_stopping_pod
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
-from symphony_kube.render.roster import Roster, Unit
+from symphony_kube.render.roster import Roster, Unit, units_of_ranks
 from symphony_kube.status import experiments
 from symphony_kube.status.control_state import Control
 from symphony_kube.status.find_pod import process_state
@@ -262,6 +262,7 @@ def _find_target(api: Api, scope: Scope, processes: Sequence[str] | None, action
     if observation.deleting:
         raise BackendError(f"experiment {scope.experiment!r} is being deleted")
     names = [process.name for process in select_processes(observation.status, processes)]
+    names = _with_other_ranks(names, observer.units)
     target = _Target(all_units=observer.units, observation=observation, names=names)
     selected = set(names)
     for unit in target.all_units:
@@ -275,6 +276,16 @@ def _find_target(api: Api, scope: Scope, processes: Sequence[str] | None, action
             )
         target.units.append(unit)
     return target
+
+
+def _with_other_ranks(names: Sequence[str], roster: Roster) -> list[str]:
+    """Return the names of processes, with the other ranks of their units."""
+    selected = dict.fromkeys(names)
+    for ranks in units_of_ranks(roster).values():
+        unit = [rank.name for rank in ranks]
+        if not selected.keys().isdisjoint(unit):
+            selected.update(dict.fromkeys(unit))
+    return list(selected)
 
 
 def _check_waiting(target: _Target) -> None:

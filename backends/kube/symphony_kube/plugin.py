@@ -69,6 +69,7 @@ def symphony_backend() -> BackendInfo:
                 "restart",
                 "policies",
                 "gpu",
+                "ranks",
             }
         ),
         options=OPTIONS,

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,27 @@ from symphony.signals import reset_signals
 from symphony_slurm.agent import AGENT, SUPERVISOR
 from symphony_slurm.channel import Channel, ChannelClosed, Message, connect
 
-GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+# Slurm sets this variable for AMD GPUs. Programs then count the devices from 0.
+AMD_DRIVER_VARIABLE = "ROCR_VISIBLE_DEVICES"
 # The name of the node on which srun was started, as an address that other nodes can reach.
 _LAUNCH_ADDRESS = "SLURM_LAUNCH_NODE_IPADDR"
 CONNECT_TIMEOUT_SECONDS = 60.0
 # The interval at which the agent checks whether a process group still has members.
 CHECK_INTERVAL_SECONDS = 0.05
+
+
+def allocated_gpus(environ: Mapping[str, str]) -> list[str]:
+    """Return the identifiers of the GPUs that Slurm has allocated on this node."""
+    for variable in GPU_VARIABLES:
+        if environ.get(variable):
+            return _listed(environ[variable])
+    count = len(_listed(environ.get(AMD_DRIVER_VARIABLE, "")))
+    return [str(number) for number in range(count)]
+
+
+def _listed(value: str) -> list[str]:
+    return [device for device in value.split(",") if device]
 
 
 def run_agent(directory: str, node: str, host: str, port: int) -> None:
@@ -98,9 +113,7 @@ class Agent:
                 "node": self._node,
                 "host": os.uname().nodename,
                 "rank": int(os.environ.get("SLURM_PROCID", "0")),
-                "gpus": [
-                    device for device in os.environ.get(GPU_VARIABLE, "").split(",") if device
-                ],
+                "gpus": allocated_gpus(os.environ),
             }
         )
         self._loop.run()

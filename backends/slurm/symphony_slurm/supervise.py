@@ -18,7 +18,7 @@ from typing import IO, Any
 from symphony.errors import SymphonyError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.host.processes.mark import remove_own_mark
-from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
+from symphony.host.processes.spec import ProcessSpec, with_devices
 from symphony.host.render import render
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.status import StatusReader
@@ -294,5 +294,5 @@ def _assign_gpus(
                 f"which is too few for process {spec.path!r}"
             )
         own, free[of[spec.name].node] = devices[: spec.gpus], devices[spec.gpus :]
-        assigned.append(replace(spec, env={**spec.env, GPU_VARIABLE: ",".join(own)}))
+        assigned.append(with_devices(spec, own))
     return tuple(assigned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 from symphony.errors import BackendError
 from symphony.plan.restart_policy import RestartPolicy
 
-# The variable that contains the GPUs of a process.
+# The variables that contain the GPUs of a process: for NVIDIA, and for AMD. Programs for AMD GPUs
+# accept both, if they have the same value.
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+AMD_GPU_VARIABLE = "HIP_VISIBLE_DEVICES"
 
 # The variable that contains the number of threads that OpenMP and libraries such as PyTorch use.
 THREADS_VARIABLE = "OMP_NUM_THREADS"
@@ -107,6 +109,12 @@ class ProcessSpec:
             for variable, name in self.env_secrets.items()
         }
         return replace(self, env={**self.env, **values}, env_secrets={})
+
+
+def with_devices(spec: ProcessSpec, devices: Sequence[str]) -> ProcessSpec:
+    """Return a copy in whose ``env`` only the given GPUs are visible."""
+    value = ",".join(devices)
+    return replace(spec, env={**spec.env, GPU_VARIABLE: value, AMD_GPU_VARIABLE: value})
 
 
 def with_thread_limit(

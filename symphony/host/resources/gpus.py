@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from symphony.errors import LaunchFailed
-from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
+from symphony.host.processes.spec import ProcessSpec, with_devices
 from symphony.host.resources.leases import GpuLeases
 from symphony.names import join_names
 
@@ -14,7 +13,7 @@ from symphony.names import join_names
 def assign_gpus(
     processes: Iterable[ProcessSpec], leases: GpuLeases
 ) -> tuple[tuple[ProcessSpec, ...], dict[str, list[int]]]:
-    """Lease the GPUs that processes request, and set CUDA_VISIBLE_DEVICES for these processes.
+    """Lease the GPUs that processes request, and set the variables with the GPUs of a process.
 
     Return all processes, and a mapping from process names to the file descriptors of their leases.
     Raises LaunchFailed if the machine has too few GPUs, or if too few GPUs are free.
@@ -27,7 +26,7 @@ def assign_gpus(
             if devices is None:
                 raise LaunchFailed(too_few_gpus_message(process, leases))
             lease_descriptors[process.name] = [leases.leases[device] for device in devices]
-            process = replace(process, env={**process.env, GPU_VARIABLE: ",".join(devices)})
+            process = with_devices(process, devices)
         assigned.append(process)
     return tuple(assigned), lease_descriptors
 

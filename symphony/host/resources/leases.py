@@ -20,16 +20,18 @@ import functools
 import os
 import socket
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from symphony.host.processes.spec import GPU_VARIABLE
+from symphony.host.processes.spec import AMD_GPU_VARIABLE, GPU_VARIABLE
 from symphony.host.resources.unsupervised import UnsupervisedUsage
 
 if TYPE_CHECKING:
     from symphony.host.resources.ports import ExperimentPorts, FinishingPorts
 
 ANY_ADDRESS = "0.0.0.0"
+AMD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
 
 def take_lease(kind: str, resource: str) -> int | None:
@@ -278,19 +280,23 @@ def _normalized(identifiers: Iterable[str]) -> list[str]:
 
 
 def visible_gpus(
-    environ: dict[str, str] | None = None, devices: Iterable[str] | None = None
+    environ: dict[str, str] | None = None,
+    devices: Iterable[str] | None = None,
+    amd_nodes: Path = AMD_NODES,
 ) -> list[str]:
     """Return the identifiers of the GPUs that are visible to this process.
 
-    These are the devices in CUDA_VISIBLE_DEVICES if that variable is set, and all of the machine's
-    NVIDIA GPUs otherwise. ``environ`` replaces the process's environment, and ``devices`` replaces
-    the list of file names in ``/dev``.
+    These are the devices in CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES if one of these variables
+    is set, and all of the machine's NVIDIA GPUs otherwise. If there are none, these are its AMD
+    GPUs. ``environ`` replaces the process's environment, and ``devices`` replaces the list of file
+    names in ``/dev``. ``amd_nodes`` is the directory in which the driver for AMD GPUs describes
+    them.
     """
     environ = dict(os.environ) if environ is None else environ
-    configured = environ.get(GPU_VARIABLE)
-    if configured is not None:
-        identifiers = _normalized(configured.split(","))
-        return [device for device in identifiers if device not in ("", "-1")]
+    for variable in (GPU_VARIABLE, AMD_GPU_VARIABLE):
+        if variable in environ:
+            identifiers = _normalized(environ[variable].split(","))
+            return [device for device in identifiers if device not in ("", "-1")]
     if devices is None:
         with contextlib.suppress(OSError):
             devices = os.listdir("/dev")
@@ -298,4 +304,16 @@ def visible_gpus(
     # suffixes, such as /dev/nvidiactl.
     names = [name for name in devices or () if name.startswith("nvidia")]
     suffixes = [name.removeprefix("nvidia") for name in names]
-    return sorted((suffix for suffix in suffixes if suffix.isdigit()), key=int)
+    found = sorted((suffix for suffix in suffixes if suffix.isdigit()), key=int)
+    return found or _amd_gpus(amd_nodes)
+
+
+def _amd_gpus(nodes: Path) -> list[str]:
+    """Return the identifiers of the machine's AMD GPUs. Programs count them from 0."""
+    identifiers = []
+    for file in nodes.glob("*/gpu_id"):
+        with contextlib.suppress(OSError):
+            identifiers.append(file.read_text(encoding="ascii").strip())
+    # The CPUs are nodes, too. Their identifier is 0.
+    count = sum(identifier not in ("", "0") for identifier in identifiers)
+    return [str(number) for number in range(count)]

@@ -67,6 +67,7 @@ SAME_IN_ALL_NAMESPACES = (
     "test_since_omits_older_lines",
     "test_the_log_of_a_removed_process_can_still_be_read",
     "test_the_number_of_restarts_is_limited",
+    "test_the_ranks_of_a_unit_find_each_other_and_restart_and_fail_together",
     "test_the_topology_of_a_running_experiment_is_that_of_its_description",
     "test_unsupported_settings_are_listed_as_ignored",
     "test_up_changes_the_policies_without_a_restart",

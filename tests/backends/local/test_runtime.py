@@ -179,9 +179,9 @@ def test_gpus_are_leased_across_experiments_until_their_process_exits(state, tmp
     os.mkfifo(gate)
     try:
         first = cluster.new_experiment("first")
-        first.new_process("two", cmd=f"echo $CUDA_VISIBLE_DEVICES; cat {gate}").resource_limit(
-            gpu=2
-        )
+        first.new_process(
+            "two", cmd=f"echo $CUDA_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES; cat {gate}"
+        ).resource_limit(gpu=2)
         python(first, "none", FOREVER)
         cluster.launch(first)
         other = cluster.new_experiment("other")
@@ -191,7 +191,7 @@ def test_gpus_are_leased_across_experiments_until_their_process_exits(state, tmp
         assert cluster.list_experiments() == ["first"]
         gate.write_text("")
         until(cluster, "first", lambda now: now.processes[0].state is State.SUCCEEDED)
-        assert cluster.get_log("first", "two").strip() == ",".join(devices[:2])
+        assert cluster.get_log("first", "two").split() == [",".join(devices[:2])] * 2
         manifest = json.loads((state / "first" / "manifest.json").read_text())
         assert "CUDA_VISIBLE_DEVICES" not in manifest["processes"][1]["env"]
         cluster.launch(other)

@@ -19,8 +19,11 @@ RUN = "symphony/run"
 # A Pod, its Job and its Services have this label. Its value is the name of the process, or of the
 # group if the process belongs to one.
 UNIT = "symphony/unit"
-# A Pod or Job that another one has replaced has this label instead of `UNIT`, so that Services do
-# not select it.
+# The Pods of the ranks of a distributed program have this label. Its value is the name of the unit
+# that they form.
+RANK_OF = "symphony/rank-of"
+# A Pod or Job that another one has replaced has this label instead of `UNIT` and `RANK_OF`, so that
+# Services do not select it.
 REPLACED_UNIT = "symphony/replaced-unit"
 # A Pod or Job of a unit that a change has removed has this label instead of `UNIT`. It is kept
 # because of its logs.

@@ -24,6 +24,7 @@ from symphony_kube.api.labels import (
     ATTEMPT,
     CONTROL,
     MANIFEST,
+    RANK_OF,
     REMOVED_UNIT,
     REPLACED_UNIT,
     RUN,
@@ -219,7 +220,7 @@ def _mark_replaced(body: Object) -> dict[str, Any]:
     return {
         "metadata": {
             "annotations": {CONTROL: encode(changed)},
-            "labels": {UNIT: None, REPLACED_UNIT: name},
+            "labels": {UNIT: None, RANK_OF: None, REPLACED_UNIT: name},
         }
     }
 

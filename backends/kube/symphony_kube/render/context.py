@@ -28,6 +28,11 @@ class PlannedUnit:
         """The kind and name of the unit, as shown in messages."""
         return f"{'group' if self.is_group else 'process'} {self.name!r}"
 
+    @property
+    def rank_of(self) -> str | None:
+        """The unit of ranks to which the process belongs, or None."""
+        return self.processes[0].settings.rank_of
+
 
 @dataclass(frozen=True, kw_only=True)
 class RenderContext:

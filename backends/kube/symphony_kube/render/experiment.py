@@ -222,4 +222,5 @@ def _roster_entry(unit: PlannedUnit, body: Object, context: RenderContext) -> Un
         connects=connects,
         serves=serves,
         supervised_restart=supervised,
+        rank_of=unit.rank_of or "",
     )

@@ -8,7 +8,8 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony.model.settings import Settings
 from symphony.names import did_you_mean
-from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, SYMPHONY, UNIT
+from symphony.plan.ranks import master_service
+from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RANK_OF, SYMPHONY, UNIT
 from symphony_kube.render.containers import container, ports
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data
@@ -19,7 +20,7 @@ DEFAULT_GRACE_SECONDS = 30
 MAX_GRACE_SECONDS = 2**63 - 1
 MAX_BACKOFF_LIMIT = 2**31 - 1
 # The labels that symphony uses to find its Pods.
-_SYMPHONY_LABELS = (MANAGED_BY, EXPERIMENT, UNIT)
+_SYMPHONY_LABELS = (MANAGED_BY, EXPERIMENT, UNIT, RANK_OF)
 _POD_KEYS = ("apiVersion", "kind", "metadata", "spec")
 
 # Each job setting, with its name in the specification, its field in the Job, and its maximum value.
@@ -31,7 +32,13 @@ _JOB_FIELDS = (
 
 
 def is_job(unit: PlannedUnit, context: RenderContext) -> bool:
-    """Return whether a unit is rendered as a Job."""
+    """Return whether a unit is rendered as a Job.
+
+    Raises `SpecError` if it cannot be one.
+    """
+    if unit.rank_of is not None:
+        _refuse_job(unit, context)
+        return False
     if context.options.jobs_only or unit.processes[0].pod.job is not None:
         return True
     return is_restarted_by_job(unit) and not is_restarted_by_supervisor(unit, context)
@@ -41,8 +48,10 @@ def is_restarted_by_supervisor(unit: PlannedUnit, context: RenderContext) -> boo
     """Return whether the supervisor restarts a unit, because Kubernetes cannot apply its policy.
 
     Kubernetes chooses the delays between restarts, and a Pod has no limit for their number. The
-    supervisor replaces the Pod of a group as a whole.
+    supervisor replaces the Pod of a group as a whole, and the Pods of ranks together.
     """
+    if unit.rank_of is not None:
+        return unit.processes[0].restart.policy != "Never"
     if context.options.jobs_only or unit.processes[0].pod.job is not None:
         return False
     restart = unit.processes[0].restart
@@ -57,11 +66,27 @@ def is_restarted_by_job(unit: PlannedUnit) -> bool:
 
     A Pod has no limit for the number of restarts, but a Job has a limit for the number of Pods that
     replace failed Pods. A Pod with several containers fails only when all of them have exited, so a
-    Job does not restart the members of a group.
+    Job does not restart the members of a group. It does not restart the other ranks of a unit.
     """
+    if unit.rank_of is not None:
+        return False
     restart = unit.processes[0].restart
     is_limited = restart.policy == "OnFailure" and restart.max_restarts is not None
     return is_limited and not unit.is_group
+
+
+def _refuse_job(unit: PlannedUnit, context: RenderContext) -> None:
+    """Raise `SpecError` if a rank would be a Job."""
+    alternative = None
+    if unit.processes[0].pod.job is not None:
+        alternative = "remove job(), and set a restart_policy with max_restarts"
+    elif context.options.jobs_only:
+        alternative = "launch without jobs_only"
+    if alternative is not None:
+        raise SpecError(
+            f"{unit.description} is a rank, which cannot be a Job, because a Job does not restart "
+            f"the other ranks: {alternative}"
+        )
 
 
 def pod(unit: PlannedUnit, context: RenderContext) -> Object:
@@ -134,7 +159,16 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     mounted = pod_volumes(unit, context)
     ports_of = ports(unit, context)
     labels = {**_user_labels(settings, unit), **context.labels(unit.name)}
+    names: Object = {}
+    if unit.rank_of is not None:
+        labels[RANK_OF] = unit.rank_of
+        service = master_service(unit.rank_of)
+        names = {
+            "hostname": context.scope.object_name(unit.name),
+            "subdomain": context.scope.object_name(service),
+        }
     spec: Object = {
+        **names,
         "restartPolicy": _restart_policy(unit, context),
         "terminationGracePeriodSeconds": _grace_seconds(settings, unit),
         "enableServiceLinks": False,
@@ -252,7 +286,8 @@ def _check_identity(result: Object, body: Object, description: str) -> None:
     after = _as_mapping(result.get("metadata"))
     labels = _as_mapping(after.get("labels"))
     changed = [key for key in ("name", "namespace") if after.get(key) != before[key]]
-    changed += [key for key in _SYMPHONY_LABELS if labels.get(key) != before["labels"][key]]
+    expected = before["labels"]
+    changed += [key for key in _SYMPHONY_LABELS if labels.get(key) != expected.get(key)]
     if changed:
         raise SpecError(
             f"{description} changes {changed[0]!r}, by which symphony finds its objects; remove it"

@@ -31,6 +31,8 @@ class Unit:
     * ``connects``: the services to which each process connects.
     * ``supervised_restart``: the restart policy, if the supervisor applies it because Kubernetes
       cannot.
+    * ``rank_of``: the unit of ranks to which the process belongs. The supervisor starts and stops
+      these processes together.
     * ``serves``: the services that each member of a group serves. For other processes, the Services
       in the cluster contain this information.
     """
@@ -46,6 +48,7 @@ class Unit:
     connects: dict[str, list[str]] = field(default_factory=dict)
     serves: dict[str, list[str]] = field(default_factory=dict)
     supervised_restart: dict[str, Any] = field(default_factory=dict)
+    rank_of: str = ""
 
 
 Roster = tuple[Unit, ...]
@@ -66,7 +69,16 @@ def is_supervised_to_the_end(roster: Roster, policies: Policies) -> bool:
     """Return whether decisions can be necessary until all processes have finished."""
     if policies.names:
         return True
-    return any(unit.supervised_restart for unit in roster)
+    return any(unit.supervised_restart or unit.rank_of for unit in roster)
+
+
+def units_of_ranks(roster: Roster) -> dict[str, list[Unit]]:
+    """Return a mapping from the names of units of ranks to their processes."""
+    found: dict[str, list[Unit]] = {}
+    for unit in roster:
+        if unit.rank_of:
+            found.setdefault(unit.rank_of, []).append(unit)
+    return found
 
 
 def encode_roster(roster: Roster) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symphony.plan.addresses import Endpoint
-from symphony_kube.api.labels import EXPERIMENT, SERVICE, UNIT
+from symphony_kube.api.labels import EXPERIMENT, RANK_OF, SERVICE, UNIT
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.text import Object
 
@@ -27,13 +27,21 @@ def _service(endpoint: Endpoint, unit: str, context: RenderContext) -> Object:
     service_type = "ClusterIP"
     if endpoint.exposed and context.options.expose != "none":
         service_type = context.options.expose
+    selector = {EXPERIMENT: context.plan.experiment, UNIT: unit}
+    address: Object = {}
+    if endpoint.master_of is not None:
+        # The Pods of all ranks have host names below the name of this Service. Rank 0 cannot bind
+        # the address of another Service.
+        selector = {EXPERIMENT: context.plan.experiment, RANK_OF: endpoint.master_of}
+        address = {"clusterIP": "None"}
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": context.metadata(endpoint.service, labels),
         "spec": {
             "type": service_type,
-            "selector": {EXPERIMENT: context.plan.experiment, UNIT: unit},
+            **address,
+            "selector": selector,
             "ports": [
                 {"name": endpoint.service, "port": endpoint.port, "targetPort": endpoint.port}
             ],

@@ -29,7 +29,8 @@ class Control:
       Kubernetes do not report this.
     * ``start``: the time from which the next attempt is to be created, or 0.0.
     * ``replaced``: the time at which the creation of the next attempt began, or 0.0.
-    * ``reason`` and ``code``: why the supervisor starts the unit again, or ``""`` if a user does.
+    * ``reason`` and ``code``: why the supervisor starts the unit again, or stops it because another
+      rank has failed. Both are ``""`` if a user does.
     * ``in_row``: the number of restarts that count for the next delay, if the restart policy of the
       unit is the reason for the next attempt, or 0.
     * ``command``: the command that is recorded in other units after this one, or ``""``.

@@ -546,7 +546,7 @@ class PodObserver:
         ending: StoppedProcesses | None,
         unfinished: Iterable[str],
     ) -> ExperimentStatus:
-        problems = [*sorted(set(unfinished)), *self._log_problems()]
+        problems = [*sorted(set(filter(None, unfinished))), *self._log_problems()]
         note = "; ".join(problems) if ending is None else ending.reason
         if self._is_being_deleted():
             note = "is being deleted"
@@ -651,9 +651,11 @@ def _explain_waiting(
 
 
 def _unfinished_commands(units: Mapping[str, UnitStatus]) -> dict[str, str]:
-    """Return a message for each unit whose command was not recorded in all other units.
+    """Return a message for each unit whose command was not recorded in all other units, or ``""``
+    if the command will be recorded in them.
 
-    A client records a command in one unit first. This record contains the other units.
+    A client or a supervisor records a command in one unit first. This record contains the other
+    units.
     """
     unfinished = {}
     for name, unit in units.items():
@@ -668,6 +670,9 @@ def _unfinished_commands(units: Mapping[str, UnitStatus]) -> dict[str, str]:
                 f"{control.command} was interrupted after {name!r} and before "
                 f"{join_names(missed, limit=3)}; repeat the command"
             )
+            if control.code == ReasonCode.BACKING_OFF.value:
+                # The supervisor completes its own requests.
+                unfinished[name] = ""
     return unfinished
 
 

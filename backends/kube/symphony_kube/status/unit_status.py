@@ -193,8 +193,8 @@ class UnitStatus:
                 state=State.FAILED,
                 ready=False,
                 exit_code=None,
-                cause=STOPPED,
-                stopped=True,
+                cause=_stop_reason(control),
+                stopped=not _unit_has_failed(control),
                 ended=control.ended or control.stop,
                 next_start=None,
             )
@@ -202,7 +202,8 @@ class UnitStatus:
             # Kubernetes reports times in seconds.
             if container.ended is not None and container.ended < int(control.stop):
                 return container
-            return replace(container, cause=STOPPED, stopped=True)
+            is_stopped = not _unit_has_failed(control)
+            return replace(container, cause=_stop_reason(control), stopped=is_stopped)
         if container.state is State.PENDING:
             return replace(container, cause=STOPPING, next_start=None)
         kill_at = control.kill
@@ -463,6 +464,18 @@ class UnitStatus:
 
     def _expires_at(self, time: float) -> None:
         self.valid_until = time if self.valid_until is None else min(self.valid_until, time)
+
+
+def _unit_has_failed(control: Control) -> bool:
+    """Return whether a rank is stopped because another rank of its unit has failed."""
+    return control.code == ReasonCode.UNIT_FAILED.value
+
+
+def _stop_reason(control: Control) -> Reason:
+    """Return the reason of a process that was stopped."""
+    if _unit_has_failed(control):
+        return Reason(control.reason, ReasonCode.UNIT_FAILED)
+    return STOPPED
 
 
 def _reason_of(control: Control) -> Reason:

@@ -14,9 +14,20 @@ from symphony.plan.policies import (
     seconds_to_deadline,
 )
 from symphony.status import ENDED, ReasonCode
-from symphony_kube.render.roster import Roster, is_supervised_to_the_end
+from symphony_kube.lifecycle.supervisor.rank_decisions import (
+    UnitAction,
+    decide_units,
+    is_unit_stopped,
+    is_unit_stopping,
+)
+from symphony_kube.render.roster import (
+    Roster,
+    is_supervised_to_the_end,
+    units_of_ranks,
+)
 from symphony_kube.status.ending import StoppedProcesses
 from symphony_kube.status.observe import Observation
+from symphony_kube.status.unit_status import UnitStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +35,16 @@ class Decisions:
     """What a supervisor does next.
 
     ``create`` contains the names of the units to create, and ``retry`` those that their restart
-    policies start again. ``ending`` contains the processes to stop, if the experiment is to end
-    now, and ``restart`` is the decision to start the experiment again. ``finished`` is true if
-    nothing is left to decide. ``seconds`` is the time until the next decision if nothing changes,
-    or None.
+    policies start again. ``unit_actions`` contains the requests for the ranks of units. If there
+    are any, nothing else is decided. ``ending`` contains the processes to stop, if the experiment
+    is to end now, and ``restart`` is the decision to start the experiment again. ``finished`` is
+    true if nothing is left to decide. ``seconds`` is the time until the next decision if nothing
+    changes, or None.
     """
 
     create: tuple[str, ...] = ()
     retry: tuple[str, ...] = ()
+    unit_actions: tuple[UnitAction, ...] = ()
     ending: StoppedProcesses | None = None
     restart: Ending | None = None
     finished: bool = False
@@ -55,6 +68,9 @@ def decide(
     the experiment, or is None if there were none. Do not call this function after it has decided
     that the experiment ends.
     """
+    unit_actions = decide_units(roster, observation)
+    if unit_actions:
+        return Decisions(unit_actions=unit_actions)
     seconds = None
     if policies is not None:
         processes = {process.name: process for process in observation.status}
@@ -64,46 +80,79 @@ def decide(
         if ending is not None:
             return Decisions(ending=_stopped_processes(ending, observation, now))
         seconds = seconds_to_deadline(policies, launched=launched, now=now)
-    create = []
-    is_waiting = False
-    blocked = _processes_to_start_again(roster, observation)
-    for unit in roster:
-        if unit.name not in observation.missing_units or unit.name in excluded:
-            continue
-        decision = start_order.verdict(unit.starts_after, observation.containers)
-        if decision.word == "start" and blocked.intersection(unit.starts_after):
-            is_waiting = True
-        elif decision.word == "start":
-            create.append(unit.name)
-        elif decision.word == "wait":
-            is_waiting = True
-    retry = [name for name, status in observation.unit_statuses.items() if status.retry is not None]
+    create, is_waiting = _units_to_create(roster, observation, excluded)
+    retry = [
+        unit.name
+        for unit in roster
+        if not unit.rank_of and _has_retry(observation.unit_statuses.get(unit.name))
+    ]
     finished = not create and not retry and not is_waiting
     if is_supervised_to_the_end(roster, policies or Policies()):
         # A process that a user has stopped can be started again.
         can_start = any(item.reason_code is ReasonCode.STOPPED for item in observation.status)
         finished = finished and observation.status.ended and not can_start
-    return Decisions(create=tuple(create), retry=tuple(retry), finished=finished, seconds=seconds)
+    return Decisions(create=create, retry=tuple(retry), finished=finished, seconds=seconds)
+
+
+def _units_to_create(
+    roster: Roster, observation: Observation, excluded: Collection[str]
+) -> tuple[tuple[str, ...], bool]:
+    """Return the units to create, and whether others have to wait."""
+    create = []
+    is_waiting = False
+    blocked = _processes_to_start_again(roster, observation)
+    busy = _busy_units_of_ranks(roster, observation)
+    for unit in roster:
+        if unit.name not in observation.missing_units or unit.name in excluded:
+            continue
+        decision = start_order.verdict(unit.starts_after, observation.containers)
+        is_blocked = unit.rank_of in busy or bool(blocked.intersection(unit.starts_after))
+        if decision.word == "start" and is_blocked:
+            is_waiting = True
+        elif decision.word == "start":
+            create.append(unit.name)
+        elif decision.word == "wait":
+            is_waiting = True
+    return tuple(create), is_waiting
 
 
 def find_startable(roster: Roster, observation: Observation) -> list[str]:
     """Return the units whose next attempt is requested and whose start conditions are met.
 
     The time of the request is not considered. While a process waits to be started again, no other
-    one starts after it. If the command was not recorded in all of its units, because the client was
-    killed, no unit is started again until the command is repeated.
+    one starts after it. The ranks of a unit start when all of them have been stopped. If the
+    command was not recorded in all of its units, because the client was killed, no unit is started
+    again until the command is repeated.
     """
     blocked = _processes_to_start_again(roster, observation)
+    stopping = {
+        name
+        for name, ranks in units_of_ranks(roster).items()
+        if is_unit_stopping(ranks, observation)
+    }
     startable = []
     for unit in roster:
         status = observation.unit_statuses.get(unit.name)
-        if status is None or not status.waits_for_start:
+        if status is None or not status.waits_for_start or unit.rank_of in stopping:
             continue
         if unit.name in observation.unfinished or blocked.intersection(unit.starts_after):
             continue
         if start_order.verdict(unit.starts_after, observation.containers) is start_order.START:
             startable.append(unit.name)
     return startable
+
+
+def _has_retry(status: UnitStatus | None) -> bool:
+    return status is not None and status.retry is not None
+
+
+def _busy_units_of_ranks(roster: Roster, observation: Observation) -> set[str]:
+    """Return the units of ranks of which no rank can be created now."""
+    busy = set()
+    for name, ranks in units_of_ranks(roster).items():
+        if is_unit_stopping(ranks, observation) or is_unit_stopped(ranks, observation):
+            busy.add(name)
+    return busy
 
 
 def _processes_to_start_again(roster: Roster, observation: Observation) -> set[str]:

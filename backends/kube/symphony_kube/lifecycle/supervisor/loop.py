@@ -32,6 +32,7 @@ from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid, in_p
 from symphony_kube.lifecycle.exits import ExitWatcher
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide
+from symphony_kube.lifecycle.supervisor.rank_decisions import UnitAction
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.lifecycle.supervisor.record import (
     Record,
@@ -220,8 +221,12 @@ class _Supervision:
 
     def _execute(self, decisions: Decisions, observation: Observation) -> bool:
         """Execute decisions. Return whether nothing is left to decide."""
-        if decisions.restart or decisions.ending or decisions.create:
+        if decisions.restart or decisions.ending or decisions.create or decisions.unit_actions:
             self._check_run()
+        if decisions.unit_actions:
+            for action in decisions.unit_actions:
+                self._apply_to_unit(action, observation)
+            return False
         if decisions.restart is not None:
             self._restart_experiment(decisions.restart, observation)
             return False
@@ -269,9 +274,13 @@ class _Supervision:
         if any(not problem.permanent for problem in found.values()):
             self._next_try = time.monotonic() + self._pause
             self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
-        if found != self._record.problems:
-            self._publish(PROBLEMS, encode_problems(found))
-        self._write_record(replace(self._record, created=frozenset(created), problems=found))
+        self._write_problems(found, frozenset(created))
+
+    def _write_problems(self, problems: Mapping[str, Problem], created: frozenset[str]) -> None:
+        """Record the created units and those that could not be created, and publish the latter."""
+        if problems != self._record.problems:
+            self._publish(PROBLEMS, encode_problems(problems))
+        self._write_record(replace(self._record, created=created, problems=problems))
 
     def _keep_time(self, unit: str, problem: Problem) -> Problem:
         """Return a problem with the time at which it was first found."""
@@ -425,6 +434,33 @@ class _Supervision:
 
         in_parallel(request_retry, units, threads=self._api.connections)
 
+    def _apply_to_unit(self, action: UnitAction, observation: Observation) -> None:
+        """Request that the ranks of a unit are stopped, and started again if they are to be."""
+        statuses = [observation.unit_statuses[name] for name in action.ranks]
+        names = list(action.ranks)
+        if action.is_new:
+            others = " ".join(
+                f"{name}:{status.attempt.number}"
+                for name, status in zip(names[1:], statuses[1:], strict=True)
+            )
+            recorded = request(
+                self._api, self._scope, statuses[0], lambda old: _with_action(old, action, others)
+            )
+            if recorded is None or recorded.others != others:
+                # A user has stopped or started the unit in the meantime.
+                return
+            del statuses[0]
+        in_parallel(
+            lambda status: self._request(status, lambda old: _with_action(old, action)),
+            statuses,
+            threads=self._api.connections,
+        )
+        if action.never_start:
+            now = time.time()
+            problem = Problem(text=action.reason, time=now, permanent=True)
+            problems = {**self._record.problems, **dict.fromkeys(action.never_start, problem)}
+            self._write_problems(problems, self._record.created)
+
     def _restart_history(self) -> RestartHistory | None:
         current = self._record.round
         started = current.start or self._run.launched
@@ -465,3 +501,19 @@ class _Supervision:
             lambda status: self._request(status, change), old, threads=self._api.connections
         )
         return bool(old)
+
+
+def _with_action(control: Control, action: UnitAction, others: str = "") -> Control:
+    """Return the requests for a rank; see `UnitAction`. Requests of a user take precedence."""
+    if control.stop or control.start:
+        return control
+    return replace(
+        control,
+        stop=time.time(),
+        start=action.start,
+        reason=action.reason,
+        code=(ReasonCode.BACKING_OFF if action.start else ReasonCode.UNIT_FAILED).value,
+        in_row=action.in_row,
+        command="restart" if others else "",
+        others=others,
+    )

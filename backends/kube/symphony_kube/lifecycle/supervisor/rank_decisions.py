@@ -1,0 +1,172 @@
+"""Decide what a supervisor requests for the ranks of a unit. Pure.
+
+What happens to a unit follows from the states of its ranks; see `symphony.plan.unit_decision`. The
+supervisor records a restart in one rank first, together with the names of the others. Therefore, a
+supervisor that replaces a killed one completes the restart, and no rank starts before all have been
+stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision, decide_unit
+from symphony.status import ReasonCode, State
+from symphony_kube.render.roster import Roster, Unit, units_of_ranks
+from symphony_kube.status.observe import Observation
+from symphony_kube.status.pod_status import ContainerStatus
+from symphony_kube.status.unit_status import UnitStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitAction:
+    """The requests for the ranks of a unit.
+
+    ``ranks`` are the ranks to stop. If ``start`` is not 0.0, they start again at this time, in
+    seconds since the epoch, as the restart number ``in_row`` in a row. Otherwise, they have failed.
+    If ``is_new`` is true, the first rank records the names of the others. ``never_start`` contains
+    the ranks of a failed unit that have not been created.
+    """
+
+    ranks: tuple[str, ...] = ()
+    never_start: tuple[str, ...] = ()
+    reason: str
+    start: float = 0.0
+    in_row: int = 0
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """The state of a rank, for `decide_unit`."""
+
+    state: State
+    stopped: bool
+    next_start: float | None
+    ended: float | None
+    failures_in_row: int
+    exit_code: int | None
+    reason: str
+
+
+def decide_units(roster: Roster, observation: Observation) -> tuple[UnitAction, ...]:
+    """Return the requests for all units of ranks."""
+    actions = []
+    for ranks in units_of_ranks(roster).values():
+        action = _decide(ranks, observation)
+        if action is not None:
+            actions.append(action)
+    return tuple(actions)
+
+
+def is_unit_stopping(ranks: Iterable[Unit], observation: Observation) -> bool:
+    """Return whether ranks of a unit are still running that are to be started again, or whether
+    this was not yet requested for all of them.
+    """
+    for name, status in _statuses(ranks, observation).items():
+        if name in observation.unfinished or (status.control.stop and not status.has_ended):
+            return True
+    return False
+
+
+def is_unit_stopped(ranks: Iterable[Unit], observation: Observation) -> bool:
+    """Return whether a user has stopped ranks of a unit."""
+    return any(map(_is_stopped_by_user, _statuses(ranks, observation).values()))
+
+
+def _statuses(ranks: Iterable[Unit], observation: Observation) -> dict[str, UnitStatus]:
+    statuses = observation.unit_statuses
+    return {rank.name: statuses[rank.name] for rank in ranks if rank.name in statuses}
+
+
+def _is_stopped_by_user(status: UnitStatus) -> bool:
+    control = status.control
+    has_failed = control.code == ReasonCode.UNIT_FAILED.value
+    return bool(control.stop) and not control.start and not has_failed
+
+
+def _is_restarting(status: UnitStatus, container: ContainerStatus) -> bool:
+    is_requested = bool(status.control.start or status.control.replaced)
+    return is_requested and container.state is not State.UNKNOWN
+
+
+def _decide(ranks: list[Unit], observation: Observation) -> UnitAction | None:
+    statuses, containers = _statuses(ranks, observation), observation.containers
+    for status in statuses.values():
+        action = _continue_restart(status, statuses)
+        if action is not None:
+            return action
+    for name, status in statuses.items():
+        if _is_stopped_by_user(status) or _is_restarting(status, containers[name]):
+            return None
+    decision = decide_unit(
+        {rank.name: _rank(containers[rank.name], statuses.get(rank.name)) for rank in ranks}
+    )
+    if decision is None:
+        return None
+    if decision.action == FAIL_UNIT:
+        return _failure(decision, ranks, statuses, containers)
+    others = [name for name in statuses if name != decision.rank]
+    return UnitAction(
+        ranks=(decision.rank, *others),
+        reason=decision.reason,
+        start=decision.next_start,
+        in_row=decision.in_row,
+        is_new=True,
+    )
+
+
+def _continue_restart(status: UnitStatus, statuses: Mapping[str, UnitStatus]) -> UnitAction | None:
+    """Return the requests that a killed supervisor has not recorded in all ranks."""
+    control = status.control
+    if control.code != ReasonCode.BACKING_OFF.value or not control.start:
+        return None
+    missed = []
+    for name, number in control.attempts_of_others().items():
+        other = statuses.get(name)
+        if other is not None and not other.is_requested_by(control.command, number):
+            missed.append(name)
+    if not missed:
+        return None
+    return UnitAction(
+        ranks=tuple(missed), reason=control.reason, start=control.start, in_row=control.in_row
+    )
+
+
+def _failure(
+    decision: UnitDecision,
+    ranks: Iterable[Unit],
+    statuses: Mapping[str, UnitStatus],
+    containers: Mapping[str, ContainerStatus],
+) -> UnitAction | None:
+    """Return the requests for the other ranks of a failed unit, or None if all have ended."""
+    running = tuple(_running(statuses))
+    never_start = tuple(
+        rank.name
+        for rank in ranks
+        if rank.name not in statuses and containers[rank.name].state is State.PENDING
+    )
+    if not running and not never_start:
+        return None
+    return UnitAction(ranks=running, never_start=never_start, reason=decision.reason)
+
+
+def _running(statuses: Mapping[str, UnitStatus]) -> Iterator[str]:
+    for name, status in statuses.items():
+        can_run = not status.has_ended or status.retry is not None
+        if can_run and not status.control.stop and not status.control.replaced:
+            yield name
+
+
+def _rank(container: ContainerStatus, status: UnitStatus | None) -> _Rank:
+    retry = None if status is None else status.retry
+    return _Rank(
+        state=container.state,
+        stopped=container.stopped,
+        next_start=None if retry is None else retry.time,
+        ended=container.ended,
+        failures_in_row=0 if retry is None else retry.in_row,
+        exit_code=container.exit_code,
+        reason=container.reason,
+    )

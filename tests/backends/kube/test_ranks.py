@@ -1,0 +1,192 @@
+"""Ranks on Kubernetes: their Pods, and what the supervisor requests for the ranks of a unit."""
+
+from dataclasses import replace
+
+import pytest
+
+from symphony import Experiment, SpecError
+from symphony.status import ReasonCode
+from symphony_kube.api.labels import RANK_OF
+from symphony_kube.cluster import KubeCluster
+from symphony_kube.lifecycle.supervisor.decisions import decide, find_startable
+from symphony_kube.lifecycle.supervisor.rank_decisions import UnitAction
+from symphony_kube.render.roster import Unit
+from symphony_kube.status.control_state import Control
+
+from .test_control import ENDED, EXITED, NOW, RUNNING, STARTED, observe, pod
+
+EXIT_TIME = 1_700_000_050.0
+FAILED = {"terminated": {"exitCode": 3, "startedAt": STARTED, "finishedAt": ENDED}}
+SUCCEEDED = {"terminated": {"exitCode": 0, "startedAt": STARTED, "finishedAt": ENDED}}
+RESTARTS = Control(
+    stop=EXIT_TIME, start=EXIT_TIME, reason="the reason", code="backing-off", in_row=1
+)
+FAILS = Control(stop=EXIT_TIME - 1, reason="the unit failed", code="unit-failed")
+
+
+def roster(*names, **policy):
+    return tuple(
+        Unit(name=name, processes=(name,), rank_of="u", supervised_restart=policy) for name in names
+    )
+
+
+ONCE = roster("u-0", "u-1", policy="OnFailure", max_restarts=1)
+NEVER = roster("u-0", "u-1")
+
+
+def running(rank, **options):
+    return pod(f"u-{rank}", RUNNING, **options)
+
+
+def ended(rank, state=EXITED, **options):
+    return pod(f"u-{rank}", state, phase="Failed", **options)
+
+
+def restart(*ranks, is_new=True, reason="the unit restarts: u-1 exited with 3"):
+    return UnitAction(ranks=ranks, reason=reason, start=EXIT_TIME, in_row=1, is_new=is_new)
+
+
+def fail(*ranks, **options):
+    return UnitAction(ranks=ranks, reason="the unit failed: u-1 exited with 3", **options)
+
+
+@pytest.mark.parametrize(
+    ("units", "pods", "expected"),
+    [
+        (ONCE, [running(0), running(1)], None),
+        (ONCE, [ended(0, SUCCEEDED), running(1)], None),
+        (ONCE, [running(0), ended(1, FAILED)], restart("u-1", "u-0")),
+        (ONCE, [ended(0, SUCCEEDED), ended(1, FAILED)], restart("u-1", "u-0")),
+        (
+            ONCE,
+            [running(0, attempt=2, retries=1), ended(1, FAILED, attempt=2, retries=1)],
+            fail("u-0"),
+        ),
+        (NEVER, [running(0), ended(1, FAILED)], fail("u-0")),
+        (NEVER, [ended(0), ended(1, FAILED)], None),
+        (NEVER, [running(0, control=FAILS), ended(1, FAILED)], None),
+        (
+            roster("u-0", "u-1", "u-2"),
+            [running(0), ended(1, FAILED)],
+            fail("u-0", never_start=("u-2",)),
+        ),
+        # A user stops the unit.
+        (ONCE, [running(0, control=Control(stop=EXIT_TIME)), ended(1, FAILED)], None),
+        # The unit is being restarted.
+        (ONCE, [running(0, control=RESTARTS), ended(1, FAILED, control=RESTARTS)], None),
+        (ONCE, [running(0, attempt=2), ended(1, FAILED, control=RESTARTS)], None),
+    ],
+)
+def test_what_is_requested_for_the_ranks_of_a_unit(units, pods, expected):
+    observation = observe(*pods, roster=units)
+    actions = decide(units, observation, now=NOW).unit_actions
+    assert actions == (() if expected is None else (expected,))
+
+
+def test_a_restart_that_was_recorded_in_one_rank_is_completed():
+    first = replace(RESTARTS, command="restart", others="u-0:1")
+    failed = ended(1, FAILED, control=first)
+    observation = observe(running(0), failed, roster=ONCE)
+    assert decide(ONCE, observation).unit_actions == (
+        restart("u-0", is_new=False, reason="the reason"),
+    )
+    assert find_startable(ONCE, observation) == []
+    assert observation.status.note == ""
+    requested = observe(running(0, control=RESTARTS), failed, roster=ONCE)
+    assert decide(ONCE, requested).unit_actions == ()
+
+
+def test_ranks_start_again_when_all_have_been_stopped():
+    failed = ended(1, FAILED, control=RESTARTS)
+    stopping = observe(running(0, control=RESTARTS), failed, roster=ONCE)
+    assert find_startable(ONCE, stopping) == []
+    stopped = observe(ended(0, control=RESTARTS), failed, roster=ONCE)
+    assert find_startable(ONCE, stopped) == ["u-0", "u-1"]
+    assert {process.reason_code for process in stopped.status} == {ReasonCode.BACKING_OFF}
+    one_started = observe(running(0, attempt=2), failed, roster=ONCE)
+    assert find_startable(ONCE, one_started) == ["u-1"]
+
+
+@pytest.mark.parametrize("control", [RESTARTS, Control(stop=EXIT_TIME)])
+def test_a_new_rank_is_not_created_beside_old_or_stopped_ones(control):
+    units = roster("u-0", "u-1", "u-2", policy="Always")
+    observation = observe(running(0, control=control), running(1, control=control), roster=units)
+    assert decide(units, observation).create == ()
+    assert decide(units, observe(running(0), running(1), roster=units)).create == ("u-2",)
+
+
+def test_ranks_of_a_failed_unit_have_failed():
+    observation = observe(ended(0, control=FAILS), ended(1, FAILED), roster=NEVER)
+    stopped, cause = observation.status
+    assert (stopped.failed, stopped.reason) == (True, "the unit failed")
+    assert stopped.reason_code is ReasonCode.UNIT_FAILED
+    # Both have exited in the same second.
+    assert observation.status.exit_code == cause.exit_code == 3
+    assert decide(NEVER, observation).finished
+
+
+# --- objects ---
+
+
+def training(**settings):
+    settings = {"ranks": 2, "container_image": "i", "command": "c", **settings}
+    return Experiment.load_dict({"name": "e", "processes": {"train": settings}})
+
+
+def rendered(experiment, kind, **options):
+    manifest = KubeCluster(**options).manifest(experiment)
+    return [body for body in manifest if body["kind"] == kind]
+
+
+def variables(pod):
+    return {item["name"]: item["value"] for item in pod["spec"]["containers"][0]["env"]}
+
+
+def test_the_host_name_of_rank_0_leads_to_its_pod():
+    (service,) = rendered(training(), "Service", namespace="team")
+    assert service["spec"]["clusterIP"] == "None"
+    pods = rendered(training(), "Pod", namespace="team")
+    assert [pod["metadata"]["labels"][RANK_OF] for pod in pods] == ["train", "train"]
+    assert service["spec"]["selector"][RANK_OF] == "train"
+    assert [pod["spec"]["hostname"] for pod in pods] == ["e-train-0", "e-train-1"]
+    assert {pod["spec"]["subdomain"] for pod in pods} == {service["metadata"]["name"]}
+    # Rank 0 finds its own host name without DNS.
+    hosts = [variables(pod)["MASTER_ADDR"] for pod in pods]
+    assert hosts == ["e-train-0", "e-train-0.e-train-master"]
+
+
+def test_a_rank_is_a_node_of_its_own():
+    names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
+    found = [variables(pod) for pod in rendered(training(), "Pod")]
+    assert [[env[name] for name in names] for env in found] == [
+        ["0", "0", "1", "0"],
+        ["1", "0", "1", "1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "policy", ["Never", "OnFailure", {"policy": "OnFailure", "max_restarts": 2}]
+)
+def test_the_supervisor_restarts_ranks(policy):
+    experiment = training(restart_policy=policy)
+    assert [pod["spec"]["restartPolicy"] for pod in rendered(experiment, "Pod")] == ["Never"] * 2
+    manifest = KubeCluster().manifest(experiment)
+    assert manifest.needs_supervisor
+    assert manifest.ignored == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "fix"),
+    [
+        (
+            {"job": {"backoff_limit": 2}},
+            {},
+            r"remove job\(\), and set a restart_policy with max_restarts",
+        ),
+        ({}, {"jobs_only": True, "namespace": "team"}, "launch without jobs_only"),
+    ],
+)
+def test_a_rank_cannot_be_a_job(settings, options, fix):
+    message = "process 'train-0' is a rank, which cannot be a Job, because a Job does not restart"
+    with pytest.raises(SpecError, match=f"{message} the other ranks: {fix}"):
+        rendered(training(**settings), "Pod", **options)

@@ -18,9 +18,12 @@ from symphony.model.settings import (
     RESTART_FIELDS,
     RESTART_POLICIES,
     RESTARTING_POLICIES,
+    SCHEDULING_TIME,
     SETTINGS,
     SHARED_MEMORY,
     TOLERATION_FIELDS,
+    TOPOLOGY,
+    TOPOLOGY_SPREAD_FIELDS,
     VOLUME_KINDS,
     OwnSettings,
     Settings,
@@ -469,6 +472,61 @@ class Component(CheckedAttributes):
                 "set operator='Exists' to allow it"
             )
         _add_new(self._settings.tolerations, [toleration])
+        return self
+
+    def spread(self, topology: str | bool = True) -> Self:
+        """Run the ranks of the unit, or the replicas of the process, on different nodes.
+
+        ``topology`` is the label of nodes whose values must differ, such as
+        ``topology.kubernetes.io/zone``, or True for the nodes themselves.
+        """
+        self._refuse_pod_setting("spread")
+        self._settings.spread = TOPOLOGY.parse(topology, "spread")
+        return self
+
+    def together(self, topology: str | bool = True) -> Self:
+        """Run the ranks of the unit, or the replicas of the process, on one node.
+
+        ``topology`` is the label of nodes whose value must be the same, or True for the node
+        itself.
+        """
+        self._refuse_pod_setting("together")
+        self._settings.together = TOPOLOGY.parse(topology, "together")
+        return self
+
+    def add_topology_spread(
+        self, *, key: str, max_skew: int | None = None, when_unsatisfiable: str | None = None
+    ) -> Self:
+        """Spread the ranks of the unit, or the replicas of the process, evenly over the nodes.
+
+        ``key`` is the label of nodes whose values are the domains. ``max_skew`` is how many more
+        Pods one domain can have than another. The default is 1.
+        """
+        self._refuse_pod_setting("add_topology_spread")
+        given = {"key": key, "max_skew": max_skew, "when_unsatisfiable": when_unsatisfiable}
+        constraint = parse_fields(TOPOLOGY_SPREAD_FIELDS, given)
+        _add_new(self._settings.topology_spread, [constraint])
+        return self
+
+    def priority_class(self, name: str) -> Self:
+        """Set the PriorityClass of the Pod."""
+        self._refuse_pod_setting("priority_class")
+        self._settings.priority_class = validators.object_name(name, "priority_class")
+        return self
+
+    def queue(self, name: str) -> Self:
+        """Let the Pod wait for quota in a queue of Kueue. The ranks of a unit wait together."""
+        self._refuse_pod_setting("queue")
+        self._settings.queue = validators.object_name(name, "queue")
+        return self
+
+    def together_or_not(self, within: float | str | bool = True) -> Self:
+        """Stop all ranks of the unit, and try again later, if some of them are not scheduled.
+
+        ``within`` is the time in seconds within which all ranks must be scheduled, or a text such
+        as ``"5m"``. True means 60 seconds.
+        """
+        self._settings.together_or_not = SCHEDULING_TIME.parse(within, "together_or_not")
         return self
 
     def add_label(self, key: str, value: object) -> Self:

@@ -29,6 +29,8 @@ TEXT_KEYS = frozenset(
         "parameters",
         "path",
         "preamble_cmds",
+        "priority_class",
+        "queue",
         "start_dir",
         "temp_directory",
         "value",

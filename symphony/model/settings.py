@@ -17,6 +17,7 @@ from symphony.errors import SpecError, error_path, shown
 from symphony.model import validators
 from symphony.model.value_types import (
     ABSOLUTE_PATH,
+    DURATION,
     ENV,
     ENV_FILES,
     FILES,
@@ -78,7 +79,12 @@ HOST_PATH_TYPES = (
     "CharDevice",
     "BlockDevice",
 )
+UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 SHARED_MEMORY = "/dev/shm"
+# The label by which the nodes themselves are distinguished.
+NODE_TOPOLOGY = "kubernetes.io/hostname"
+# The default time within which all ranks of a unit must be scheduled.
+TOGETHER_SECONDS = 60
 
 
 class FileForm(enum.Enum):
@@ -229,6 +235,34 @@ _HAS_EXISTS_OPERATOR: Schema = {
     "required": ["operator"],
     "properties": {"operator": {"const": "Exists"}},
 }
+
+
+def _label_key(value: object, subject: str) -> str:
+    return validators.label_key(value, subject)
+
+
+_LABEL_KEY = ValueType(TEXT.schema, _label_key)
+
+TOPOLOGY_SPREAD_FIELDS = field_table(
+    Field(
+        name="key",
+        type=_LABEL_KEY,
+        description="the node label whose values are the domains, such as "
+        "topology.kubernetes.io/zone",
+        required=True,
+    ),
+    Field(
+        name="max_skew",
+        type=WHOLE_NUMBER,
+        description="how many more Pods one domain can have than another; the default is 1",
+    ),
+    Field(
+        name="when_unsatisfiable",
+        type=choice(UNSATISFIABLE),
+        description="DoNotSchedule waits for a node that satisfies the constraint, and "
+        "ScheduleAnyway prefers such nodes; the default is DoNotSchedule",
+    ),
+)
 
 _MOUNT_PATH = Field(
     name="mount_path",
@@ -435,6 +469,24 @@ def _volumes(value: object, subject: str) -> list[dict[str, Any]]:
     return parse_list(_volume, value, subject)
 
 
+def _topology(value: object, subject: str) -> str | None:
+    """Return the node label whose values are the domains, or None for the value false."""
+    if isinstance(value, bool):
+        return NODE_TOPOLOGY if value else None
+    return validators.label_key(value, subject)
+
+
+def _scheduling_seconds(value: Any, subject: str) -> float | None:
+    """Return the time within which all ranks must be scheduled, or None for the value false."""
+    if isinstance(value, bool):
+        return TOGETHER_SECONDS if value else None
+    return DURATION.parse(value, subject)  # type: ignore[no-any-return]
+
+
+def _topology_spreads(value: object, subject: str) -> list[dict[str, Any]]:
+    return parse_list(_record(TOPOLOGY_SPREAD_FIELDS), value, subject)
+
+
 def _tolerations(value: object, subject: str) -> list[dict[str, Any]]:
     return parse_list(_record(TOLERATION_FIELDS), value, subject)
 
@@ -466,7 +518,13 @@ _CONDITIONS = ValueType(
     any_of(NAME.schema, list_of(NAME.schema), mapping_of(NAME.schema, choice(CONDITIONS).schema)),
     pairs(_condition_pair),
 )
+TOPOLOGY = ValueType(any_of(FLAG.schema, TEXT.schema), _topology)
+SCHEDULING_TIME = ValueType(any_of(FLAG.schema, DURATION.schema), _scheduling_seconds)
 _JOB = ValueType(any_of(FLAG.schema, object_schema(JOB_FIELDS)), _record(JOB_FIELDS))
+_OBJECT_NAME = ValueType(
+    {"type": "string", "pattern": or_reference(whole_match(validators.OBJECT_NAME_PATTERN))},
+    validators.object_name,
+)
 _OBJECT = ValueType({"type": "object"}, validators.plain_mapping)
 
 
@@ -683,6 +741,53 @@ class Settings:
         form=FileForm.LIST_OF_KEYWORDS,
         fields=TOLERATION_FIELDS,
         unset=list,
+    )
+    spread: str | None = _setting(
+        POD,
+        "Run the ranks of a unit, or the replicas of a process, on different nodes: true, or the "
+        "node label whose values must differ, such as topology.kubernetes.io/zone.",
+        TOPOLOGY,
+        method="spread",
+        unset=None,
+    )
+    together: str | None = _setting(
+        POD,
+        "Run the ranks of a unit, or the replicas of a process, on one node: true, or the node "
+        "label whose value must be the same.",
+        TOPOLOGY,
+        method="together",
+        unset=None,
+    )
+    topology_spread: list[dict[str, Any]] = _setting(
+        POD,
+        "How evenly the ranks of a unit, or the replicas of a process, are spread over the nodes.",
+        ValueType(list_of(object_schema(TOPOLOGY_SPREAD_FIELDS)), _topology_spreads),
+        method="add_topology_spread",
+        form=FileForm.LIST_OF_KEYWORDS,
+        fields=TOPOLOGY_SPREAD_FIELDS,
+        unset=list,
+    )
+    priority_class: str | None = _setting(
+        POD,
+        "The PriorityClass of the Pod.",
+        _OBJECT_NAME,
+        method="priority_class",
+        unset=None,
+    )
+    queue: str | None = _setting(
+        POD,
+        "The queue of Kueue in which the Pod waits for quota.",
+        _OBJECT_NAME,
+        method="queue",
+        unset=None,
+    )
+    together_or_not: float | None = _setting(
+        OWN,
+        "The time within which all ranks of a unit must be scheduled, in seconds or as in '5m': "
+        "true is 60 seconds. If it is exceeded, all ranks are stopped and tried again later.",
+        SCHEDULING_TIME,
+        method="together_or_not",
+        unset=None,
     )
     labels: dict[str, str] = _setting(
         POD, "Labels that are added to the Pod.", LABELS, method="add_labels"

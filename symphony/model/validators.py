@@ -38,6 +38,7 @@ ENV_NAME_PATTERN = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 LABEL_KEY_PATTERN = re.compile(
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
+OBJECT_NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 LABEL_VALUE_PATTERN = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 FILE_NAME_PATTERN = re.compile(r"[-._a-zA-Z0-9]+")
 # These patterns follow the OCI distribution reference grammar: [domain[:port]/]path/to/repository
@@ -271,6 +272,27 @@ def env_name(key: object) -> str:
 def _is_env_name(name: str) -> bool:
     # The processes of an experiment usually have the same variables.
     return ENV_NAME_PATTERN.fullmatch(name) is not None
+
+
+def label_key(value: object, subject: str) -> str:
+    """Validate the key of a label of Kubernetes, and return it."""
+    name = text(value, subject)
+    if not LABEL_KEY_PATTERN.fullmatch(name):
+        raise SpecError(
+            f"{subject} must be the key of a label, [prefix/]name, such as "
+            f"topology.kubernetes.io/zone, not {shown(name)}"
+        )
+    return name
+
+
+def object_name(value: object, subject: str) -> str:
+    """Validate the name of an object of Kubernetes that symphony does not create, and return it."""
+    name = text(value, subject)
+    if not OBJECT_NAME_PATTERN.fullmatch(name):
+        raise SpecError(
+            f"{subject} must be a name that consists of a-z, 0-9, '-' and '.', not {shown(name)}"
+        )
+    return name
 
 
 def label_pair(key: object, value: object) -> tuple[str, str]:

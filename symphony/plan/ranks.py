@@ -13,7 +13,7 @@ from symphony.names import MAX_LENGTH
 from symphony.plan.findings import Finding, finding_of
 
 if TYPE_CHECKING:
-    from symphony.model import Experiment
+    from symphony.model import Experiment, Process
     from symphony.plan.addresses import Endpoint
 
 VARIABLES = (
@@ -44,50 +44,66 @@ def units_of(experiment: Experiment) -> dict[str, list[str]]:
 
 def check_ranks(experiment: Experiment) -> Iterator[Finding]:
     """Yield a finding for each error in the units of an experiment."""
+    yield from _services_of_units(experiment)
+    for component in experiment.list_components():
+        settings = component.settings
+        if settings.together_or_not is not None and settings.rank_of is None:
+            yield finding_of(
+                component,
+                "ranks",
+                "has together_or_not, but no ranks",
+                "remove it, or set ranks",
+                below=("together_or_not",),
+            )
+    for process in experiment.list_all_processes():
+        if process.settings.rank_of is not None:
+            yield from _errors_of_rank(process)
+
+
+def _services_of_units(experiment: Experiment) -> Iterator[Finding]:
     served = {
         service: component
         for component in experiment.list_components()
         for service in (*component.settings.binds, *component.settings.exposes)
     }
-    for unit in units_of(experiment):
-        owner = served.get(master_service(unit))
+    for unit, names in units_of(experiment).items():
+        service = master_service(unit)
+        owner = served.get(service)
         if owner is not None:
             yield finding_of(
                 owner,
                 "ranks",
-                f"binds service {master_service(unit)!r}, which the ranks of {unit!r} bind",
+                f"binds service {service!r}, which the ranks of {unit!r} bind",
                 "rename the service",
             )
-    for unit, names in units_of(experiment).items():
-        if len(master_service(unit)) > MAX_LENGTH:
+        if len(service) > MAX_LENGTH:
             yield finding_of(
                 experiment.get_process(names[0]),
                 "ranks",
-                f"needs the service {master_service(unit)!r}, whose name has more than "
-                f"{MAX_LENGTH} characters",
+                f"needs the service {service!r}, whose name has more than {MAX_LENGTH} characters",
                 "give the ranks a shorter name",
             )
-    for process in experiment.list_all_processes():
-        settings = process.settings
-        if settings.rank_of is None:
-            continue
-        if process.group is not None:
+
+
+def _errors_of_rank(process: Process) -> Iterator[Finding]:
+    settings = process.settings
+    if process.group is not None:
+        yield finding_of(
+            process,
+            "ranks",
+            f"is a rank in the group {process.group.name!r}",
+            "move it out of the group, because its ranks are a unit of their own",
+        )
+    for variable in VARIABLES:
+        key = "env" if variable in settings.env else "env_secrets"
+        if variable in settings.env or variable in settings.env_secrets:
             yield finding_of(
                 process,
                 "ranks",
-                f"is a rank in the group {process.group.name!r}",
-                "move it out of the group, because its ranks are a unit of their own",
+                f"sets the variable {variable}, which symphony sets for each rank",
+                "remove it",
+                below=(key, variable),
             )
-        for variable in VARIABLES:
-            key = "env" if variable in settings.env else "env_secrets"
-            if variable in settings.env or variable in settings.env_secrets:
-                yield finding_of(
-                    process,
-                    "ranks",
-                    f"sets the variable {variable}, which symphony sets for each rank",
-                    "remove it",
-                    below=(key, variable),
-                )
 
 
 def rank_environment(

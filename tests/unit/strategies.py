@@ -209,6 +209,11 @@ pod_level: dict[str, st.SearchStrategy[Any]] = {
     ),
     "node_selector": labels,
     "tolerations": st.lists(tolerations, max_size=2),
+    "spread": st.just("zone"),
+    "together": st.just(True),
+    "topology_spread": st.just([{"key": "zone"}]),
+    "priority_class": st.just("high"),
+    "queue": st.just("team"),
     "labels": labels,
     "pod_yml": yml,
 }

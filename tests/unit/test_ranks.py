@@ -108,6 +108,10 @@ def test_ranks_in_a_program_are_those_in_a_file() -> None:
             "service",
         ),
         (
+            {"t": {"command": "c", "together_or_not": True}},
+            "process 't': has together_or_not, but no ranks; remove it, or set ranks",
+        ),
+        (
             {"t" * 60: {"ranks": 2, "command": "c"}},
             f"process '{'t' * 60}-0': needs the service '{'t' * 60}-master', whose name has more "
             "than 63 characters; give the ranks a shorter name",

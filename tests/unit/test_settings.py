@@ -169,6 +169,25 @@ VALUES: list[tuple[str, list[Call], Any]] = [
         {"a": "1", "b/c": "d"},
     ),
     (
+        "spread",
+        [lambda c: c.spread(), lambda c: c.spread("zone")],
+        "zone",
+    ),
+    ("together", [lambda c: c.together("zone"), lambda c: c.together()], "kubernetes.io/hostname"),
+    (
+        "topology_spread",
+        [
+            lambda c: c.add_topology_spread(key="zone"),
+            lambda c: c.add_topology_spread(
+                key="rack", max_skew=2, when_unsatisfiable="ScheduleAnyway"
+            ),
+        ],
+        [{"key": "zone"}, {"key": "rack", "max_skew": 2, "when_unsatisfiable": "ScheduleAnyway"}],
+    ),
+    ("priority_class", [lambda c: c.priority_class("high")], "high"),
+    ("queue", [lambda c: c.queue("team-a")], "team-a"),
+    ("together_or_not", [lambda c: c.together_or_not(), lambda c: c.together_or_not("5m")], 300),
+    (
         "tolerations",
         [lambda c: c.add_toleration(key="k", value=1, effect="NoSchedule", toleration_seconds=2)],
         [{"key": "k", "value": "1", "effect": "NoSchedule", "toleration_seconds": 2}],

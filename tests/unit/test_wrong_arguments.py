@@ -215,6 +215,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "image_pull_secrets": lambda: ["registry"],
     "interactive": lambda: False,
     "jobs_only": lambda: False,
+    "max_skew": lambda: 1,
     "kernel_memory_m": lambda: 1,
     "key": lambda: "KEY",
     "keys": lambda: "options",
@@ -297,6 +298,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "tf_json": dict,
     "timeout": lambda: 0,
     "toleration_seconds": lambda: 5,
+    "topology": lambda: "zone",
     "topics": lambda: ["a"],
     "ttl": lambda: 5,
     "type": lambda: "Directory",
@@ -304,6 +306,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "username": lambda: "sarah",
     "value": lambda: "value",
     "verbose": lambda: False,
+    "when_unsatisfiable": lambda: "DoNotSchedule",
 }
 # Parameters whose meaning depends on the method.
 VALID_IN_METHOD: dict[tuple[str, str], Callable[[], Any]] = {
@@ -321,6 +324,8 @@ VALID_IN_METHOD: dict[tuple[str, str], Callable[[], Any]] = {
     ("new_ranks", "ranks"): lambda: 2,
     ("rank_of", "unit"): lambda: "train",
     ("new_replicas", "binds"): lambda: ["s"],
+    ("together_or_not", "within"): lambda: "5m",
+    ("add_topology_spread", "key"): lambda: "zone",
     ("scale", "replicas"): lambda: {"p": 2},
     ("scaled_experiment", "replicas"): lambda: {"p": 2},
     ("up", "experiment"): experiment,

@@ -82,8 +82,17 @@ volumes:
 tolerations:
 - {key: reserved, operator: Equal, value: team-a, effect: NoSchedule}
 """,
+    "spread": "spread: true     # or a label of nodes, such as topology.kubernetes.io/zone",
+    "together": "together: topology.kubernetes.io/zone     # or true for one node",
+    "topology_spread": """
+topology_spread:
+- {key: topology.kubernetes.io/zone, max_skew: 1, when_unsatisfiable: ScheduleAnyway}
+""",
+    "priority_class": "priority_class: high",
+    "queue": "queue: team-a",
+    "together_or_not": "rank_of: train\ntogether_or_not: 5m     # or true for 60 seconds",
     "labels": "labels: {team: vision}",
-    "pod_yml": "pod_yml: {spec: {priorityClassName: high}}",
+    "pod_yml": "pod_yml: {spec: {runtimeClassName: nvidia}}",
     "container_yml": "container_yml: {securityContext: {runAsUser: 1000}}",
 }
 

@@ -228,7 +228,7 @@ class Keys:
         yield md.fence("yaml", examples.SETTINGS[key])
         if key == "volumes":
             yield from self._volumes(item)
-        elif key == "tolerations":
+        elif key in ("tolerations", "topology_spread"):
             yield self.table(self.items(item))
         elif self.inside(item):
             yield self.table(self.inside(item))

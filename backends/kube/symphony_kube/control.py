@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from symphony_kube.api.labels import Scope
 
 _PAUSE_SECONDS = 0.5
-# A longer list of units is not recorded, because annotations together have at most 256 KiB.
-_MAX_OTHERS_CHARS = 64 << 10
 # A process with one of these reasons does not start soon. A command does not wait for it.
 _OBSTACLES = frozenset(
     {
@@ -440,7 +438,7 @@ class Operation:
             return
         first = units.pop(name)
         others = " ".join(f"{key}:{unit.attempt.number}" for key, unit in units.items())
-        if len(others) > _MAX_OTHERS_CHARS:
+        if len(others) > attempts.MAX_OTHERS_CHARS:
             others = ""
 
         def with_others(control: Control) -> Control:

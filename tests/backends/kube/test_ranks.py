@@ -8,10 +8,12 @@ from symphony import Experiment, SpecError
 from symphony.status import ReasonCode
 from symphony_kube.api.labels import RANK_OF
 from symphony_kube.cluster import KubeCluster
+from symphony_kube.lifecycle.attempts import next_attempt
 from symphony_kube.lifecycle.supervisor.decisions import decide, find_startable
 from symphony_kube.lifecycle.supervisor.rank_decisions import UnitAction
 from symphony_kube.render.roster import Unit
-from symphony_kube.status.control_state import Control
+from symphony_kube.status.control_state import Attempt, Control
+from symphony_kube.status.observe import JOBS, PodObserver
 
 from .test_control import ENDED, EXITED, NOW, RUNNING, STARTED, observe, pod
 
@@ -47,7 +49,8 @@ def restart(*ranks, is_new=True, reason="the unit restarts: u-1 exited with 3"):
 
 
 def fail(*ranks, **options):
-    return UnitAction(ranks=ranks, reason="the unit failed: u-1 exited with 3", **options)
+    reason, code = "the unit failed: u-1 exited with 3", ReasonCode.UNIT_FAILED
+    return UnitAction(ranks=ranks, reason=reason, code=code, **options)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +128,60 @@ def test_ranks_of_a_failed_unit_have_failed():
     assert decide(NEVER, observation).finished
 
 
+# --- ranks that are not all scheduled ---
+
+
+def waiting(rank, **options):
+    return pod(f"u-{rank}", {}, phase="Pending", node="", **options)
+
+
+def within(seconds):
+    units = roster("u-0", "u-1", policy="OnFailure", max_restarts=1)
+    return tuple(replace(unit, within=seconds) for unit in units)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pods", "is_released"),
+    [
+        (60.0, [running(0), waiting(1)], True),
+        (60.0, [running(0)], True),
+        (110.0, [running(0), waiting(1)], False),
+        (0.0, [running(0), waiting(1)], False),
+        # A unit that holds nothing keeps waiting.
+        (60.0, [waiting(0), waiting(1)], False),
+        (60.0, [running(0), running(1)], False),
+        (60.0, [running(0, control=Control(stop=EXIT_TIME)), waiting(1)], False),
+    ],
+)
+def test_a_unit_is_released_if_its_ranks_are_not_scheduled_in_time(seconds, pods, is_released):
+    units = within(seconds)
+    decisions = decide(units, observe(*pods, roster=units), now=NOW)
+    assert bool(decisions.unit_actions) is is_released
+    if is_released:
+        (action,) = decisions.unit_actions
+        assert action.reason == "only 1 of 2 ranks could be scheduled within 60 s"
+        assert action.code is ReasonCode.UNSCHEDULABLE
+        assert NOW + 30 <= action.start <= NOW + 60
+
+
+def test_the_supervisor_wakes_up_to_release_a_unit():
+    units = within(110.0)
+    observation = observe(running(0), waiting(1), roster=units)
+    # The Pods were created 100 seconds ago.
+    assert decide(units, observation, now=NOW).seconds == 10.0
+
+
+def test_released_units_try_again_at_different_times():
+    units = within(60.0)
+    found = []
+    for attempt in (1, 2, 3):
+        observation = observe(
+            running(0, attempt=attempt), waiting(1, attempt=attempt), roster=units
+        )
+        found.append(decide(units, observation, now=NOW).unit_actions[0].start)
+    assert len(set(found)) == 3
+
+
 # --- objects ---
 
 
@@ -190,3 +247,85 @@ def test_a_rank_cannot_be_a_job(settings, options, fix):
     message = "process 'train-0' is a rank, which cannot be a Job, because a Job does not restart"
     with pytest.raises(SpecError, match=f"{message} the other ranks: {fix}"):
         rendered(training(**settings), "Pod", **options)
+
+
+# --- scheduling ---
+
+
+def test_settings_for_the_placement_of_ranks():
+    experiment = training(
+        spread=True,
+        together="topology.kubernetes.io/zone",
+        topology_spread=[{"key": "rack"}],
+        priority_class="high",
+    )
+    first, second = rendered(experiment, "Pod")
+    assert first["spec"]["priorityClassName"] == "high"
+    selector = {"symphony/experiment": "e", "symphony/copies": "train"}
+    for body in (first, second):
+        assert selector.items() <= body["metadata"]["labels"].items()
+    terms = {"labelSelector": {"matchLabels": selector}}
+    affinity = first["spec"]["affinity"]
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    assert affinity["podAntiAffinity"] == {
+        key: [{**terms, "topologyKey": "kubernetes.io/hostname"}]
+    }
+    assert affinity["podAffinity"] == {
+        key: [{**terms, "topologyKey": "topology.kubernetes.io/zone"}]
+    }
+    assert first["spec"]["topologySpreadConstraints"] == [
+        {**terms, "maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+    ]
+
+
+def test_replicas_are_spread_by_their_common_name():
+    server = {"replicas": 2, "container_image": "i", "command": "c", "spread": True}
+    experiment = Experiment.load_dict({"name": "e", "processes": {"a": server, "b": server}})
+    found = [pod["metadata"]["labels"]["symphony/copies"] for pod in rendered(experiment, "Pod")]
+    assert found == ["a", "a", "b", "b"]
+
+
+def test_spread_and_together_contradict_each_other():
+    with pytest.raises(SpecError, match="has both spread and together for kubernetes.io/hostname"):
+        rendered(training(spread=True, together=True), "Pod")
+
+
+def test_ranks_wait_for_their_queue_as_one_group():
+    pods = rendered(training(queue="team-a"), "Pod", namespace="team")
+    for body in pods:
+        assert body["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+        assert body["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] == "e-train"
+        count = body["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"]
+        assert count == "2"
+        assert body["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]
+    again = next_attempt(pods[1], Attempt(number=2))
+    assert again["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] == "e-train.2"
+
+
+def test_a_job_waits_for_its_queue():
+    process = {"container_image": "i", "command": "c", "job": True, "queue": "team-a"}
+    experiment = Experiment.load_dict({"name": "e", "processes": {"p": process}})
+    (job,) = rendered(experiment, "Job")
+    assert job["spec"]["suspend"] is True
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+    assert "kueue.x-k8s.io/queue-name" not in job["spec"]["template"]["metadata"]["labels"]
+    status = experiment_of_job(
+        {**job, "metadata": {**job["metadata"], "creationTimestamp": STARTED}}
+    )
+    assert status.processes[0].reason == "waiting for quota in queue team-a"
+
+
+def experiment_of_job(job):
+    observer = PodObserver("e")
+    observer.replace(JOBS, [job])
+    return observer.observe(NOW).status
+
+
+def test_a_pod_that_waits_for_its_queue():
+    body = waiting(0)
+    body["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-a"
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    body["status"] = {"phase": "Pending", "conditions": [gated]}
+    (process,) = observe(body).status
+    assert process.reason == "waiting for quota in queue team-a"
+    assert process.reason_code is ReasonCode.SCHEDULING

@@ -10,6 +10,7 @@ from torture.trials import (
     killing,
     logs,
     names,
+    ranks,
     texts,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "killing",
     "logs",
     "names",
+    "ranks",
     "texts",
 ]

@@ -22,6 +22,14 @@ UNIT = "symphony/unit"
 # The Pods of the ranks of a distributed program have this label. Its value is the name of the unit
 # that they form.
 RANK_OF = "symphony/rank-of"
+# The Pods of ranks or replicas whose placement depends on each other have this label. Its value is
+# the name that they have in common.
+COPIES = "symphony/copies"
+# The labels and the annotation with which Kueue finds Pods and Jobs. The Pods of a group are
+# admitted together.
+QUEUE = "kueue.x-k8s.io/queue-name"
+POD_GROUP = "kueue.x-k8s.io/pod-group-name"
+POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
 # A Pod or Job that another one has replaced has this label instead of `UNIT` and `RANK_OF`, so that
 # Services do not select it.
 REPLACED_UNIT = "symphony/replaced-unit"

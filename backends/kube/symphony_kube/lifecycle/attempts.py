@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
 from symphony.names import MAX_LENGTH
+from symphony.status import ReasonCode
 from symphony_kube.api.client import MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import (
     ATTEMPT,
     CONTROL,
     MANIFEST,
+    POD_GROUP,
     RANK_OF,
     REMOVED_UNIT,
     REPLACED_UNIT,
@@ -54,6 +56,8 @@ Object = Mapping[str, Any]
 
 # A larger manifest is not kept, because all annotations of an object together have at most 256 KiB.
 MAX_MANIFEST_CHARS = 128 << 10
+# A longer list of the units of a command is not recorded, for the same reason.
+MAX_OTHERS_CHARS = 64 << 10
 # A Pod stops when it has run for this time, which is the shortest that Kubernetes accepts.
 SHORTEST_DEADLINE_SECONDS = 1
 _FINISHED_PHASES = ("Succeeded", "Failed")
@@ -93,7 +97,13 @@ def next_attempt(manifest: Object, attempt: Attempt) -> dict[str, Any]:
             name = f"{base[: MAX_LENGTH - 16]}-{digest}.{attempt.number}"
     elif not spec.get("hostNetwork"):
         spec = {"hostname": base, **spec}
-    return {**body, "metadata": {**body["metadata"], "name": name}, "spec": spec}
+    metadata = {**body["metadata"], "name": name}
+    labels = metadata.get("labels") or {}
+    if POD_GROUP in labels:
+        # Each attempt of a unit of ranks waits for its own admission.
+        group = f"{labels[POD_GROUP]}.{attempt.number}"
+        metadata["labels"] = {**labels, POD_GROUP: group}
+    return {**body, "metadata": metadata, "spec": spec}
 
 
 def stop_requested(control: Control, now: float) -> Control:
@@ -186,11 +196,15 @@ def replace_attempt(
     control = _control_of(old)
     annotations = old["metadata"].get("annotations") or {}
     manifest = decode_manifest(annotations.get(MANIFEST, ""))
+    retries, in_row = unit.attempt.retries + 1 if control.in_row else 0, control.in_row
+    if control.code == ReasonCode.UNSCHEDULABLE.value:
+        # The restart policy has not caused this restart.
+        retries, in_row = unit.attempt.retries, unit.attempt.in_row
     attempt = Attempt(
         number=unit.attempt.number + 1,
         restarts=unit.restarts,
-        retries=unit.attempt.retries + 1 if control.in_row else 0,
-        in_row=control.in_row,
+        retries=retries,
+        in_row=in_row,
         round=max(round, unit.attempt.round),
         revision=max(control.revision, unit.attempt.revision),
     )

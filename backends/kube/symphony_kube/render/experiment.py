@@ -223,4 +223,5 @@ def _roster_entry(unit: PlannedUnit, body: Object, context: RenderContext) -> Un
         serves=serves,
         supervised_restart=supervised,
         rank_of=unit.rank_of or "",
+        within=unit.processes[0].settings.together_or_not or 0.0,
     )

@@ -9,10 +9,15 @@ from symphony.errors import SpecError
 from symphony.model.settings import Settings
 from symphony.names import did_you_mean
 from symphony.plan.ranks import master_service
-from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RANK_OF, SYMPHONY, UNIT
+from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT
 from symphony_kube.render.containers import container, ports
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data
+from symphony_kube.render.scheduling import (
+    scheduling_fields,
+    scheduling_labels,
+    wait_for_queue,
+)
 from symphony_kube.render.text import Object, check_label_keys
 from symphony_kube.render.volumes import pod_volumes
 
@@ -91,7 +96,9 @@ def _refuse_job(unit: PlannedUnit, context: RenderContext) -> None:
 
 def pod(unit: PlannedUnit, context: RenderContext) -> Object:
     """Return the Pod for a unit."""
-    return {"apiVersion": "v1", "kind": "Pod", **_pod_body(unit, context)}
+    body = {"apiVersion": "v1", "kind": "Pod", **_pod_body(unit, context)}
+    wait_for_queue(body, unit, context)
+    return body
 
 
 def job(unit: PlannedUnit, context: RenderContext) -> Object:
@@ -111,12 +118,20 @@ def job(unit: PlannedUnit, context: RenderContext) -> Object:
     template_metadata = dict(body["metadata"])
     # A Job generates the names of its Pods.
     del template_metadata["name"], template_metadata["namespace"]
+    labels = context.labels(unit.name)
+    queue: Object = {}
+    if unit.processes[0].pod.queue:
+        # Kueue admits the Job, and not its Pods.
+        del template_metadata["labels"][QUEUE]
+        labels[QUEUE] = unit.processes[0].pod.queue
+        queue = {"suspend": True}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": context.metadata(unit.name, context.labels(unit.name)),
+        "metadata": context.metadata(unit.name, labels),
         "spec": {
             **_job_settings(unit, policy),
+            **queue,
             "template": {"metadata": template_metadata, "spec": body["spec"]},
         },
     }
@@ -158,7 +173,11 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     settings = unit.processes[0].pod
     mounted = pod_volumes(unit, context)
     ports_of = ports(unit, context)
-    labels = {**_user_labels(settings, unit), **context.labels(unit.name)}
+    labels = {
+        **_user_labels(settings, unit),
+        **context.labels(unit.name),
+        **scheduling_labels(unit),
+    }
     names: Object = {}
     if unit.rank_of is not None:
         labels[RANK_OF] = unit.rank_of
@@ -176,7 +195,7 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
         # orphaned processes. In a shared process namespace, none of the containers' programs has
         # process ID 1.
         "shareProcessNamespace": True,
-        **_scheduling(settings, context),
+        **scheduling_fields(unit, context),
     }
     if mounted.init_containers:
         spec["initContainers"] = mounted.init_containers
@@ -228,25 +247,6 @@ def _grace_seconds(settings: Settings, unit: PlannedUnit) -> int:
             "Kubernetes is 2^63 - 1"
         )
     return seconds
-
-
-def _scheduling(settings: Settings, context: RenderContext) -> Object:
-    """Return the Pod fields for node selection, tolerations, service account and pull secrets."""
-    options = context.options
-    fields: Object = {
-        "serviceAccountName": options.service_account,
-        "imagePullSecrets": [{"name": name} for name in options.image_pull_secrets],
-        "nodeSelector": dict(settings.node_selector),
-        "tolerations": [_toleration(toleration) for toleration in settings.tolerations],
-    }
-    return {key: value for key, value in fields.items() if value}
-
-
-def _toleration(settings: Mapping[str, Any]) -> Object:
-    result = dict(settings)
-    if "toleration_seconds" in result:
-        result["tolerationSeconds"] = result.pop("toleration_seconds")
-    return result
 
 
 # --- pod_yml ---

@@ -32,7 +32,8 @@ class Unit:
     * ``supervised_restart``: the restart policy, if the supervisor applies it because Kubernetes
       cannot.
     * ``rank_of``: the unit of ranks to which the process belongs. The supervisor starts and stops
-      these processes together.
+      these processes together. ``within`` is the time in seconds within which all of them must be
+      scheduled, or 0.0 for no limit.
     * ``serves``: the services that each member of a group serves. For other processes, the Services
       in the cluster contain this information.
     """
@@ -49,6 +50,7 @@ class Unit:
     serves: dict[str, list[str]] = field(default_factory=dict)
     supervised_restart: dict[str, Any] = field(default_factory=dict)
     rank_of: str = ""
+    within: float = 0.0
 
 
 Roster = tuple[Unit, ...]

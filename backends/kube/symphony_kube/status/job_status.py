@@ -58,6 +58,7 @@ class JobStatus:
     processes: tuple[str, ...] = ()
     ended: float | None = None
     suspended: bool = False
+    queue: str = ""
     deleting: bool = False
 
 
@@ -89,6 +90,7 @@ def parse_job(job: Object) -> JobStatus:
         processes=tuple(container["name"] for container in containers),
         ended=parse_time(condition.get("lastTransitionTime")),
         suspended=bool(spec.get("suspend")),
+        queue=labels_of_job.get(labels.QUEUE, ""),
         deleting="deletionTimestamp" in metadata,
     )
 

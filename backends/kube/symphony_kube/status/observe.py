@@ -670,7 +670,7 @@ def _unfinished_commands(units: Mapping[str, UnitStatus]) -> dict[str, str]:
                 f"{control.command} was interrupted after {name!r} and before "
                 f"{join_names(missed, limit=3)}; repeat the command"
             )
-            if control.code == ReasonCode.BACKING_OFF.value:
+            if control.code:
                 # The supervisor completes its own requests.
                 unfinished[name] = ""
     return unfinished

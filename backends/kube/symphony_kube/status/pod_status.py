@@ -288,6 +288,11 @@ def deadline_exceeded(seconds: int) -> Reason:
     return Reason(f"DeadlineExceeded: ran longer than {seconds} s", ReasonCode.DEADLINE_EXCEEDED)
 
 
+def waiting_for_queue(queue: str) -> Reason:
+    """Return the reason of a Pod or Job that a queue of Kueue has not admitted."""
+    return Reason(f"waiting for quota in queue {queue}", ReasonCode.SCHEDULING)
+
+
 def exit_unknown(why: str) -> Reason:
     """Return the reason to report for a process whose exit status is unknown."""
     return Reason(f"{EXIT_UNKNOWN}: {why}", ReasonCode.LOST)
@@ -356,6 +361,7 @@ class _PodParser:
         self._spec = spec
         self._status = status
         self._phase = status.get("phase", "")
+        self._queue = (metadata.get("labels") or {}).get(labels.QUEUE, "")
         self._statuses = _by_name(status.get("containerStatuses"))
 
     def containers(self) -> dict[str, ContainerStatus]:
@@ -559,6 +565,8 @@ class _PodParser:
         if scheduled.get("status") != "False":
             return CREATING if self._spec.get("nodeName") else SCHEDULING
         reason, message = scheduled.get("reason", ""), scheduled.get("message", "")
+        if reason == "SchedulingGated" and self._queue:
+            return waiting_for_queue(self._queue)
         if reason == "Unschedulable":
             return Reason(reasons.unschedulable(message), ReasonCode.UNSCHEDULABLE)
         return Reason(reasons.with_message(reason, message), ReasonCode.SCHEDULING)

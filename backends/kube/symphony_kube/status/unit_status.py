@@ -10,7 +10,12 @@ from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import Unit
 from symphony_kube.status.control_state import FIRST_ATTEMPT, NO_CONTROL, Attempt, Control
 from symphony_kube.status.job_status import JobStatus, back_off_seconds
-from symphony_kube.status.pod_status import ContainerStatus, PodStatus, exit_unknown
+from symphony_kube.status.pod_status import (
+    ContainerStatus,
+    PodStatus,
+    exit_unknown,
+    waiting_for_queue,
+)
 from symphony_kube.status.reasons import NO_REASON, Reason
 
 # If a Pod still exists this long after its deadline, its node is considered lost.
@@ -451,6 +456,8 @@ class UnitStatus:
 
     def _no_pod_reason(self, job: JobStatus, deleted_pod: PodStatus | None) -> Reason:
         """Return why a Job has no Pod."""
+        if job.suspended and job.queue:
+            return waiting_for_queue(job.queue)
         if job.suspended:
             return Reason("its Job is suspended", ReasonCode.SCHEDULING)
         since = job.created

@@ -16,9 +16,10 @@ from symphony.plan.policies import (
 from symphony.status import ENDED, ReasonCode
 from symphony_kube.lifecycle.supervisor.rank_decisions import (
     UnitAction,
+    can_create_ranks,
     decide_units,
-    is_unit_stopped,
     is_unit_stopping,
+    seconds_to_release,
 )
 from symphony_kube.render.roster import (
     Roster,
@@ -68,10 +69,10 @@ def decide(
     the experiment, or is None if there were none. Do not call this function after it has decided
     that the experiment ends.
     """
-    unit_actions = decide_units(roster, observation)
+    unit_actions = decide_units(roster, observation, now)
     if unit_actions:
         return Decisions(unit_actions=unit_actions)
-    seconds = None
+    times = [seconds_to_release(roster, observation, now)]
     if policies is not None:
         processes = {process.name: process for process in observation.status}
         ending = decide_end(policies, processes, launched=launched, now=now, history=history)
@@ -79,7 +80,8 @@ def decide(
             return Decisions(restart=ending)
         if ending is not None:
             return Decisions(ending=_stopped_processes(ending, observation, now))
-        seconds = seconds_to_deadline(policies, launched=launched, now=now)
+        times.append(seconds_to_deadline(policies, launched=launched, now=now))
+    seconds = min((time for time in times if time is not None), default=None)
     create, is_waiting = _units_to_create(roster, observation, excluded)
     retry = [
         unit.name
@@ -150,7 +152,7 @@ def _busy_units_of_ranks(roster: Roster, observation: Observation) -> set[str]:
     """Return the units of ranks of which no rank can be created now."""
     busy = set()
     for name, ranks in units_of_ranks(roster).items():
-        if is_unit_stopping(ranks, observation) or is_unit_stopped(ranks, observation):
+        if not can_create_ranks(ranks, observation):
             busy.add(name)
     return busy
 

@@ -22,6 +22,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import ENDING, PROBLEMS
 from symphony_kube.api.resources import collection_path, to_resource
 from symphony_kube.lifecycle.attempts import (
+    MAX_OTHERS_CHARS,
     request,
     stop_pod,
     stop_requested,
@@ -443,6 +444,8 @@ class _Supervision:
                 f"{name}:{status.attempt.number}"
                 for name, status in zip(names[1:], statuses[1:], strict=True)
             )
+            if len(others) > MAX_OTHERS_CHARS:
+                others = ""
             recorded = request(
                 self._api, self._scope, statuses[0], lambda old: _with_action(old, action, others)
             )
@@ -512,7 +515,7 @@ def _with_action(control: Control, action: UnitAction, others: str = "") -> Cont
         stop=time.time(),
         start=action.start,
         reason=action.reason,
-        code=(ReasonCode.BACKING_OFF if action.start else ReasonCode.UNIT_FAILED).value,
+        code=action.code.value,
         in_row=action.in_row,
         command="restart" if others else "",
         others=others,

@@ -8,6 +8,7 @@ stopped.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -25,13 +26,15 @@ class UnitAction:
 
     ``ranks`` are the ranks to stop. If ``start`` is not 0.0, they start again at this time, in
     seconds since the epoch, as the restart number ``in_row`` in a row. Otherwise, they have failed.
-    If ``is_new`` is true, the first rank records the names of the others. ``never_start`` contains
-    the ranks of a failed unit that have not been created.
+    ``code`` and ``reason`` describe the reason. If ``is_new`` is true, the first rank records the
+    names of the others. ``never_start`` contains the ranks of a failed unit that have not been
+    created.
     """
 
     ranks: tuple[str, ...] = ()
     never_start: tuple[str, ...] = ()
     reason: str
+    code: ReasonCode = ReasonCode.BACKING_OFF
     start: float = 0.0
     in_row: int = 0
     is_new: bool = False
@@ -50,14 +53,30 @@ class _Rank:
     reason: str
 
 
-def decide_units(roster: Roster, observation: Observation) -> tuple[UnitAction, ...]:
-    """Return the requests for all units of ranks."""
+# The reasons for which the supervisor itself restarts a unit of ranks.
+RESTART_CODES = (ReasonCode.BACKING_OFF.value, ReasonCode.UNSCHEDULABLE.value)
+
+
+def decide_units(roster: Roster, observation: Observation, now: float) -> tuple[UnitAction, ...]:
+    """Return the requests for all units of ranks. ``now`` is in seconds since the epoch."""
     actions = []
     for ranks in units_of_ranks(roster).values():
-        action = _decide(ranks, observation)
+        action = _decide(ranks, observation, now)
         if action is not None:
             actions.append(action)
     return tuple(actions)
+
+
+def seconds_to_release(roster: Roster, observation: Observation, now: float) -> float | None:
+    """Return the time until the first unit is released whose ranks are not all scheduled, or None
+    if there is no such unit.
+    """
+    times = []
+    for ranks in units_of_ranks(roster).values():
+        due = _release_time(ranks, _statuses(ranks, observation))
+        if due is not None:
+            times.append(max(0.0, due - now))
+    return min(times, default=None)
 
 
 def is_unit_stopping(ranks: Iterable[Unit], observation: Observation) -> bool:
@@ -70,9 +89,15 @@ def is_unit_stopping(ranks: Iterable[Unit], observation: Observation) -> bool:
     return False
 
 
-def is_unit_stopped(ranks: Iterable[Unit], observation: Observation) -> bool:
-    """Return whether a user has stopped ranks of a unit."""
-    return any(map(_is_stopped_by_user, _statuses(ranks, observation).values()))
+def can_create_ranks(ranks: Iterable[Unit], observation: Observation) -> bool:
+    """Return whether ranks of a unit can be created that do not exist yet.
+
+    They cannot if a user has stopped ranks of the unit, or if ranks are to be started again.
+    """
+    for status in _statuses(ranks, observation).values():
+        if status.waits_for_start or _is_stopped_by_user(status):
+            return False
+    return not is_unit_stopping(ranks, observation)
 
 
 def _statuses(ranks: Iterable[Unit], observation: Observation) -> dict[str, UnitStatus]:
@@ -91,7 +116,7 @@ def _is_restarting(status: UnitStatus, container: ContainerStatus) -> bool:
     return is_requested and container.state is not State.UNKNOWN
 
 
-def _decide(ranks: list[Unit], observation: Observation) -> UnitAction | None:
+def _decide(ranks: list[Unit], observation: Observation, now: float) -> UnitAction | None:
     statuses, containers = _statuses(ranks, observation), observation.containers
     for status in statuses.values():
         action = _continue_restart(status, statuses)
@@ -104,7 +129,7 @@ def _decide(ranks: list[Unit], observation: Observation) -> UnitAction | None:
         {rank.name: _rank(containers[rank.name], statuses.get(rank.name)) for rank in ranks}
     )
     if decision is None:
-        return None
+        return _release(ranks, statuses, observation.status.name, now)
     if decision.action == FAIL_UNIT:
         return _failure(decision, ranks, statuses, containers)
     others = [name for name in statuses if name != decision.rank]
@@ -120,7 +145,7 @@ def _decide(ranks: list[Unit], observation: Observation) -> UnitAction | None:
 def _continue_restart(status: UnitStatus, statuses: Mapping[str, UnitStatus]) -> UnitAction | None:
     """Return the requests that a killed supervisor has not recorded in all ranks."""
     control = status.control
-    if control.code != ReasonCode.BACKING_OFF.value or not control.start:
+    if control.code not in RESTART_CODES or not control.start:
         return None
     missed = []
     for name, number in control.attempts_of_others().items():
@@ -130,7 +155,11 @@ def _continue_restart(status: UnitStatus, statuses: Mapping[str, UnitStatus]) ->
     if not missed:
         return None
     return UnitAction(
-        ranks=tuple(missed), reason=control.reason, start=control.start, in_row=control.in_row
+        ranks=tuple(missed),
+        reason=control.reason,
+        code=ReasonCode(control.code),
+        start=control.start,
+        in_row=control.in_row,
     )
 
 
@@ -149,7 +178,12 @@ def _failure(
     )
     if not running and not never_start:
         return None
-    return UnitAction(ranks=running, never_start=never_start, reason=decision.reason)
+    return UnitAction(
+        ranks=running,
+        never_start=never_start,
+        reason=decision.reason,
+        code=ReasonCode.UNIT_FAILED,
+    )
 
 
 def _running(statuses: Mapping[str, UnitStatus]) -> Iterator[str]:
@@ -157,6 +191,53 @@ def _running(statuses: Mapping[str, UnitStatus]) -> Iterator[str]:
         can_run = not status.has_ended or status.retry is not None
         if can_run and not status.control.stop and not status.control.replaced:
             yield name
+
+
+# --- ranks that are not all scheduled ---
+
+
+def _release_time(ranks: list[Unit], statuses: Mapping[str, UnitStatus]) -> float | None:
+    """Return the time at which a unit is released if some of its ranks are still not scheduled.
+
+    Return None if all ranks or no ranks are scheduled, or if the unit is never released.
+    """
+    within = ranks[0].within
+    scheduled = [name for name, status in statuses.items() if _is_scheduled(status)]
+    if not within or not 0 < len(scheduled) < len(ranks):
+        return None
+    if any(status.control.stop or status.control.replaced for status in statuses.values()):
+        return None
+    created = [pod.created for status in statuses.values() for pod in status.pods]
+    return max(created) + within
+
+
+def _is_scheduled(status: UnitStatus) -> bool:
+    return any(pod.node for pod in status.pods)
+
+
+def _release(
+    ranks: list[Unit], statuses: Mapping[str, UnitStatus], experiment: str, now: float
+) -> UnitAction | None:
+    """Return the requests that release a unit whose ranks have not all been scheduled in time.
+
+    Several units that wait for each other try again at different times.
+    """
+    due = _release_time(ranks, statuses)
+    if due is None or now < due:
+        return None
+    waiting = [name for name, status in statuses.items() if not _is_scheduled(status)]
+    others = [name for name in statuses if name not in waiting]
+    within, count = ranks[0].within, len(others)
+    attempt = statuses[others[0]].attempt.number
+    identity = f"{experiment}/{ranks[0].rank_of}/{attempt}"
+    fraction = zlib.crc32(identity.encode()) / 2**32
+    return UnitAction(
+        ranks=(*waiting, *others),
+        reason=f"only {count} of {len(ranks)} ranks could be scheduled within {within:g} s",
+        code=ReasonCode.UNSCHEDULABLE,
+        start=now + within * (1 + fraction) / 2,
+        is_new=True,
+    )
 
 
 def _rank(container: ContainerStatus, status: UnitStatus | None) -> _Rank:

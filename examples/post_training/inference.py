@@ -16,4 +16,9 @@ def update(weight: float) -> int:
     return len(weights) - 1
 
 
-serve("inference", {"/generate": generate, "/update": update})
+def latest(_: None) -> float:
+    """Return the latest weight, with which a restarted trainer continues."""
+    return weights[-1]
+
+
+serve("inference", {"/generate": generate, "/update": update, "/latest": latest})

@@ -139,13 +139,19 @@ class Difference:
 def diff(api: Api, scope: Scope, describe: Describe, supervisor: SupervisorOptions) -> Changes:
     """Return how a running experiment differs from a new description; see `Cluster.diff`."""
     running, reason = None, _NO_DESCRIPTION
+    store = DescriptionStore(api, scope)
     try:
-        running = DescriptionStore(api, scope).read()
+        running = store.read()
     except ApiError as exc:
         if exc.status != 403:
             raise
         reason = str(exc)
     found = _find_difference(api, scope, running, describe, supervisor, reason)
+    if isinstance(found, Changes) and _NO_DESCRIPTION in found.relaunch:
+        # Another command may have stored the description and created the Pods in the meantime.
+        running = store.read()
+        if running is not None:
+            found = _find_difference(api, scope, running, describe, supervisor)
     return found if isinstance(found, Changes) else found.changes
 
 

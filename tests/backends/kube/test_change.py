@@ -10,6 +10,7 @@ from symphony.plan.policies import Policies
 from symphony.status import State
 from symphony_kube import change
 from symphony_kube.lifecycle import description, launch
+from symphony_kube.lifecycle.supervisor import detached
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 
 from .conftest import FOREVER, managed_objects, python, unschedulable, wait_until
@@ -75,6 +76,14 @@ def test_interrupted_changes_are_completed(shared, kube_cluster, name, tmp_path,
     (run,) = [run for run in shared.list_runs() if run.experiment == name]
     assert f"later-{version}" in run.load_record()["definition"]["processes"]
 
+    # Another command launches the experiment after this one has looked for the description.
+    read, earlier = description.DescriptionStore.read, iter([None])
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            description.DescriptionStore, "read", lambda store: next(earlier, read(store))
+        )
+        assert shared.diff(describe(version)).is_empty
+
     # Two commands change the experiment at the same time.
     descriptions = [describe("a"), describe("b")]
     threads = [threading.Thread(target=shared.up, args=(item,)) for item in descriptions]
@@ -109,7 +118,20 @@ def test_policies_are_changed_by_the_supervisor_of_this_machine(shared, name, mo
             shared.up(describe(ends_with=["server"]))
     # The change is not complete, although no process is changed.
     assert shared.diff(describe(ends_with=["server"])).policies
-    shared.up(describe(ends_with=["server"]))
+    # Another command has started a supervisor, which is faster than that of the change.
+    spawn, spawned = detached._spawn, []
+
+    def spawn_second(directory, descriptor):
+        if not spawned:
+            spawned.append(directory)
+            spawn(directory, None)
+            wait_until(directory.holder)
+        spawn(directory, descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(detached, "_spawn", spawn_second)
+        shared.up(describe(ends_with=["server"]))
+    assert spawned
     assert policies_of(shared, name) == Policies(ends_with=("server",))
     assert shared.diff(describe(ends_with=["server"])).is_empty
     shared.up(describe())

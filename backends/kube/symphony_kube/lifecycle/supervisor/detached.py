@@ -54,6 +54,8 @@ START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 LOCK_PAUSE_SECONDS = 0.02
 PID_BYTES = 32
+# What a supervisor writes instead of its pid if another one is running, or has finished its work.
+NOT_NEEDED = b"-"
 _REMOVED_PREFIX = ".old-"
 
 
@@ -216,11 +218,14 @@ def start(directory: SupervisorDirectory, run: SupervisedRun) -> int:
 
     Raises `BackendError` if it cannot be started, and `LaunchFailed` if the run does not exist.
     """
-    with stopped(directory):
-        pass
-    with _state_errors(directory, run):
-        directory.prepare(run)
-    return _start_prepared(directory, run)
+    pid = None
+    while pid is None:
+        with stopped(directory):
+            pass
+        with _state_errors(directory, run):
+            directory.prepare(run)
+        pid = _start_prepared(directory, run)
+    return pid
 
 
 def replace(directory: SupervisorDirectory, run: SupervisedRun, record: Record) -> int:
@@ -229,12 +234,15 @@ def replace(directory: SupervisorDirectory, run: SupervisedRun, record: Record) 
     The description is replaced in one step, so that one of the two can always be started again.
     ``record`` is the record of the new supervisor.
     """
-    with _held(directory), _state_errors(directory, run):
-        if not directory.exists:
-            directory.prepare(run)
-        directory.write(record)
-        directory.write_run(run)
-    return _start_prepared(directory, run)
+    pid = None
+    while pid is None:
+        with _held(directory), _state_errors(directory, run):
+            if not directory.exists:
+                directory.prepare(run)
+            directory.write(record)
+            directory.write_run(run)
+        pid = _start_prepared(directory, run)
+    return pid
 
 
 @contextlib.contextmanager
@@ -249,8 +257,12 @@ def _state_errors(directory: SupervisorDirectory, run: SupervisedRun) -> Iterato
         ) from exc
 
 
-def _start_prepared(directory: SupervisorDirectory, run: SupervisedRun) -> int:
-    """Start the supervisor of a prepared directory, and return its pid when it is running."""
+def _start_prepared(directory: SupervisorDirectory, run: SupervisedRun) -> int | None:
+    """Start the supervisor of a prepared directory, and return its pid when it is running.
+
+    Return None if another supervisor has used the directory, which another command has started
+    shortly before.
+    """
     read_end, write_end = os.pipe()
     try:
         _spawn(directory, write_end)
@@ -260,7 +272,7 @@ def _start_prepared(directory: SupervisorDirectory, run: SupervisedRun) -> int:
         readable, _, _ = select.select([pipe], [], [], START_SECONDS)
         answer = pipe.read(PID_BYTES) if readable else b""
     if answer:
-        return int(answer)
+        return None if answer == NOT_NEEDED else int(answer)
     with stopped(directory):
         message = _last_line(directory.log)
     name = run.scope.experiment

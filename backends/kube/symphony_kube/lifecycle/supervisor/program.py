@@ -10,7 +10,11 @@ from pathlib import Path
 from symphony.errors import SymphonyError
 from symphony.signals import reset_signals
 from symphony_kube.api.client import Api
-from symphony_kube.lifecycle.supervisor.detached import DetachedStore, SupervisorDirectory
+from symphony_kube.lifecycle.supervisor.detached import (
+    NOT_NEEDED,
+    DetachedStore,
+    SupervisorDirectory,
+)
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
 from symphony_kube.lifecycle.supervisor.loop import supervise
 from symphony_kube.lifecycle.supervisor.record import RunGone
@@ -19,19 +23,24 @@ from symphony_kube.lifecycle.supervisor.record import RunGone
 def supervise_directory(path: str, descriptor: int | None = None) -> int:
     """Supervise the run that a directory describes, and return an exit code.
 
-    When the supervisor is running, write its pid to ``descriptor``.
+    When the supervisor is running, write its pid to ``descriptor``. If another supervisor has used
+    the directory, write `NOT_NEEDED`.
     """
     reset_signals()
     directory = SupervisorDirectory(Path(path))
 
-    def on_started() -> None:
+    def answer(message: bytes) -> None:
         if descriptor is not None:
-            os.write(descriptor, f"{os.getpid()}\n".encode())
+            os.write(descriptor, message)
             os.close(descriptor)
+
+    def on_started() -> None:
+        answer(f"{os.getpid()}\n".encode())
 
     with directory.locked(os.getpid()) as is_locked:
         # If the directory is locked, another supervisor is running.
         if not is_locked or not directory.exists:
+            answer(NOT_NEEDED)
             return 0
         try:
             run = directory.run()

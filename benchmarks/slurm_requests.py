@@ -3,8 +3,9 @@
     scripts/devslurm up
     scripts/devslurm run python benchmarks/slurm_requests.py [--quick] [--json]
 
-The counts are those of sdiag. Requests that the daemons of the nodes send when a step or a job ends
-are not counted. The experiment has four processes on two nodes, and 100 processes on four nodes.
+The counts are those of sdiag. A program of Slurm sends several requests: sinfo and squeue send
+three each. Requests that the daemons of the nodes send when a step or a job ends are not counted.
+The experiment has four processes on two nodes, and 100 processes on four nodes.
 """
 
 from __future__ import annotations
@@ -57,18 +58,17 @@ def _life(directory: Path, *, processes: int, nodes: int) -> Iterator[Figure]:
         cluster.wait(name, until="ready", timeout=120)
 
     try:
-        yield _figure(f"check the job of {size}", 2, lambda: _check(cluster, name, processes))
-        # One sinfo, one sbatch and one step, which consists of several requests. While the job
-        # waits in the queue, there is one squeue.
-        yield _figure(f"launch {size}, until ready", 8, launch)
+        yield _figure(f"check the job of {size}", 4, lambda: _check(cluster, name, processes))
+        # One sinfo, one sbatch, one step, and at most two squeue while the job starts.
+        yield _figure(f"launch {size}, until ready", 11, launch)
         yield _figure("status", 0, lambda: cluster.describe_experiment(name))
         yield _figure("list", 0, cluster.list_experiments)
         yield _figure("logs", 0, lambda: cluster.get_log(name, "p-0"))
         yield _figure("events", 0, lambda: list(cluster.iter_events(name)))
         yield _figure("wait until ready", 0, lambda: cluster.wait(name, until="ready"))
-        yield _figure("exec", 4, lambda: cluster.exec_command(name, "p-0", ["true"]))
-        yield _figure("restart of one process", 4, lambda: cluster.restart(name, ["p-0"]))
-        yield _figure("stop of the experiment", 4, lambda: cluster.stop(name))
+        yield _figure("exec", 2, lambda: cluster.exec_command(name, "p-0", ["true"]))
+        yield _figure("restart of one process", 2, lambda: cluster.restart_processes(name, ["p-0"]))
+        yield _figure("stop of the experiment", 6, lambda: cluster.stop(name))
         yield _figure("delete", 0, lambda: cluster.delete(name))
     finally:
         cluster.delete(name)
@@ -83,8 +83,8 @@ def _queue(directory: Path) -> Iterator[Figure]:
     cluster = Cluster.new("slurm", state_dir=str(directory / "state"), sbatch=["--begin=now+1hour"])
     cluster.launch(_experiment("queued", 1))
     try:
-        yield _figure("status in the queue", 1, lambda: cluster.describe_experiment("queued"))
-        yield _figure("delete in the queue", 3, lambda: cluster.delete("queued"))
+        yield _figure("status in the queue", 3, lambda: cluster.describe_experiment("queued"))
+        yield _figure("delete in the queue", 4, lambda: cluster.delete("queued"))
     finally:
         cluster.delete("queued")
 

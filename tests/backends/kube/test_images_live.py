@@ -14,6 +14,7 @@ import pytest
 
 from symphony import BackendError
 from symphony.addons import DockerBuilder, clean_images
+from symphony.addons.docker import images
 from symphony.addons.docker.context import build_context
 from symphony.addons.docker.detect_engine import find
 from symphony.addons.docker.subprocesses import step
@@ -120,8 +121,8 @@ def symphony(kube_cluster, project):
         kube_cluster.namespace,
     ]
 
-    def run(*words):
-        return in_process.run(["launch", *words, *options], cwd=project, timeout=100)
+    def run(*words, command="launch"):
+        return in_process.run([command, *words, *options], cwd=project, timeout=100)
 
     return run
 
@@ -148,8 +149,8 @@ def test_image_is_built_pushed_and_run(kube_cluster, engine, repository, project
     assert (again.returncode, again.stdout) == (0, "first\nchanged\n"), again.stderr
 
 
-def test_running_experiment_is_refused_before_a_build(
-    kube_cluster, engine, repository, symphony, shared
+def test_running_experiment_is_refused_before_a_build_and_changed_after_one(
+    kube_cluster, engine, repository, symphony, shared, monkeypatch
 ):
     live = shared.new_experiment("exp")
     live.new_process(
@@ -160,6 +161,12 @@ def test_running_experiment_is_refused_before_a_build(
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "experiment 'exp' is running and was not changed" in done.stderr
     assert tags(engine, repository) is None
+
+    # The build itself takes a long time.
+    monkeypatch.setattr(images, "build_images", lambda experiment, **_: experiment)
+    changed = symphony("exp.yml", "--build", command="up")
+    assert changed.returncode == 0, changed.stderr
+    assert [process.name for process in shared.describe_experiment("exp")] == ["show"]
 
 
 def test_failed_build_launches_nothing(kube_cluster, builders, repository, project, symphony):

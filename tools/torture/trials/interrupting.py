@@ -155,6 +155,9 @@ class _Interruption:
 
     def _is_consistent(self) -> bool:
         """Return whether the state is the old or the new one."""
+        # The previous command may have been too early to notice that the supervisor was killed. A
+        # command that reads the status starts a new one.
+        self.workspace.status()
         running = self.workspace.running_texts()
         is_old = running == self.before
         if self.verb == DELETE and not running:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from symphony.errors import PluginError, SpecError
 from symphony.lint.repaired_copies import (
+    any_experiment,
     each_experiment_option,
     each_member,
     minimal_experiment,
@@ -61,6 +62,10 @@ def _rendering_errors(experiment: Experiment, target: Target) -> Iterator[Findin
         return
     message = _error_message(whole, target)
     if message is None:
+        return
+    if _error_message(any_experiment(image=image), target) is not None:
+        # The options of the backend do not fit small experiments, such as those below.
+        yield _finding_from("refused", message)
         return
     name_findings = list(_invalid_names(experiment, target, image))
     # If a name is invalid, the check of each option can fail because of the name. Options are

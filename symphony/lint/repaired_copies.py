@@ -128,6 +128,11 @@ def minimal_experiment(
     return _loaded(experiment, {"name": experiment.name, "processes": {name: description}})
 
 
+def any_experiment(*, image: str | None) -> Experiment:
+    """Return an experiment that every backend accepts, unless its options do not allow it."""
+    return Experiment.load_dict({"name": "a", "processes": {"a": _minimal_process(image)}})
+
+
 def each_experiment_option(
     experiment: Experiment, *, image: str | None
 ) -> Iterator[tuple[DocumentPath, Experiment]]:

@@ -114,9 +114,10 @@ def choose_shape(
     for process in plan:
         units.setdefault(process.group or process.name, []).append(process)
     if nodes > len(units):
+        count = "one process or group" if len(units) == 1 else f"{len(units)} processes and groups"
         raise SpecError(
-            f"nodes is {nodes}, but experiment {plan.experiment!r} has only {len(units)} processes "
-            "and groups, each of which runs on one node; lower nodes"
+            f"nodes is {nodes}, but experiment {plan.experiment!r} has only {count}, each of which "
+            "runs on one node; lower nodes"
         )
     demands = {
         name: sum((process_demand(process) for process in members), Demand())

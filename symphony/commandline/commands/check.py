@@ -41,13 +41,13 @@ class CheckCommands(BaseCommands):
         environments that are close to the size limit, GPUs that no node provides, and everything
         that a backend rejects. Each finding is printed on one line, with its position in the file
         and a suggested fix. Nothing is launched, and a cluster is queried only for its nodes. With
-        --target slurm, a short job checks whether idle nodes can run symphony.
+        -b slurm, a short job checks whether idle nodes can run symphony.
 
         The exit code is 1 if there are errors or, with --strict, warnings. Otherwise, it is 0.
 
         For example:
           symphony check rl.yml --target kube
-          symphony check rl.yml --target slurm --nodes 4 --partition gpu
+          symphony check rl.yml -b slurm --nodes 4 --partition gpu
           symphony check rl.yml -b kube -n team-a --image rl:1
           symphony check experiment.py --strict --json
         """

@@ -181,3 +181,14 @@ def test_check_reports_options_that_symphony_must_set(tmp_path):
     (finding,) = lint(experiment, [Target("slurm", cluster)], machine=machine, offline=True)
     assert finding.path == ("sbatch_options",)
     assert finding.problem == "sbatch_options must not contain --wrap"
+
+
+def test_check_reports_too_many_nodes_once(tmp_path):
+    cluster = Cluster.new("slurm", state_dir=tmp_path / "state", nodes=3)
+    experiment = Experiment("rl")
+    for name in ("a", "b"):
+        experiment.new_process(name, command="true")
+    machine = Machine(home="/", base="/", exists=lambda _: True)
+    (finding,) = lint(experiment, [Target("slurm", cluster)], machine=machine, offline=True)
+    assert (finding.rule, finding.processes) == ("refused", ())
+    assert finding.problem.startswith("nodes is 3, but experiment 'rl' has only 2 processes and")

@@ -194,7 +194,11 @@ def test_killed_agent_affects_only_the_processes_of_its_node(new_cluster):
 def test_preempted_job_lets_the_processes_save_and_has_failed(new_cluster, tmp_path):
     cluster = new_cluster(sbatch=["--exclusive", "--nodelist=n1"])
     experiment = cluster.new_experiment("faults")
-    saving = programs.FOREVER.replace("exit(0)", "(print('saved', flush=True), exit(0))")
+    # Slurm and the supervisor both send SIGTERM, and the second signal would kill Python while it
+    # exits.
+    ignored = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    steps = f"({ignored}, print('saved', flush=True), exit(0))"
+    saving = programs.FOREVER.replace("exit(0)", steps)
     experiment.new_process("one", command=[PYTHON, "-u", "-c", saving]).ready(log="^up", timeout=60)
     cluster.launch(experiment)
     cluster.wait("faults", until="ready", timeout=60)

@@ -97,11 +97,14 @@ def shown(value: object) -> str:
 
 def dotted(path: Iterable[str | int]) -> str:
     """Return keys and indices as one line for an error message, such as ``processes.db.env``."""
-    return ".".join(_shown_key(str(key)) for key in path)
+    return ".".join(shown_name(str(key)) for key in path)
 
 
-def _shown_key(key: str) -> str:
-    return key if key.isprintable() else shown(key)
+def shown_name(name: str) -> str:
+    """Return a name or a path for an error message: unchanged if it is one line, else as `shown`
+    does.
+    """
+    return name if name.isprintable() else shown(name)
 
 
 @contextmanager

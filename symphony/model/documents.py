@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from symphony.errors import NotFound, SpecError, dotted
+from symphony.errors import NotFound, SpecError, dotted, shown_name
 from symphony.model.document_path import DocumentPath
 from symphony.model.limits import (
     MAX_BYTES,
@@ -84,11 +84,13 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
             # A file such as /dev/zero has no size, so the limit applies to what is read.
             data = file.read(max_bytes + 1)
     except FileNotFoundError:
-        raise NotFound(f"{path}: no such file") from None
+        raise NotFound(f"{shown_name(str(path))}: no such file") from None
     except OSError as exc:
-        raise SpecError(f"{path}: cannot be read: {exc.strerror}") from exc
+        raise SpecError(f"{shown_name(str(path))}: cannot be read: {exc.strerror}") from exc
     if len(data) > max_bytes:
-        raise SpecError(f"{path}: larger than {max_bytes >> 20} MiB, which is the maximum size")
+        raise SpecError(
+            f"{shown_name(str(path))}: larger than {max_bytes >> 20} MiB, which is the maximum size"
+        )
     return data
 
 
@@ -100,7 +102,9 @@ def decode(path: Path, data: bytes) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as exc:
-        raise SpecError(f"{path}: not UTF-8 text (byte {exc.start}); save it as UTF-8") from exc
+        raise SpecError(
+            f"{shown_name(str(path))}: not UTF-8 text (byte {exc.start}); save it as UTF-8"
+        ) from exc
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 

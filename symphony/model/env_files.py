@@ -23,7 +23,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, shown_name
 from symphony.model.validators import ENV_NAME_PATTERN
 
 MAX_BYTES = 1 << 20
@@ -53,7 +53,7 @@ def read(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """
     from symphony.model.documents import decode, read_bytes
 
-    return parse(decode(path, read_bytes(path, MAX_BYTES)), str(path), environ)
+    return parse(decode(path, read_bytes(path, MAX_BYTES)), shown_name(str(path)), environ)
 
 
 def parse(text: str, source: str, environ: Mapping[str, str]) -> dict[str, str]:

@@ -444,7 +444,10 @@ class Experiment(CheckedAttributes):
     def ends_with_components(self) -> list[str]:
         """Return the names in ``ends_with``, with each replicated process or group of the
         experiment's file replaced by its copies.
+
+        Raises `SpecError` if the program has changed a value in place so that it is invalid.
         """
+        self._check_options()
         names: list[str] = []
         for name in self.ends_with:
             names += self.replicas.get(name, [name])

@@ -45,6 +45,7 @@ def select(experiment: Experiment, names: Iterable[str]) -> Selection:
     A process needs the processes that bind the services that it or its group connects to, and the
     processes that it or its group starts after. Raises `NotFound` if a name selects no process.
     """
+    experiment.check_values()
     processes = experiment.list_all_processes()
     members = [_Member(process.name, _group_name(process)) for process in processes]
     selected = select_names(experiment.name, members, names)

@@ -172,6 +172,32 @@ def test_a_value_that_is_changed_in_place_is_refused_by_every_use(
         assert caught.value.path
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda e: e.ends_with.append([]), "element 0 of ends_with must be text, not []"),
+        (lambda e: e.get_process("p").settings.binds.update({5: 1}), "process 'p': "),
+        (lambda e: e.get_process("p").settings.connects.append({}), "process 'p': "),
+    ],
+)
+def test_a_value_that_is_changed_in_place_is_refused_by_a_selection(
+    change: Callable[[Experiment], Any], message: str
+) -> None:
+    changed = experiment()
+    change(changed)
+    with pytest.raises(SpecError) as caught:
+        changed.subset(["p"])
+    assert message in str(caught.value)
+
+
+def test_the_path_of_an_env_file_is_on_one_line() -> None:
+    changed = experiment()
+    changed.env_file.append("a\x85b")
+    with pytest.raises(SymphonyError) as caught:
+        resolve(changed, strategies.SCHEME)
+    assert str(caught.value) == "'a\\x85b': no such file"
+
+
 METHODS = {
     cls: [
         name

@@ -49,9 +49,8 @@ class ReadingCommands(BaseCommands):
                 )
             raise
 
-    @staticmethod
     def _names_to_follow(
-        status: ExperimentStatus, given: Sequence[str], names: Sequence[str]
+        self, status: ExperimentStatus, given: Sequence[str], names: Sequence[str]
     ) -> list[str] | None:
         """Return names that also select processes that are added later, or None for all.
 

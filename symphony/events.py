@@ -287,7 +287,7 @@ def _process_events(
     has_exited = process.ended is not None and process.ended != old.ended
     has_ended = process.state in ENDED and old.state not in ENDED
     if has_exited or has_ended:
-        yield _exit_event(process, now)
+        yield _exit_event(old, process, now)
     is_new = before is None or (old.state, old.reason) != (process.state, process.reason)
     if process.state is State.PENDING and (is_new or has_exited):
         yield from _pending_events(process, now)
@@ -328,12 +328,15 @@ def _pending_events(process: ProcessStatus, now: float) -> Iterator[ExperimentEv
         )
 
 
-def _exit_event(process: ProcessStatus, now: float) -> ExperimentEvent:
+def _exit_event(old: ProcessStatus, process: ProcessStatus, now: float) -> ExperimentEvent:
     """Return the event for a process that has exited, or that will never start."""
     code, reason = process.exit_code, process.reason
-    if process.reason_code in _RESTART_CODES:
+    was_stopped = process.stopped
+    if process.state is State.PENDING:
+        # The reason describes the next start, for which there is another event.
         reason = ""
-    if process.stopped:
+        was_stopped = old.reason_code is ReasonCode.STOPPING
+    if was_stopped:
         kind, text = EventKind.STOPPED, stop_text(code, reason)
     elif process.started is None and code is None:
         kind, text = EventKind.NEVER_STARTED, never_text(reason)

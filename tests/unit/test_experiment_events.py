@@ -11,6 +11,7 @@ from symphony.host.run.event_stream import EventTranslator
 from symphony.host.run.events import apply, fold
 from symphony.host.run.status import compute_status
 from symphony.plan.restart_policy import RestartPolicy
+from symphony.status import ReasonCode, State
 
 LIMITED = RestartPolicy(policy="OnFailure", max_restarts=5)
 MANIFEST: dict[str, Any] = {
@@ -184,4 +185,20 @@ def test_events_of_a_changed_experiment() -> None:
         "process new exited with 0",
         "process c exited with 0",
         "experiment succeeded after 15 s",
+    ]
+
+
+def test_a_process_that_is_restarted_on_request_has_been_stopped() -> None:
+    def status(**fields: Any) -> ExperimentStatus:
+        process = ProcessStatus(name="p", started=1.0, **fields)
+        return ExperimentStatus(name="e", backend="b", created=0.0, processes=(process,))
+
+    stopping = status(state=State.RUNNING, reason_code=ReasonCode.STOPPING)
+    waiting = status(
+        state=State.PENDING, ended=5.0, exit_code=143, reason="r", reason_code=ReasonCode.WAITING
+    )
+    events = events_between(stopping, waiting, 6.0)
+    assert [(str(event.kind), event.line) for event in events] == [
+        ("stopped", "process p stopped, killed by SIGTERM"),
+        ("waiting", "process p r"),
     ]

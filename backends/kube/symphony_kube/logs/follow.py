@@ -43,6 +43,7 @@ from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream
+    from symphony_kube.status.observe import Observation
 
 # How many events can wait in the queue for the caller. Readers wait while the queue is full.
 MAX_QUEUED_EVENTS = 256
@@ -168,7 +169,7 @@ class _LogFollower:
         self._selected = processes
         self._watch.start()
         # The lines before the exits in this status are read below.
-        status = self._watch.observer.observe(time.time()).status
+        observation = self._watch.observer.observe(time.time())
         refs = self._watch.observer.container_refs
         if not {ref.process for ref in refs}.issuperset(processes or ()):
             refs += list_removed_containers(self._api, self._scope)
@@ -185,7 +186,7 @@ class _LogFollower:
             self._logs[name] = _start_log(
                 name, sources[name], histories[name], since, is_tail=tail is not None
             )
-        self._hold_events(status)
+        self._hold_events(observation)
         earlier = [] if tail is not None else self._held
         self._held = []
         if tail != 0:
@@ -200,12 +201,12 @@ class _LogFollower:
             yield from self._released_events()
         yield from self._held
 
-    def _hold_events(self, status: ExperimentStatus) -> None:
+    def _hold_events(self, observation: Observation) -> None:
         """Add the new events, which can be held until lines have been read."""
         if self._event_watch is None:
             return
-        is_complete = all(process.name in self._logs for process in status)
-        events = self._event_watch.new_events(status, time.time())
+        is_complete = all(process.name in self._logs for process in observation.status)
+        events = self._event_watch.new_events(observation, time.time())
         self._held += select_events(events, None if is_complete else self._logs, None)
 
     def _released_events(self) -> Iterator[ExperimentEvent]:
@@ -272,9 +273,10 @@ class _LogFollower:
 
     def _check_processes(self) -> None:
         """Start the readers that are needed, and determine which processes have finished."""
-        status = self._watch.observer.observe(time.time()).status
+        observation = self._watch.observer.observe(time.time())
+        status = observation.status
         self._add_new_logs(status)
-        self._hold_events(status)
+        self._hold_events(observation)
         running = {process.name for process in status if process.state not in ENDED}
         refs_by_process: dict[str, list[ContainerRef]] = {}
         for ref in self._watch.observer.container_refs:

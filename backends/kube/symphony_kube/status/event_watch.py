@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, NotFound
@@ -41,6 +42,8 @@ EVENTS, SUPERVISORS = "events", "supervisors"
 EVENT_POLL_SECONDS = 5.0
 # After the deletion of one Pod, wait this long for the deletion of the other Pods.
 DELETION_SETTLE_SECONDS = 1.0
+# How long the requests of a command can be incomplete while it is running.
+UNFINISHED_SECONDS = 5.0
 # The last lines of a supervisor's log that are read, of which the last one may be empty.
 _LAST_LINES = 5
 
@@ -57,7 +60,7 @@ def iter_events(
     with ObservationStream(api, scope, watch=watch) as stream:
         observation: Observation | None = stream.first()
         while observation is not None:
-            yield from watch.new_events(observation.status, time.time())
+            yield from watch.new_events(observation, time.time())
             if not follow:
                 return
             try:
@@ -96,6 +99,7 @@ class EventWatch(ExperimentWatch):
         self._previous: ExperimentStatus | None = None
         self._listed_pods: tuple[client.Object, ...] = ()
         self._known_revision = 0
+        self._unfinished_since: float | None = None
         self._supervisor = SupervisorEvents(self._read_last_line)
         self._warnings = KubernetesWarnings()
         # The events that have not been returned yet.
@@ -157,11 +161,12 @@ class EventWatch(ExperimentWatch):
         """True if there are events that do not follow from the status."""
         return bool(self._news)
 
-    def new_events(self, status: ExperimentStatus, now: float) -> list[ExperimentEvent]:
+    def new_events(self, observation: Observation, now: float) -> list[ExperimentEvent]:
         """Return the events since the previous call, in chronological order.
 
-        ``status`` is the status of the observer at the time ``now``.
+        ``observation`` is that of the observer at the time ``now``.
         """
+        status = self._without_passing_note(observation, now)
         events = events_between(self._previous, status, now, changes=False)
         if self._previous is None:
             events += earlier_events(self._listed_pods, events)
@@ -174,6 +179,22 @@ class EventWatch(ExperimentWatch):
         # A warning can be recorded later than the end.
         events.sort(key=lambda event: (event.kind is EventKind.FINISHED, event.at))
         return [event for event in events if self._is_new(event)]
+
+    def _without_passing_note(self, observation: Observation, now: float) -> ExperimentStatus:
+        """Return the status without the note that a command seems to be interrupted.
+
+        A command records its requests one after the other, so the note must last for some time.
+        """
+        status = observation.status
+        if not observation.unfinished:
+            self._unfinished_since = None
+            return status
+        if self._unfinished_since is None:
+            self._unfinished_since = now
+        is_passing = now < self._unfinished_since + UNFINISHED_SECONDS
+        if self._previous is None or not is_passing:
+            return status
+        return replace(status, note=self._previous.note)
 
     def _new_changes(self) -> list[ExperimentEvent]:
         changes = [

@@ -349,7 +349,13 @@ def test_supervisor_in_the_cluster_takes_over_changed_policies(
     monkeypatch.setattr(in_cluster, "ACKNOWLEDGE_SECONDS", 90)
     cluster.up(describe(ends_with=["server"], deadline=2000))
     assert supervisor_pods() == second
-    monkeypatch.setattr(in_cluster, "ACKNOWLEDGE_SECONDS", -1)
+    acknowledges, calls = in_cluster._acknowledges, []
+
+    def acknowledges_too_late(*args):
+        calls.append(args)
+        return len(calls) > 1 and acknowledges(*args)
+
+    monkeypatch.setattr(in_cluster, "_acknowledges", acknowledges_too_late)
     cluster.up(describe(ends_with=["worker"], deadline=3000))
     wait_until(lambda: supervisor_pods() and supervisor_pods() != second, seconds=120)
     assert cluster.diff(describe(ends_with=["worker"], deadline=3000)).is_empty

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,8 @@ from symphony.errors import LaunchFailed, NotFound, Unsupported
 if TYPE_CHECKING:
     from symphony.cluster import Cluster, Manifest
     from symphony.cluster.matching import Until
+    from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.status import ExperimentStatus
 
@@ -308,7 +310,27 @@ def _follow_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> Non
     names = [process.name for process in experiment.list_all_processes()]
     formatter = LogFormatter(names, as_json=as_json)
     items = cluster.iter_output(experiment.name, follow=True, events=True)
-    show_output(items, formatter, at_once=True)
+    show_output(_without_pending_reasons(items), formatter, at_once=True)
+
+
+def _without_pending_reasons(
+    items: Iterable[LogBlock | ExperimentEvent],
+) -> Iterator[LogBlock | ExperimentEvent]:
+    """Yield all items except the warnings about processes that have not started.
+
+    `reporting_pending_processes` reports the reasons why these processes are pending.
+    """
+    from symphony.events import EventKind, ExperimentEvent
+
+    started: set[str | None] = set()
+    for item in items:
+        if isinstance(item, ExperimentEvent):
+            if item.kind is EventKind.STARTED:
+                started.add(item.process)
+            is_about_process = item.process is not None
+            if item.kind is EventKind.WARNING and is_about_process and item.process not in started:
+                continue
+        yield item
 
 
 def report_end(status: ExperimentStatus) -> None:

@@ -177,8 +177,9 @@ class SubmitCommands(BaseCommands):
         For example:
           symphony submit --follow -- python train.py --epochs 3
           symphony submit -b kube --image sim:2 --time 2h -- ./sim
-          symphony submit -b slurm --partition gpu --gpu 1 --time 2h -- python train.py
-          symphony submit -b slurm --replicas 8 --cpu 2 --retries 1 \
+          symphony submit -b slurm --partition gpu --gpu 1 \
+            --time 2h -- python train.py
+          symphony submit -b slurm --replicas 8 --retries 1 \
             -- python train.py --seed '${index}'
           symphony submit -b kube --image IMG --cpu 2 --memory 4Gi \
             --gpu 1 --mount /home/me/data:/data --time 30:00 \

@@ -91,6 +91,8 @@ def test_a_removed_job_and_group_keep_their_logs(kube_cluster: Any, shared: Any,
     assert sorted(shared.removed_processes(name)) == ["job", "one", "two"]
     assert shared.get_log(name, "job") == "job\n"
     assert shared.get_log(name, "two") == "two\n"
+    events = [(event.process, str(event.kind)) for event in shared.iter_events(name, ["two"])]
+    assert events == [("two", "started"), ("two", "stopped")]
     with pytest.raises(NotFound):
         shared.restart_processes(name, ["job"])
     # A process with the name of a removed one gets a new Pod.

@@ -18,7 +18,7 @@ from symphony_kube.api import client
 from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import MANAGED_SELECTOR, RUN, SUPERVISOR, Scope
-from symphony_kube.api.resources import collection_path
+from symphony_kube.api.resources import collection_path, items_of
 from symphony_kube.api.watch import Change, Watcher
 from symphony_kube.status.earlier_runs import earlier_events
 from symphony_kube.status.find_pod import pod_path
@@ -28,7 +28,7 @@ from symphony_kube.status.kubernetes_warnings import (
     KubernetesWarnings,
     first_time,
 )
-from symphony_kube.status.observe import JOBS, PODS
+from symphony_kube.status.observe import JOBS, PODS, observe
 from symphony_kube.status.supervisor_events import SupervisorEvents
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class EventWatch(ExperimentWatch):
     def start(self) -> tuple[client.Object, ...]:
         """List all objects, and begin to watch them; see `ExperimentWatch.start`."""
         self._listed_pods = super().start()
+        self._news += self._events_of_removed_processes()
         self._news += self._supervisor.add(self._watcher.start(SUPERVISORS))
         try:
             found = self._watcher.start(EVENTS, optional=True, poll_seconds=EVENT_POLL_SECONDS)
@@ -142,6 +143,16 @@ class EventWatch(ExperimentWatch):
         else:
             self._warnings.add(found)
         return self._listed_pods
+
+    def _events_of_removed_processes(self) -> list[ExperimentEvent]:
+        """Return the events of processes that a change has removed, from the Pods that are kept."""
+        path = pod_path(self._scope)
+        answer = self._api.call("GET", path, query={"labelSelector": self._scope.removed_selector})
+        pods = items_of(answer)
+        names = {item["name"] for pod in pods for item in pod["spec"]["containers"]}
+        now = time.time()
+        status = observe(self._scope.experiment, pods, now=now).status
+        return [event for event in events_between(None, status, now) if event.process in names]
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Apply changes to the observer, and keep the events that they cause."""

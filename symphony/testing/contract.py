@@ -438,11 +438,14 @@ class BackendContract:
         }
         assert status.exit_code in {process.exit_code for process in status if process.failed}
         assert all(process.started and process.ended for process in status)
-        events = list(cluster.iter_events("contract", follow=True))
+        # A backend can report problems that have solved themselves, such as a slow node.
+        followed = cluster.iter_events("contract", follow=True)
+        events = [event for event in followed if event.kind != "warning"]
         assert (str(events[0].kind), str(events[-1].kind)) == ("launched", "finished")
         assert [event.at for event in events] == sorted(event.at for event in events)
         for name, text in (("good", "exited with 0"), ("bad", "exited with 3"), ("killed", "kill")):
-            own = list(cluster.iter_events("contract", [name]))
+            found = cluster.iter_events("contract", [name])
+            own = [event for event in found if event.kind != "warning"]
             shown = [event for event in events if event.process == name]
             assert [event.text for event in shown] == [event.text for event in own]
             kinds = [str(event.kind) for event in own if event.kind != "waiting"]

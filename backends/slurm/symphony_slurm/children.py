@@ -282,6 +282,11 @@ class RemoteHost:
         self._test_numbers = itertools.count(1)
         self._loop: EventLoop | None = None
 
+    @property
+    def is_remote(self) -> bool:
+        """True: the nodes, or the GPUs on them, belong to the job."""
+        return True
+
     def signal_group(self, name: str, group: int, number: int) -> bool:
         """Send a signal to a process group. Return False if it has no members."""
         agent = self._agents.of(name)

@@ -54,6 +54,13 @@ class ProcessHost(Protocol):
     identities.
     """
 
+    @property
+    def is_remote(self) -> bool:
+        """True if the processes run on other machines, whose GPUs belong to the experiment alone.
+
+        Such GPUs need no leases.
+        """
+
     def signal_group(self, name: str, group: int, number: int) -> bool:
         """Send a signal to the process group of a process. Return False if it has no members."""
 
@@ -110,6 +117,11 @@ class ThisHost:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self._swept: set[ProcessId] = set()
+
+    @property
+    def is_remote(self) -> bool:
+        """False; see `ProcessHost`."""
+        return False
 
     @functools.cached_property
     def _processes(self) -> RunProcesses:

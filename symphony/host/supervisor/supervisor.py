@@ -585,7 +585,7 @@ class Supervisor:
     def lease_gpus(self, name: str) -> bool:
         """Lease the GPUs of a process again. Return False if another experiment has leased them."""
         spec = self._spec(name)
-        if not spec.gpus or name in self._gpus:
+        if not spec.gpus or name in self._gpus or self._host.is_remote:
             return True
         from symphony.host.resources.leases import GpuLeases
         from symphony.host.resources.unsupervised import UnsupervisedUsage

@@ -104,3 +104,14 @@ def test_zmq_example_on_two_nodes(cluster, monkeypatch):
     run = cluster._find("nodes")
     nodes = json.loads(run.file("nodes.json").read_text())["nodes"]
     assert nodes["server"] != nodes["client"]
+
+
+def test_processes_with_the_same_gpu_of_two_nodes_are_restarted(cluster):
+    experiment = cluster.new_experiment("nodes")
+    for name in ("one", "two"):
+        process = experiment.new_process(name, command=[*PYTHON, programs.FOREVER])
+        process.resource_limit(gpu=1).ready(log="^up", timeout=60)
+    cluster.launch(experiment)
+    cluster.wait("nodes", until="ready", timeout=60)
+    restarted = cluster.restart_processes("nodes")
+    assert [process.state.value for process in restarted] == ["running", "running"]

@@ -284,11 +284,14 @@ def matches(expected: Sequence[str], printed: str) -> bool:
 
 
 def without_progress(printed: str) -> str:
-    """Return an output without the lines that report which processes have not exited yet.
+    """Return an output without the lines that report which processes have not exited or not started
+    yet.
 
     These lines appear only if the machine is busy.
     """
-    return re.sub(r"(?m)^.*: waiting for .* to exit( \(.*\))?\n", "", printed)
+    slow_exit = r".*: waiting for .* to exit( \(.*\))?"
+    slow_start = r".*: pending: (ContainerCreating|being scheduled)"
+    return re.sub(rf"(?m)^({slow_exit}|{slow_start})\n", "", printed)
 
 
 def difference(expected: Sequence[str], printed: str) -> str:

@@ -129,6 +129,8 @@ def test_reports_of_processes_that_are_still_running_are_removed() -> None:
         "deleting a: waiting for b to exit (kill in 29 s)\nstopping a: waiting for b to exit\n"
     )
     assert without_progress(f"launched\n{reports}deleted a\n") == "launched\ndeleted a\n"
+    pending = "main: pending: ContainerCreating\n"
+    assert without_progress(f"launched\n{pending}a ended\n") == "launched\na ended\n"
 
 
 def test_difference_marks_only_lines_that_differ() -> None:

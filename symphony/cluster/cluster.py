@@ -20,6 +20,7 @@ from symphony.cluster.matching import (
     ExperimentIsRunning,
     SelectedNames,
     Until,
+    cannot_change,
     experiment_exists,
     find_names,
     find_status,
@@ -450,11 +451,7 @@ class Cluster(CheckedAttributes, abc.ABC):
             self.launch(experiment, force=True, on_change=on_change)
             return changes
         if changes.relaunch:
-            reasons = "; ".join(changes.relaunch)
-            raise AlreadyExists(
-                f"experiment {experiment.name!r} cannot be changed while it is running: {reasons}; "
-                "delete it, or use force to launch it again"
-            )
+            raise cannot_change(changes)
         return self._change(experiment, on_change=on_change)
 
     def scale(

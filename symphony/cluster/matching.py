@@ -8,12 +8,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from symphony.errors import AlreadyExists, NotFound, SpecError, shown
 from symphony.names import did_you_mean, join_names
 from symphony.selection import matching_names, select_names
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
+
+if TYPE_CHECKING:
+    from symphony.plan.changes import Changes
 
 # The condition for which `Cluster.wait` waits.
 Until = Literal["started", "ready", "ended"]
@@ -207,6 +210,15 @@ def launch_in_progress(name: str) -> AlreadyExists:
     return AlreadyExists(
         f"another command is launching experiment {name!r}, so nothing was changed; wait until it "
         "is done, and run the command again"
+    )
+
+
+def cannot_change(changes: Changes) -> AlreadyExists:
+    """Return the error for a change that requires another launch."""
+    reasons = "; ".join(changes.relaunch)
+    return AlreadyExists(
+        f"experiment {changes.experiment!r} cannot be changed while it is running: {reasons}; "
+        "delete it, or use force to launch it again"
     )
 
 

@@ -8,7 +8,7 @@ import select
 import socket
 
 from symphony.errors import Unsupported
-from symphony.host.control import open_channel
+from symphony.host.control import SupervisorLink, open_channel
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.terminal_messages import INPUT, SIZE, SIZE_FORMAT, encode_message
 from symphony.raw_terminal import (
@@ -25,7 +25,7 @@ from symphony.raw_terminal import (
 _RECEIVE_BYTES = 1 << 16
 
 
-def attach(run: RunDirectory, process: str) -> None:
+def attach(run: RunDirectory, process: str, link: SupervisorLink) -> None:
     """Connect this program's terminal to that of a process until the user leaves it.
 
     ``run`` is pinned. The function also returns when the process exits. Raises BackendError if the
@@ -37,7 +37,8 @@ def attach(run: RunDirectory, process: str) -> None:
             f"attach requires a terminal; without one, symphony logs -f {run.name} {process} "
             "follows the output"
         )
-    with open_channel(run, {"request": "attach", "names": [process]}) as (channel, first):
+    request = {"request": "attach", "names": [process]}
+    with open_channel(run, request, link=link) as (channel, first):
         write_all(2, joined_message(process))
         with raw_mode(0), watched_size() as resized:
             # A program that uses the whole screen draws it again when the size changes.

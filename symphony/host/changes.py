@@ -160,6 +160,7 @@ def next_manifest(
     previous = {
         "processes": [item for item in running["processes"] if item["name"] in stopped],
         "env": running["env"],
+        "services": running["services"],
     }
     change = {
         "event": "changed",

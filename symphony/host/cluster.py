@@ -45,11 +45,14 @@ if TYPE_CHECKING:
     import socket
 
     from symphony.events import ExperimentEvent
+    from symphony.host.control import SupervisorLink
     from symphony.host.logs import IgnoredLine
+    from symphony.host.processes.spec import ProcessSpec
     from symphony.host.render import HostManifest
     from symphony.host.resources.leases import GpuLeases, PortLeases
     from symphony.host.resources.ports import FinishingPorts
     from symphony.host.resources.unsupervised import UnsupervisedUsage
+    from symphony.host.update import Update
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.validators import Strings
@@ -423,8 +426,6 @@ class HostCluster(Cluster):
 
     def diff(self, experiment: Experiment) -> Changes:
         """Return how a running experiment differs; see `Cluster.diff`."""
-        from symphony.host.update import Update
-
         found = None
         while found is None:
             # A launch in progress, whose client can have been killed, has reserved the ports.
@@ -460,8 +461,24 @@ class HostCluster(Cluster):
                 ports = PortLeases(finishing=finishing, unsupervised=unsupervised)
                 return stack.enter_context(ports).reserve(port)
 
-            manifest = self._render_again(experiment, reader.manifest, reserve)
-            return Update(run, reader, status, manifest).changes
+            return self._difference(run, reader, status, experiment, reserve).changes
+
+    def _difference(
+        self,
+        run: RunDirectory,
+        reader: StatusReader,
+        status: ExperimentStatus,
+        experiment: Experiment,
+        reserve_port: Callable[[int], str | None],
+    ) -> Update:
+        """Return the difference between a running experiment and ``experiment``.
+
+        ``reader`` has read ``status``. ``reserve_port`` is called for new ports.
+        """
+        from symphony.host.update import Update
+
+        manifest = self._render_again(experiment, reader.manifest, reserve_port)
+        return Update(run, reader, status, manifest)
 
     def _launching(self, experiment: Experiment, reason: str) -> Changes:
         from symphony.host.changes import snapshot
@@ -517,7 +534,6 @@ class HostCluster(Cluster):
         from symphony.host import preflight
         from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
         from symphony.host.run.change_directory import change_lock
-        from symphony.host.update import Update
 
         preflight.check_open_files(experiment, self.process_descriptors)
         devices = visible_gpus() if self._gpus is None else self._gpus
@@ -529,16 +545,17 @@ class HostCluster(Cluster):
         ):
             unsupervised = self._unsupervised_usage(except_run=found)
             reader = self._reader(run)
-            status = _read_unchanging(run, reader)
+            status = read_unchanging(run, reader)
             with (
                 PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports,
                 GpuLeases(devices, unsupervised) as gpus,
             ):
-                manifest = self._render_again(experiment, reader.manifest, ports.reserve)
-                update = Update(run, reader, status, manifest)
+                update = self._difference(run, reader, status, experiment, ports.reserve)
                 if not update.changes.is_empty:
                     self._check_change(update.changes)
-                    update.apply(experiment, ports, gpus, keep_holds=self._hold_until_bound)
+                    update.assign_gpus(functools.partial(_lease_gpus, gpus))
+                    send = functools.partial(_send_change, run, ports, gpus)
+                    update.apply(experiment, send, keep_holds=self._hold_until_bound)
             if on_change is not None:
                 on_change(reader.read())
         return update.changes
@@ -613,8 +630,6 @@ class HostCluster(Cluster):
         **request: Any,
     ) -> list[ProcessStatus]:
         """Send a request about processes to the supervisor, and return their statuses."""
-        from symphony.host.control import send_request
-
         with self._find(experiment).pin() as run:
             # The second read of the status reads only the events of the request.
             reader = self._reader(run)
@@ -626,9 +641,29 @@ class HostCluster(Cluster):
                 and _unobserved_host(run, status) is None
             )
             if not is_done:
-                send_request(run, {**request, "names": selected}, timeout=timeout)
+                self._send(run, {**request, "names": selected}, timeout=timeout)
                 status = reader.read()
             return select_processes(status, selected)
+
+    def _send(
+        self,
+        run: RunDirectory,
+        request: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        on_sent: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Send a request to the supervisor; see `symphony.host.control.send_request`."""
+        from symphony.host.control import send_request
+
+        link = self._supervisor_link(run)
+        send_request(run, request, timeout=timeout, on_sent=on_sent, link=link)
+
+    def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
+        """Return the way in which this program reaches the supervisor of a pinned run."""
+        from symphony.host.control import LocalLink
+
+        return LocalLink(run)
 
     # --- deleting ---
 
@@ -1078,17 +1113,51 @@ def _unobserved_host(run: RunDirectory, status: ExperimentStatus) -> str | None:
     return run.other_host()
 
 
-def _read_unchanging(run: RunDirectory, reader: StatusReader) -> ExperimentStatus:
+def _lease_gpus(
+    gpus: GpuLeases, process: ProcessSpec, processes: Sequence[ProcessSpec]
+) -> Sequence[str]:
+    """Lease GPUs for a process. Raises LaunchFailed if too few GPUs are free."""
+    from symphony.host.resources.gpus import too_few_gpus_message
+
+    del processes
+    devices = gpus.lease(process.gpus)
+    if devices is None:
+        raise LaunchFailed(too_few_gpus_message(process, gpus))
+    return devices
+
+
+def _send_change(
+    run: RunDirectory,
+    ports: PortLeases,
+    gpus: GpuLeases,
+    request: Mapping[str, Any],
+    on_sent: Callable[[], None],
+) -> None:
+    """Send a change to the supervisor, with the leases for new ports and GPUs."""
+    from symphony.host.control import send_request
+
+    descriptors = [*ports.leases.values(), *ports.holds.values(), *gpus.leases.values()]
+
+    def release() -> None:
+        on_sent()
+        # From now on, only the supervisor determines when the leases are released.
+        ports.release()
+        gpus.release()
+
+    send_request(run, request, descriptors=descriptors, on_sent=release)
+
+
+def read_unchanging(run: RunDirectory, reader: StatusReader) -> ExperimentStatus:
     """Return the status of an experiment when no change of it is in progress.
 
     The supervisor completes a change even if the program that has requested it was killed.
     """
     from symphony.host.logs import growing
 
-    with growing({"events": run.events}) as wait_for_events:
+    with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
         while True:
             status = reader.read()
-            can_continue = run.is_locked() and not run.suspension()
+            can_continue = reader.is_supervised() and not run.suspension()
             if not reader.state.is_changing or not can_continue:
                 return status
             wait_for_events(_STATUS_CHECK_SECONDS)

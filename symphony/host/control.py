@@ -8,10 +8,11 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from symphony.errors import BackendError
 from symphony.host.processes.control import wait_for_exit
+from symphony.host.processes.identity import ProcessId
 from symphony.host.run.control_socket import MAX_LINE_BYTES, connect
 from symphony.host.run.directory import RunDirectory
 from symphony.host.stop import find_supervisor, has_finished
@@ -30,6 +31,80 @@ _OTHER_VERSION = re.compile(
 )
 
 
+class AddressesUnavailable(BackendError):
+    """A change needs new addresses of services that are unavailable.
+
+    ``reasons`` maps the addresses ``host:port`` to the reasons.
+    """
+
+    def __init__(self, message: str, reasons: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.reasons = reasons
+
+
+class SupervisorLink(Protocol):
+    """The way in which programs reach the supervisor of a run."""
+
+    def check(self) -> None:
+        """Raise BackendError if the supervisor cannot be reached, before a request is sent."""
+
+    def check_responsive(self) -> None:
+        """Raise BackendError if the supervisor, whose answer is awaited, is suspended."""
+
+    def connect(self) -> socket.socket:
+        """Return a connection to the supervisor. Raises OSError if this is not possible."""
+
+    def explain_end(self, consequence: str) -> str:
+        """Return why the connection was closed without an answer.
+
+        ``consequence`` is a part of the sentence that is used if the supervisor was killed.
+        """
+
+
+class LocalLink:
+    """The link to a supervisor on this machine; see `SupervisorLink`."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._supervisor: ProcessId | None = None
+
+    def check(self) -> None:
+        """Find the supervisor; see `SupervisorLink`."""
+        run = self._run
+        run.check_user()
+        other_host = run.other_host()
+        if other_host is not None:
+            raise BackendError(run.other_host_message(other_host, "run the command there"))
+        self._supervisor = find_supervisor(run)
+        if self._supervisor is None:
+            consequence = ", so its processes cannot be controlled"
+            raise BackendError(_unsupervised_message(run, consequence))
+        self.check_responsive()
+
+    def check_responsive(self) -> None:
+        """Raise BackendError if the supervisor is suspended; see `SupervisorLink`."""
+        suspension = self._run.suspension()
+        if suspension:
+            raise BackendError(f"experiment {self._run.name!r} cannot be controlled: {suspension}")
+
+    def connect(self) -> socket.socket:
+        """Return a connection to the supervisor; see `SupervisorLink`."""
+        try:
+            return connect(self._run)
+        except FileNotFoundError as exc:
+            raise BackendError(
+                f"the supervisor of {self._run.name!r} accepts no requests, because it belongs to "
+                f"an earlier version of symphony or sockets cannot be created in {self._run.path}; "
+                "delete the experiment, and launch it again"
+            ) from exc
+
+    def explain_end(self, consequence: str) -> str:
+        """Return why the connection was closed; see `SupervisorLink`."""
+        if self._supervisor is not None:
+            wait_for_exit(self._supervisor, _EXIT_SECONDS)
+        return _unsupervised_message(self._run, consequence)
+
+
 def send_request(
     run: RunDirectory,
     request: Mapping[str, Any],
@@ -37,16 +112,21 @@ def send_request(
     timeout: float | None = None,
     descriptors: Sequence[int] = (),
     on_sent: Callable[[], None] = lambda: None,
+    link: SupervisorLink | None = None,
 ) -> None:
     """Send a request to the supervisor of a pinned run, and return when it is done.
 
     ``descriptors`` are file descriptors for the supervisor. ``on_sent`` is called when the request
-    has been sent. From then on, it is done even if the caller is interrupted.
+    has been sent. From then on, it is done even if the caller is interrupted. By default, the
+    supervisor runs on this machine.
 
     Raises BackendError if the supervisor cannot be reached or refuses the request, and TimeoutError
     if the request is not done within ``timeout`` seconds. After a timeout, the request goes on.
     """
-    with open_channel(run, request, timeout=timeout, descriptors=descriptors, on_sent=on_sent):
+    link = link or LocalLink(run)
+    with open_channel(
+        run, request, timeout=timeout, descriptors=descriptors, on_sent=on_sent, link=link
+    ):
         pass
 
 
@@ -58,19 +138,14 @@ def open_channel(
     timeout: float | None = None,
     descriptors: Sequence[int] = (),
     on_sent: Callable[[], None] = lambda: None,
+    link: SupervisorLink | None = None,
 ) -> Iterator[tuple[socket.socket, bytes]]:
     """Send a request as `send_request` does, and yield the connection.
 
     The connection is blocking. Also yield the bytes that were received after the answer.
     """
-    run.check_user()
-    other_host = run.other_host()
-    if other_host is not None:
-        raise BackendError(run.other_host_message(other_host, "run the command there"))
-    supervisor = find_supervisor(run)
-    if supervisor is None:
-        raise BackendError(_unsupervised_message(run, "so its processes cannot be controlled"))
-    _check_not_suspended(run)
+    link = link or LocalLink(run)
+    link.check()
     deadline = None if timeout is None else time.monotonic() + timeout
 
     def send(channel: socket.socket) -> None:
@@ -80,21 +155,24 @@ def open_channel(
         on_sent()
 
     with contextlib.ExitStack() as stack:
-        channel, answer, rest = _exchange(run, stack, request, send, deadline, timeout)
+        channel, answer, rest = _exchange(run, link, stack, request, send, deadline, timeout)
         if answer is None or channel is None:
-            wait_for_exit(supervisor, _EXIT_SECONDS)
             consequence = (
-                f"before the {request['request']} was done; it is completed if it had begun"
+                f" before the {request['request']} was done; it is completed if it had begun"
             )
-            raise BackendError(_unsupervised_message(run, consequence))
+            raise BackendError(link.explain_end(consequence))
         if answer.get("answer") != "done":
-            raise BackendError(_refusal(run, request, str(answer.get("message"))))
+            message = _refusal(run, request, str(answer.get("message")))
+            if answer.get("unavailable"):
+                raise AddressesUnavailable(message, answer["unavailable"])
+            raise BackendError(message)
         channel.settimeout(None)
         yield channel, rest
 
 
 def _exchange(
     run: RunDirectory,
+    link: SupervisorLink,
     stack: contextlib.ExitStack,
     request: Mapping[str, Any],
     send: Callable[[socket.socket], None],
@@ -106,15 +184,9 @@ def _exchange(
     The answer is None if the supervisor exits without one. ``stack`` closes the connection.
     """
     try:
-        channel = stack.enter_context(connect(run))
+        channel = stack.enter_context(link.connect())
         send(channel)
-        return channel, *_receive(run, channel, deadline)
-    except FileNotFoundError as exc:
-        raise BackendError(
-            f"the supervisor of {run.name!r} accepts no requests, because it belongs to an earlier "
-            f"version of symphony or sockets cannot be created in {run.path}; delete the "
-            "experiment, and launch it again"
-        ) from exc
+        return channel, *_receive(link, channel, deadline)
     except ConnectionError:
         return None, None, b""
     except TimeoutError:
@@ -144,20 +216,11 @@ def _unsupervised_message(run: RunDirectory, consequence: str) -> str:
         return f"experiment {run.name!r} was deleted"
     if has_finished(run):
         return f"experiment {run.name!r} has finished; launch it again to run its processes"
-    link = " " if consequence.startswith("before") else ", "
-    return (
-        f"the supervisor of {run.name!r} was killed{link}{consequence}; use: symphony ps {run.name}"
-    )
-
-
-def _check_not_suspended(run: RunDirectory) -> None:
-    suspension = run.suspension()
-    if suspension:
-        raise BackendError(f"experiment {run.name!r} cannot be controlled: {suspension}")
+    return f"the supervisor of {run.name!r} was killed{consequence}; use: symphony ps {run.name}"
 
 
 def _receive(
-    run: RunDirectory, channel: socket.socket, deadline: float | None
+    link: SupervisorLink, channel: socket.socket, deadline: float | None
 ) -> tuple[dict[str, Any] | None, bytes]:
     """Return the answer, or None if the supervisor exits without one, and what follows the answer.
 
@@ -174,7 +237,7 @@ def _receive(
         try:
             data = channel.recv(_RECEIVE_BYTES)
         except TimeoutError:
-            _check_not_suspended(run)
+            link.check_responsive()
             continue
         if not data or len(received) > MAX_LINE_BYTES:
             return None, b""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from symphony.errors import LaunchFailed, SymphonyError
+from symphony.errors import SymphonyError
 from symphony.host.changes import (
     LIVE_SETTINGS,
     next_manifest,
@@ -28,19 +29,41 @@ from symphony.status import ENDED, ExperimentStatus
 
 # Modules that only a change needs are imported inside functions, so that a comparison is fast.
 if TYPE_CHECKING:
+    from symphony.host.processes.spec import ProcessSpec
     from symphony.host.render import HostManifest
-    from symphony.host.resources.leases import GpuLeases, PortLeases
     from symphony.host.run.directory import RunDirectory
     from symphony.host.run.events import RunState
     from symphony.host.run.status import StatusReader
     from symphony.model import Experiment
 
 
+class SendRequest(Protocol):
+    """A function that sends a request to the supervisor, and returns when it is done.
+
+    ``on_sent`` is called when the request has been sent. From then on, it is done even if the
+    caller is interrupted.
+    """
+
+    def __call__(self, request: dict[str, Any], on_sent: Callable[[], None]) -> None:
+        """Send a request."""
+
+
+class ChooseGpus(Protocol):
+    """A function that returns GPUs for a process, whose ``gpus`` is their number.
+
+    ``processes`` are all processes with the GPUs that they have.
+    """
+
+    def __call__(self, process: ProcessSpec, processes: Sequence[ProcessSpec]) -> Sequence[str]:
+        """Return GPUs for a process."""
+
+
 class Update:
     """The difference between a running experiment and ``manifest``.
 
     ``reader`` has read ``status``. ``manifest`` has the run identifier and the ports of the running
-    experiment.
+    experiment. If ``checks_commands`` is false, commands and directories of processes need not
+    exist on this machine.
     """
 
     def __init__(
@@ -49,31 +72,34 @@ class Update:
         reader: StatusReader,
         status: ExperimentStatus,
         manifest: HostManifest,
+        *,
+        checks_commands: bool = True,
     ) -> None:
         self._run = run
-        self._running = reader.manifest
+        self._checks_commands = checks_commands
+        self.running = reader.manifest
         ended = {process.name for process in status if process.state in ENDED}
-        processes, self._missing_gpus = with_present_gpus(manifest.processes, self._running, ended)
-        self._manifest = replace(manifest, processes=processes)
+        processes, self._missing_gpus = with_present_gpus(manifest.processes, self.running, ended)
+        self.manifest = replace(manifest, processes=processes)
         self._new_keys = self._keys_to_generate()
         self.changes = self._compare(reader.state)
 
     def _keys_to_generate(self) -> tuple[str, ...]:
         """Return the names of the keys of encrypted services, or ``()`` if they exist already."""
-        keys = self._manifest.keys
+        keys = self.manifest.keys
         return keys if any(not self._secret_file(key).exists() for key in keys) else ()
 
     def _secret_file(self, name: str) -> Path:
         from symphony.host.run import change_directory
 
-        return change_directory.secret_file(self._run, self._running, name)
+        return change_directory.secret_file(self._run, self.running, name)
 
     def _compare(self, state: RunState) -> Changes:
-        if self._manifest.secrets:
+        if self.manifest.secrets:
             from symphony.host import preflight
 
-            preflight.check_processes(self._manifest, ())
-        running, new = self._running, self._manifest
+            preflight.check_processes(self.manifest, ())
+        running, new = self.running, self.manifest
         old_secrets = secret_digests(running["secrets"], self._secret_file)
         new_secrets = secret_digests(new.secrets, lambda name: Path(new.secrets[name]))
         # All keys are generated together, so the processes that have keys must be restarted.
@@ -89,45 +115,32 @@ class Update:
             unfinished=[name for name, track in state.tracks.items() if track.outdated],
         )
         started = {*changes.names(ADDED), *changes.names(RESTARTED)}
-        if started:
+        if started and self._checks_commands:
             from symphony.host import preflight
 
             preflight.check_processes(new, started)
         return changes
 
-    def apply(
-        self, experiment: Experiment, ports: PortLeases, gpus: GpuLeases, *, keep_holds: bool
-    ) -> None:
+    def apply(self, experiment: Experiment, send: SendRequest, *, keep_holds: bool) -> None:
         """Make the supervisor change the experiment, and return when this is done.
 
-        ``ports`` and ``gpus`` contain the leases for new ports and GPUs, which the supervisor takes
-        over. With ``keep_holds``, the holds on ports are kept until the experiment has finished.
-        Raises BackendError if the supervisor refuses the change, and LaunchFailed if too few GPUs
-        are free. In these cases, nothing is changed.
+        ``send`` also gives it the leases for new ports and GPUs. With ``keep_holds``, the holds on
+        ports are kept until the experiment has finished. Raises BackendError if the supervisor
+        refuses the change. In this case, nothing is changed.
         """
-        from symphony.host.control import send_request
         from symphony.host.run import change_directory
 
-        self._lease_gpus(gpus)
-        path = change_directory.create(self._run, self._running)
+        path = change_directory.create(self._run, self.running)
         is_sent = False
 
         def note_sent() -> None:
             nonlocal is_sent
             is_sent = True
-            # From now on, only the supervisor determines when the leases are released.
-            ports.release()
-            gpus.release()
 
         try:
             self._write(path, experiment)
             request = {"request": "change", "directory": path.name, "keep_holds": keep_holds}
-            descriptors = [
-                *ports.leases.values(),
-                *ports.holds.values(),
-                *gpus.leases.values(),
-            ]
-            send_request(self._run, request, descriptors=descriptors, on_sent=note_sent)
+            send(request, on_sent=note_sent)
         except BaseException as exc:
             # Without the manifest, the change has happened, and its other files are needed. A
             # caller that is interrupted does not know whether the change has begun.
@@ -138,20 +151,15 @@ class Update:
                 shutil.rmtree(path, ignore_errors=True)
             raise
 
-    def _lease_gpus(self, gpus: GpuLeases) -> None:
-        """Lease the GPUs that processes need in addition."""
-        from symphony.host.resources.gpus import too_few_gpus_message
-
-        processes = []
-        for process in self._manifest.processes:
+    def assign_gpus(self, choose: ChooseGpus) -> None:
+        """Give processes the GPUs that they need in addition. ``choose`` returns them."""
+        processes = list(self.manifest.processes)
+        for index, process in enumerate(processes):
             missing = self._missing_gpus.get(process.name)
             if missing:
-                devices = gpus.lease(missing)
-                if devices is None:
-                    raise LaunchFailed(too_few_gpus_message(replace(process, gpus=missing), gpus))
-                process = with_gpus(process, devices)
-            processes.append(process)
-        self._manifest = replace(self._manifest, processes=tuple(processes))
+                devices = choose(replace(process, gpus=missing), processes)
+                processes[index] = with_gpus(process, devices)
+        self.manifest = replace(self.manifest, processes=tuple(processes))
 
     def _write(self, path: Path, experiment: Experiment) -> None:
         """Write the files of the change."""
@@ -159,7 +167,7 @@ class Update:
         from symphony.plan.encryption_keys import generate
         from symphony.runs import record
 
-        manifest, running = self._manifest, self._running
+        manifest, running = self.manifest, self.running
         data = next_manifest(running, manifest.to_dict(), self.changes, path.name)
         change_directory.write_private(path / change_directory.MANIFEST, json.dumps(data).encode())
         launched = running.get("launched", 0.0)

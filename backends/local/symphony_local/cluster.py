@@ -4,41 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from symphony.errors import NotFound, Unsupported
-from symphony.host.cluster import HostCluster
-from symphony.status import State
+from symphony.host.terminal_cluster import TerminalCluster
 
 
-class LocalCluster(HostCluster):
+class LocalCluster(TerminalCluster):
     """The local backend, which runs processes as children of a detached supervisor.
 
-    The options are those of `HostCluster`.
+    The options are those of `symphony.host.cluster.HostCluster`.
     """
 
     backend: ClassVar[str] = "local"
     children: ClassVar[str] = "symphony.host.supervisor.local_children:LocalChildren"
-
-    def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """Attach the terminal to a process with the setting ``tty``, until the user leaves it.
-
-        Raises Unsupported if the process has no terminal.
-        """
-        from symphony.host.attach import attach
-
-        self.check_login(experiment, process, process_group)
-        with self._find(experiment).pin() as run:
-            attach(run, process)
-
-    def check_login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """Raise Unsupported if a process has no terminal, and NotFound if it is not running."""
-        found = self.describe_process(experiment, process, process_group)
-        manifest = self._find(experiment).load_manifest()
-        spec = next(item for item in manifest["processes"] if item["name"] == found.name)
-        if not spec.get("tty"):
-            raise Unsupported(
-                f"process {found.path!r} has no terminal: set tty: true on it and launch it again; "
-                "'symphony exec' runs a command in its environment, 'symphony logs -f' follows its "
-                "log"
-            )
-        if found.state is not State.RUNNING:
-            raise NotFound(f"process {found.path!r} is not running ({found.state})")

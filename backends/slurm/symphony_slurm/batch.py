@@ -27,12 +27,14 @@ START_PYTHON = (
 class AgentStep(NamedTuple):
     """The step of the agents.
 
-    The agents connect to ``server``. ``log`` contains the messages of srun and of the agents.
+    The agents connect to ``server``. ``log`` contains the messages of srun and of the agents, from
+    the offset ``log_start`` on. Those before it are from the time before the job was requeued.
     """
 
     process: subprocess.Popen[bytes]
     server: socket.socket
     log: IO[bytes]
+    log_start: int
 
 
 def main() -> None:
@@ -84,11 +86,12 @@ def start_step(directory: str, count: int) -> AgentStep:
     argv += [*START_PYTHON, sys.executable, "-I", "-S", program, directory, socket.gethostname()]
     argv.append(str(server.getsockname()[1]))
     log = open(f"{directory}/agents.log", "a+b")  # noqa: PTH123, SIM115
+    log_start = log.seek(0, os.SEEK_END)
     # srun forwards signals. The processes of the agents must only receive those of the supervisor.
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
     )
-    return AgentStep(process, server, log)
+    return AgentStep(process, server, log, log_start)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,10 @@ from symphony.host.run.events import Track
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
+from symphony.host.supervisor.process_host import port_of
 from symphony.host.supervisor.readiness import Probe, ProbeError, make_probe
 from symphony_slurm.channel import Channel, ChannelClosed, Message
+from symphony_slurm.terminals import RemoteTerminal, RemoteTerminals
 
 if TYPE_CHECKING:
     from symphony.line_search import SearchProcess
@@ -110,19 +112,38 @@ class Agent:
 
 
 class Agents:
-    """The agents of a job. ``of`` maps process names to agents."""
+    """The agents of a job. ``all`` contains them in the order of the slots.
 
-    def __init__(self, agents: Sequence[Agent], of: Mapping[str, Agent]) -> None:
-        self.all = agents
-        self._of = of
+    ``slots`` maps process names to slots.
+    """
+
+    def __init__(self, agents: Sequence[Agent], slots: Mapping[str, int]) -> None:
+        self.all = sorted(agents, key=lambda agent: agent.rank)
+        self._slots = dict(slots)
         # The process groups that have running members.
         self.groups: set[tuple[str, int]] = set()
         # Tests of readiness whose results have not arrived.
         self.tests: dict[int, _Test] = {}
+        # This function is called when Slurm has sent SIGTERM to all processes of a node.
+        self.on_eviction: Callable[[], None] = lambda: None
 
     def of(self, name: str) -> Agent:
         """Return the agent of a process."""
-        return self._of[name]
+        return self.all[self._slots[name]]
+
+    def at(self, address: str) -> list[Agent]:
+        """Return the agent of the node with an address ``host:port``, or an empty list."""
+        host = address.rpartition(":")[0]
+        return [agent for agent in self.all if agent.host == host]
+
+    def place(self, slots: Mapping[str, int]) -> None:
+        """Add the slots of new processes. Removed processes keep theirs until they have exited."""
+        self._slots.update(slots)
+
+    def prepare(self, env: Mapping[str, str]) -> None:
+        """Send the variables that all processes share."""
+        for agent in self.all:
+            agent.order("prepare", env=dict(env))
 
 
 @dataclass(slots=True)
@@ -141,6 +162,7 @@ class RemoteChild:
     name: str
     pid: int
     birth: float
+    has_terminal: bool
 
 
 class RemoteChildren:
@@ -154,6 +176,7 @@ class RemoteChildren:
         self._on_exit = on_exit
         self._agents = agents
         self._running: dict[str, RemoteChild] = {}
+        self._terminals = RemoteTerminals(loop)
         self.notes: NoteWriter | None = None
         for agent in agents.all:
             agent.on_pending = lambda: loop.post(self._handle_pending)
@@ -166,8 +189,12 @@ class RemoteChildren:
         """Return the running child called ``name``, or None if there is none."""
         return self._running.get(name)
 
-    def terminal(self, name: str) -> None:
-        """Return None, because the terminals are on other nodes."""
+    def terminal(self, name: str) -> RemoteTerminal | None:
+        """Return the terminal of a running child, or None if it has none."""
+        child = self._running.get(name)
+        if child is None or not child.has_terminal:
+            return None
+        return RemoteTerminal(self._terminals, self._agents.of(name), name)
 
     def start(
         self, processes: Iterable[ProcessSpec], env: Mapping[str, str]
@@ -200,7 +227,7 @@ class RemoteChildren:
         if message["event"] == "refused":
             kind = StartRefused if message["is_final"] else OSError
             return kind(message["errno"], message["text"], message["file"])
-        child = RemoteChild(name, message["pid"], message["birth"])
+        child = RemoteChild(name, message["pid"], message["birth"], spec.tty)
         self._running[name] = child
         self._agents.groups.add((agent.node, child.pid))
         return child
@@ -226,20 +253,32 @@ class RemoteChildren:
     def _handle(self, agent: Agent, message: Message) -> None:
         event = message["event"]
         if event == "exited":
-            child = self._running.pop(message["name"], None)
-            if not message["has_group"]:
-                self._agents.groups.discard((agent.node, message["pid"]))
-            if child is not None:
-                self._on_exit(child, message["code"], message["reason"], message["log_bytes"])
+            self._handle_exited(agent, message)
         elif event == "group-gone":
             self._agents.groups.discard((agent.node, message["pid"]))
         elif event == "tested":
-            test = self._agents.tests.pop(message["test"], None)
-            if test is not None:
-                test.is_ready, test.error = message["is_ready"], message["error"]
-                test.done.set()
+            self._handle_tested(message)
+        elif event == "evicted":
+            self._agents.on_eviction()
+        elif event == "shown":
+            self._terminals.show(message["client"], message["data"])
+        elif event == "left":
+            self._terminals.leave(message["client"])
         elif event == "note" and self.notes is not None:
             self.notes.set(f"{agent.node} {message['topic']}", message["message"])
+
+    def _handle_exited(self, agent: Agent, message: Message) -> None:
+        child = self._running.pop(message["name"], None)
+        if not message["has_group"]:
+            self._agents.groups.discard((agent.node, message["pid"]))
+        if child is not None:
+            self._on_exit(child, message["code"], message["reason"], message["log_bytes"])
+
+    def _handle_tested(self, message: Message) -> None:
+        test = self._agents.tests.pop(message["test"], None)
+        if test is not None:
+            test.is_ready, test.error = message["is_ready"], message["error"]
+            test.done.set()
 
     def _handle_lost(self, agent: Agent) -> None:
         """Report the processes of an agent that has exited, or whose node has failed."""
@@ -247,10 +286,17 @@ class RemoteChildren:
         with contextlib.suppress(KeyError, ValueError):
             self._loop.unwatch(agent.channel.fileno())
         self._agents.groups = {group for group in self._agents.groups if group[0] != agent.node}
+        self._terminals.leave_agent(agent)
         lost = [name for name in self._running if self._agents.of(name) is agent]
         for name in lost:
             child = self._running.pop(name)
             self._on_exit(child, None, f"node {agent.node} or its agent has failed")
+
+    def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
+        """Prepare to start processes of a changed experiment; see `Children`."""
+        del names
+        self._agents.place(self._run.load_manifest(is_new=True)["slots"])
+        self._agents.prepare(env)
 
     # --- what remote processes do not support ---
 
@@ -260,9 +306,6 @@ class RemoteChildren:
         """Return no process, because the processes of a job end with its supervisor."""
         del processes, tracks
         return []
-
-    def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
-        """Do nothing: the nodes of a job are fixed."""
 
     def remove(self, name: str) -> None:
         """Do nothing: a process leaves nothing behind."""
@@ -284,8 +327,27 @@ class RemoteHost:
 
     @property
     def is_remote(self) -> bool:
-        """True: the nodes, or the GPUs on them, belong to the job."""
+        """True: the nodes belong to the job, and their agents read the secrets."""
         return True
+
+    def reserve_addresses(self, addresses: Collection[str]) -> Mapping[str, str]:
+        """Reserve the ports of addresses on their nodes; see `ProcessHost`."""
+        asked = [
+            (address, agent, agent.ask("reserve", port=port_of(address)))
+            for address in addresses
+            for agent in self._agents.at(address)
+        ]
+        reasons = {address: _reason(agent, number) for address, agent, number in asked}
+        unavailable = {address: reason for address, reason in reasons.items() if reason}
+        if unavailable:
+            self.release_addresses(set(reasons) - set(unavailable))
+        return unavailable
+
+    def release_addresses(self, addresses: Collection[str]) -> None:
+        """Release the ports of addresses on their nodes; see `ProcessHost`."""
+        for address in addresses:
+            for agent in self._agents.at(address):
+                agent.order("release", port=port_of(address))
 
     def signal_group(self, name: str, group: int, number: int) -> bool:
         """Send a signal to a process group. Return False if it has no members."""
@@ -406,6 +468,14 @@ class RemoteLogs:
         answers = [(agent, agent.ask("close_logs")) for agent in self._agents.all]
         for agent, number in answers:
             agent.answer(number)
+
+
+def _reason(agent: Agent, number: int) -> str:
+    """Return why an agent could not reserve a port, or ``""``. Wait for its answer."""
+    reason = agent.answer(number)
+    if not agent.is_alive:
+        return f"is on node {agent.node}, which has failed"
+    return f"{reason} on node {agent.node}" if reason else ""
 
 
 def own_node() -> str:

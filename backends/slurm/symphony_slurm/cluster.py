@@ -6,11 +6,11 @@ The run directories are on a file system that the login nodes and the nodes shar
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.cluster import ExecResult, OnChange, Tunnel
-from symphony.cluster.matching import experiment_exists, select_processes
+from symphony.cluster.matching import cannot_change, experiment_exists
 from symphony.errors import (
     BackendError,
     NotFound,
@@ -28,22 +28,28 @@ from symphony.errors import (
     error_path,
     shown,
 )
-from symphony.host.cluster import HostCluster
+from symphony.host.cluster import read_unchanging
 from symphony.host.run import directory
 from symphony.host.run.directory import REMOTE_FILE, RunDirectory
 from symphony.host.run.events import Event, EventReader, encode, is_finished
-from symphony.status import ENDED, ProcessStatus
+from symphony.host.terminal_cluster import TerminalCluster
 from symphony_slurm import slurm
-from symphony_slurm.run_files import JOB_FILE, NODES_FILE, STOP_FILE, import_path
+from symphony_slurm.run_files import JOB_FILE, STOP_FILE, import_path
 from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_for_logs
 
 if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
+    from symphony.host.control import SupervisorLink
+    from symphony.host.processes.spec import ProcessSpec
+    from symphony.host.run.status import StatusReader
+    from symphony.host.update import Update
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.changes import Changes
     from symphony.plan.findings import Finding
+    from symphony.status import ExperimentStatus
+    from symphony_slurm.placement import Placement
     from symphony_slurm.render import SlurmManifest
 
 # The directories of the runs, which never have the same path twice.
@@ -56,9 +62,13 @@ _POLL_SECONDS = 0.1
 _QUERY_SECONDS = 3.0
 _TOKEN_BYTES = 32
 _CONNECT_SECONDS = 3.0
+# How long the events of a change may take to arrive over the shared file system.
+EVENT_ARRIVAL_SECONDS = 5.0
+# A change is given up if more ports than this are in use.
+MAX_REFUSED_PORTS = 50
 
 
-class SlurmCluster(HostCluster):
+class SlurmCluster(TerminalCluster):
     """The Slurm backend, which runs an experiment as one job with an agent on each node.
 
     ``state_dir`` must be on a file system that all nodes share. The default is below the home
@@ -72,6 +82,8 @@ class SlurmCluster(HostCluster):
     * ``gpu_type`` is Slurm's name for the type of the GPUs, such as ``"a100"``. By default, GPUs of
       any type are used.
     * ``exclusive`` requests nodes that no other job uses.
+    * ``requeue`` is how often the experiment starts again after Slurm has requeued its job, because
+      of a preemption, a failed node or ``scontrol requeue``. The default is 0.
     * ``sbatch`` contains further options of sbatch, such as ``["--mail-type=END"]``, which override
       the others.
     * ``modules`` contains the names of modules that are loaded before the experiment, and
@@ -97,6 +109,7 @@ class SlurmCluster(HostCluster):
         sbatch: Strings | None = None,
         modules: Strings | None = None,
         prologue: Strings | None = None,
+        requeue: int | str | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -112,8 +125,9 @@ class SlurmCluster(HostCluster):
             sbatch=_sbatch_options(sbatch),
             modules=_texts(modules, "modules"),
             prologue=_texts(prologue, "prologue"),
+            requeue=_count(requeue, "requeue", minimum=0) or 0,
         )
-        self._nodes = _node_count(nodes)
+        self._nodes = _count(nodes, "nodes", minimum=1)
 
     # --- launching ---
 
@@ -135,11 +149,10 @@ class SlurmCluster(HostCluster):
         import shutil
 
         from symphony.host.render import render
-        from symphony.plan.addresses import AddressScheme
-        from symphony.plan.resolve import resolve
-        from symphony.plan.services import service_requests
         from symphony_slurm.batch import START_PYTHON
+        from symphony_slurm.change import requested
         from symphony_slurm.further_options import check_options
+        from symphony_slurm.placement import placeholder_hosts, resolve_on_hosts
         from symphony_slurm.render import (
             HONOURED,
             SlurmManifest,
@@ -150,24 +163,20 @@ class SlurmCluster(HostCluster):
         )
         from symphony_slurm.shape import choose_shape
 
-        owners = {request.name: request.owner for request in service_requests(experiment)}
-        slots: dict[str, int] = {}
-        scheme = AddressScheme(
-            backend=self.backend,
-            host=lambda service: f"node-{slots.get(owners[service], 0)}",
-            bind_host="0.0.0.0",
-        )
         # The slots depend on the plan, and the placeholders of the addresses on the slots.
-        plan = resolve(experiment, scheme, self.defaults)
-        shape = choose_shape(
-            plan,
-            self._nodes,
-            gpu_type=self._options.gpu_type,
-            exclusive=self._options.exclusive,
+        count = self._nodes or 1
+        resolve = functools.partial(
+            resolve_on_hosts,
+            experiment,
+            placeholder_hosts(count),
+            backend=self.backend,
+            defaults=self.defaults,
         )
-        for process in plan:
-            slots[process.name] = slots[process.group or process.name] = shape.slots[process.name]
-        plan = resolve(experiment, scheme, self.defaults)
+        plan = resolve({})
+        shape = choose_shape(
+            plan, count, gpu_type=self._options.gpu_type, exclusive=self._options.exclusive
+        )
+        plan = resolve(shape.slots)
         run_id = os.urandom(16).hex()
         path = self._root / _JOBS_NAME / f"{experiment.name}.{run_id[:12]}"
         manifest = render(
@@ -204,6 +213,7 @@ class SlurmCluster(HostCluster):
             shape=shape,
             time_limit=time_limit,
             warning=warning,
+            requested=requested(plan, shape, self._options),
         )
 
     def _launch(
@@ -280,10 +290,11 @@ class SlurmCluster(HostCluster):
         """
         from symphony.host import preflight
 
-        if self._options.modules or self._options.prologue:
-            preflight.check(replace(manifest, processes=()))
-        else:
-            preflight.check(manifest)
+        preflight.check(manifest if self._checks_commands else replace(manifest, processes=()))
+
+    @property
+    def _checks_commands(self) -> bool:
+        return not self._options.modules and not self._options.prologue
 
     def _write(
         self, staging: RunDirectory, experiment: Experiment, manifest: SlurmManifest
@@ -298,16 +309,13 @@ class SlurmCluster(HostCluster):
         job = {
             "backend": self.backend,
             "path": import_path(),
-            "experiment": experiment.dump_dict(),
-            "base_dir": None if experiment.base_dir is None else str(experiment.base_dir),
             "working_directory": str(Path.cwd()),
             "run_id": manifest.run_id,
             "launched": manifest.launched,
             "defaults": asdict(self.defaults),
             "backoff": asdict(self._backoff or Backoff()),
             "nodes": manifest.shape.nodes,
-            "slots": manifest.shape.slots,
-            "warning": manifest.warning,
+            "requested": manifest.requested,
         }
         staging.file(REMOTE_FILE).touch()
         staging.file("job.json").write_text(json.dumps(job))
@@ -427,13 +435,130 @@ class SlurmCluster(HostCluster):
 
     # --- changing ---
 
-    def diff(self, experiment: Experiment) -> Changes:
-        """Raise Unsupported; see `Cluster.diff`."""
-        raise self._no_changes(experiment.name)
+    def _difference(
+        self,
+        run: RunDirectory,
+        reader: StatusReader,
+        status: ExperimentStatus,
+        experiment: Experiment,
+        reserve_port: Callable[[int], str | None],
+    ) -> Update:
+        """Return the difference between a running experiment and ``experiment``.
+
+        The supervisor reserves new ports when it changes the experiment, so ``reserve_port`` is not
+        called. The same applies if the job has not started, but then it must be submitted again.
+        """
+        del reserve_port
+        return self._difference_with(run, reader, status, experiment, {})
+
+    def _difference_with(
+        self,
+        run: RunDirectory,
+        reader: StatusReader,
+        status: ExperimentStatus,
+        experiment: Experiment,
+        unavailable: Mapping[int, str],
+    ) -> Update:
+        """Return the difference. ``unavailable`` maps ports to the reasons why nothing can use
+        them.
+        """
+        from symphony.host.update import Update
+        from symphony_slurm import change
+        from symphony_slurm.placement import (
+            Placement,
+            RunIdentity,
+            render_placed,
+            resolve_on_hosts,
+        )
+
+        running = reader.manifest
+        job = json.loads(run.file("job.json").read_bytes())["requested"]
+        identity = RunIdentity(
+            run_id=running["run_id"],
+            launched=running["launched"],
+            directory=self._root / _JOBS_NAME / run.path.resolve().name,
+            working_directory=Path.cwd(),
+        )
+        services = running["services"].items()
+        resolve = functools.partial(
+            resolve_on_hosts,
+            experiment,
+            backend=self.backend,
+            defaults=self.defaults,
+            refuse=unavailable.get,
+            present={name: int(address.rpartition(":")[2]) for name, address in services},
+        )
+        problems: list[str] = []
+        try:
+            placement = Placement.load(run)
+        except (OSError, ValueError):
+            placement = Placement.before_start(job["shape"]["nodes"], job["shape"]["gpus"])
+            problems.append("its job has not started")
+        hosts = [node.host for node in placement.nodes]
+        # The slots depend on the plan, and the addresses on the slots.
+        plan = resolve(hosts, {})
+        slots, misfits = change.place_again(plan, running["slots"], job)
+        plan = resolve(hosts, slots)
+        manifest = render_placed(plan, placement, slots, identity)
+        update = Update(run, reader, status, manifest, checks_commands=self._checks_commands)
+        if problems and update.changes.is_empty:
+            return update
+        problems += [*misfits, *change.other_requests(plan, job, self._options, self._nodes)]
+        update.changes = replace(update.changes, relaunch=(*update.changes.relaunch, *problems))
+        return update
 
     def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
-        del on_change
-        raise self._no_changes(experiment.name)
+        """Change a running experiment; see `Cluster.up`.
+
+        If new ports are unavailable, the change is described again with other ports.
+        """
+        from symphony.host.control import AddressesUnavailable
+        from symphony.host.run.change_directory import change_lock
+        from symphony.host.supervisor.process_host import port_of
+
+        with (
+            directory.full_disk_errors(self._root, len(experiment.list_all_processes())),
+            self._find(experiment.name).pin() as run,
+            change_lock(run),
+        ):
+            reader = self._reader(run)
+            status = read_unchanging(run, reader)
+            unavailable: dict[int, str] = {}
+            while True:
+                update = self._difference_with(run, reader, status, experiment, unavailable)
+                if update.changes.is_empty:
+                    break
+                if update.changes.relaunch:
+                    raise cannot_change(update.changes)
+                try:
+                    self._apply(run, update, experiment)
+                except AddressesUnavailable as exc:
+                    found = {port_of(address): text for address, text in exc.reasons.items()}
+                    if found.keys() <= unavailable.keys() or len(unavailable) > MAX_REFUSED_PORTS:
+                        raise
+                    unavailable.update(found)
+                    continue
+                _wait_for_change(reader)
+                break
+            if on_change is not None:
+                on_change(reader.read())
+        return update.changes
+
+    def _apply(self, run: RunDirectory, update: Update, experiment: Experiment) -> None:
+        """Let the supervisor change the experiment."""
+        from symphony_slurm.change import choose_gpus
+        from symphony_slurm.placement import Placement
+
+        running, manifest = update.running, update.manifest
+        placement = Placement.load(run)
+        slots = manifest.to_dict()["slots"]
+
+        def choose(process: ProcessSpec, processes: Sequence[ProcessSpec]) -> Sequence[str]:
+            return choose_gpus(process, processes, running, placement, slots)
+
+        update.assign_gpus(choose)
+        send = functools.partial(self._send, run)
+        update.apply(experiment, send, keep_holds=False)
 
     def _other_backend(self, name: str) -> str | None:
         del name
@@ -441,95 +566,46 @@ class SlurmCluster(HostCluster):
 
     # --- controlling processes ---
 
-    def _request(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None,
-        timeout: float | None,
-        **request: Any,
-    ) -> list[ProcessStatus]:
-        """Send a request about processes to the supervisor, and return their statuses."""
-        with self._find(experiment).pin() as run:
-            reader = self._reader(run)
-            status = reader.read()
-            selected = [process.name for process in select_processes(status, processes)]
-            is_stop = request["request"] == "stop"
-            have_ended = all(item.state in ENDED for item in status if item.name in selected)
-            if not (is_stop and have_ended):
-                self._send_request(run, {**request, "names": selected}, timeout)
-                status = reader.read()
-            return select_processes(status, selected)
+    def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
+        """Return the way in which this program reaches the supervisor of a pinned run."""
+        from symphony_slurm.link import StepLink
 
-    def _send_request(
-        self, run: RunDirectory, request: Mapping[str, Any], timeout: float | None
-    ) -> None:
-        done = self._relay(
-            run, self._batch_node(run), "control", input=json.dumps(request), timeout=timeout
-        )
-        if done is None:
-            raise TimeoutError(
-                f"experiment {run.name!r}: the {request['request']} was not done within "
-                f"{timeout:g} s; it continues"
-            )
-        try:
-            answer = json.loads(done.stdout)
-        except ValueError:
-            if is_finished(run.events):
-                raise BackendError(
-                    f"experiment {run.name!r} has finished; launch it again to run its processes"
-                ) from None
-            raise _relay_error(run, done) from None
-        if answer.get("answer") != "done":
-            raise BackendError(f"experiment {run.name!r}: {answer.get('message')}")
-        wait_for_events(run)
+        return StepLink(run, self._batch_node(run))
 
     def _batch_node(self, run: RunDirectory) -> str:
-        node: str = self._placement(run)["batch"]
-        return node
+        return self._placement(run).batch
 
-    def _placement(self, run: RunDirectory) -> dict[str, Any]:
+    def _node_of(self, run: RunDirectory, process: str) -> str:
+        slot: int = run.load_manifest()["slots"][process]
+        return self._placement(run).nodes[slot].name
+
+    def _placement(self, run: RunDirectory) -> Placement:
         """Return the nodes of a run. Raises BackendError if its job has not started."""
+        from symphony_slurm.placement import Placement
+
         try:
-            data: dict[str, Any] = json.loads(run.file(NODES_FILE).read_bytes())
+            return Placement.load(run)
         except (OSError, ValueError):
             raise BackendError(
                 f"the job of experiment {run.name!r} has not started; wait until its processes "
                 f"are running: symphony wait {run.name} --until running"
             ) from None
-        return data
 
     def _relay(
-        self,
-        run: RunDirectory,
-        node: str,
-        *arguments: str,
-        input: str | None = None,
-        timeout: float | None = None,
-    ) -> subprocess.CompletedProcess[str] | None:
-        """Run the relay on a node, and return the result, or None after a timeout."""
-        try:
-            return subprocess.run(
-                self._relay_command(run, node, *arguments),
-                input="" if input is None else f"{input}\n",
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-                check=False,
-                env=slurm.submission_environment(),
-            )
-        except subprocess.TimeoutExpired:
-            return None
+        self, run: RunDirectory, node: str, *arguments: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the relay on a node, and return the result."""
+        from symphony_slurm.link import relay_command
 
-    def _relay_command(
-        self, run: RunDirectory, node: str, *arguments: str, terminal: bool = False
-    ) -> list[str]:
-        program = Path(__file__).with_name("relay.py")
-        number = job_number(run)
-        if number is None:
-            raise BackendError(f"the job of experiment {run.name!r} is unknown")
-        argv = [sys.executable, "-I", "-S", str(program), str(run.path.resolve()), *arguments]
-        return slurm.step_command(number, node, argv, terminal=terminal)
+        return subprocess.run(
+            relay_command(run, node, *arguments),
+            input="",
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=slurm.submission_environment(),
+        )
 
     # --- observing ---
 
@@ -585,14 +661,14 @@ class SlurmCluster(HostCluster):
                 f"process {found.path!r} is not running ({state}); "
                 "a command needs a running process"
             )
-        node = self._placement(run)["nodes"][found.name]
+        node = self._node_of(run, found.name)
         kind = "exec-here" if interactive else "exec"
         arguments = [kind, found.name, str(found.pid), *argv]
         if interactive:
             return self._exec_here(run, node, arguments)
         done = self._relay(run, node, *arguments)
         try:
-            result = json.loads(done.stdout if done else "")
+            result = json.loads(done.stdout)
         except ValueError:
             raise _relay_error(run, done) from None
         if "gone" in result:
@@ -609,9 +685,10 @@ class SlurmCluster(HostCluster):
 
     def _exec_here(self, run: RunDirectory, node: str, arguments: Sequence[str]) -> ExecResult:
         from symphony.signals import observable_exits
+        from symphony_slurm.link import relay_command
 
         is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        argv = self._relay_command(run, node, *arguments, terminal=is_terminal)
+        argv = relay_command(run, node, *arguments, terminal=is_terminal)
         with observable_exits():
             done = subprocess.run(argv, check=False, env=slurm.submission_environment())
         code = done.returncode
@@ -639,9 +716,9 @@ class SlurmCluster(HostCluster):
             found = self.find_process(experiment, process_or_service)
             if port is None:
                 raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
-            host = self._placement(run)["nodes"][found.name]
+            host = self._node_of(run, found.name)
         else:
-            self._placement(run)
+            self._batch_node(run)
             host, _, own_port = address.rpartition(":")
             port = int(own_port) if port is None else port
         target = (host, port)
@@ -654,33 +731,22 @@ class SlurmCluster(HostCluster):
     def _connection_through_job(
         self, run: RunDirectory, target: tuple[str, int]
     ) -> Callable[[], Any]:
-        import socket
+        from symphony_slurm.link import StepConnection, relay_command
 
         node = self._batch_node(run)
-        argv = self._relay_command(run, node, "forward", target[0], str(target[1]))
-
-        def connect() -> socket.socket:
-            own, other = socket.socketpair()
-            with other:
-                step = subprocess.Popen(
-                    argv,
-                    stdin=other.fileno(),
-                    stdout=other.fileno(),
-                    stderr=subprocess.DEVNULL,
-                    env=slurm.submission_environment(),
-                )
-            # The step ends with the connection, and its exit status must be collected.
-            threading.Thread(target=step.wait, daemon=True, name="forward").start()
-            return own
-
-        return connect
+        argv = relay_command(run, node, "forward", target[0], str(target[1]))
+        return lambda: StepConnection(argv).socket
 
 
-def wait_for_events(run: RunDirectory) -> None:
-    """Wait a moment for the events that a request has caused, which another node has written."""
-    # A file system such as NFS shows new contents when the file is opened again.
-    with contextlib.suppress(OSError):
-        os.listdir(run.file("."))
+def _wait_for_change(reader: StatusReader) -> None:
+    """Wait until the events of a change, which another node has written, can be read here."""
+    revision = reader.state.revision + 1
+    deadline = time.monotonic() + EVENT_ARRIVAL_SECONDS
+    while time.monotonic() < deadline:
+        reader.read()
+        if reader.state.revision >= revision and not reader.state.is_changing:
+            return
+        time.sleep(_POLL_SECONDS)
 
 
 def _longest_grace(run: RunDirectory) -> float:
@@ -712,12 +778,11 @@ def _record_never_started(run: RunDirectory) -> None:
     run.events.write_bytes(b"".join(encode(event) for event in events))
 
 
-def _relay_error(run: RunDirectory, done: subprocess.CompletedProcess[str] | None) -> BackendError:
-    lines = done.stderr.strip().splitlines() if done is not None else []
-    cause = f": {lines[-1]}" if lines else ""
-    return BackendError(
-        f"the nodes of experiment {run.name!r} cannot be reached through its job{cause}"
-    )
+def _relay_error(run: RunDirectory, done: subprocess.CompletedProcess[str]) -> BackendError:
+    from symphony_slurm.link import nodes_unreachable
+
+    lines = done.stderr.strip().splitlines()
+    return BackendError(nodes_unreachable(run, lines[-1] if lines else "srun has failed"))
 
 
 def _can_reach(target: tuple[str, int]) -> bool:
@@ -787,11 +852,13 @@ def _texts(value: Strings | None, name: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _node_count(value: object) -> int:
-    """Validate the option ``nodes``, which is a text on the command line."""
+def _count(value: object, name: str, *, minimum: int) -> int | None:
+    """Validate an option that is a number, which is a text on the command line."""
     if value is None:
-        return 1
+        return None
     is_text = isinstance(value, str) and value.isdecimal()
-    if isinstance(value, bool) or not (is_text or isinstance(value, int)) or int(value) < 1:  # type: ignore[call-overload]
-        raise SpecError(f"nodes must be a positive number, not {shown(value)}")
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not (is_text or is_number) or int(value) < minimum:  # type: ignore[call-overload]
+        words = "a positive number" if minimum else "a number of at least 0"
+        raise SpecError(f"{name} must be {words}, not {shown(value)}")
     return int(value)  # type: ignore[call-overload, no-any-return]

@@ -25,6 +25,7 @@ from symphony.host.supervisor.readiness import ProbeError, make_probe
 from symphony.signals import reset_signals
 from symphony_slurm.agent import AGENT, SUPERVISOR
 from symphony_slurm.channel import Channel, ChannelClosed, Message, connect
+from symphony_slurm.terminals import TerminalClients
 
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 # Slurm sets this variable for AMD GPUs. Programs then count the devices from 0.
@@ -92,6 +93,7 @@ class Agent:
         self._loop = EventLoop(self._handle_error)
         self._children = LocalChildren(self._loop, run, self._handle_exit)
         self._host = ThisHost("")
+        self._terminals = TerminalClients(self._loop, self._children, self._send)
         self._ports = PortLeases()
         self._environment = dict(os.environ)
         self._env: dict[str, str] = {}
@@ -99,10 +101,11 @@ class Agent:
         self._is_closing = False
         self._notes = _Notes(self._send)
         self._logs = self._host.record_logs(self._loop, run, {}, self._notes)
-        # The agent is stopped by its supervisor. Slurm sends SIGTERM to all processes of a job that
-        # is canceled, and the supervisor then stops the processes in order.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCONT):
+        self._is_evicted = self._has_reported_eviction = False
+        # The agent is stopped by its supervisor.
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGCONT):
             self._loop.on_signal(number, lambda: None)
+        signal.signal(signal.SIGTERM, self._handle_eviction)
 
     def run(self) -> None:
         """Work until the connection is closed and no process is running."""
@@ -118,7 +121,20 @@ class Agent:
         )
         self._loop.run()
 
+    def _handle_eviction(self, number: int, frame: object) -> None:
+        """Note that Slurm has sent SIGTERM to all processes of the job."""
+        del number, frame
+        self._is_evicted = True
+        self._loop.post(self._report_eviction)
+
+    def _report_eviction(self) -> None:
+        if self._is_evicted and not self._has_reported_eviction:
+            self._has_reported_eviction = True
+            self._channel.send({"event": "evicted"})
+
     def _send(self, message: Message) -> None:
+        # The supervisor must know the reason of an exit before the exit.
+        self._report_eviction()
         self._channel.send(message)
 
     def _handle_error(self, exc: Exception) -> None:
@@ -143,11 +159,10 @@ class Agent:
 
     # --- orders ---
 
-    def _order_prepare(self, env: dict[str, str], limits: dict[str, int]) -> None:
-        """Receive the variables that all processes share, and the maximum sizes of their logs."""
+    def _order_prepare(self, env: dict[str, str]) -> None:
+        """Receive the variables that all processes share."""
         self._env = {**self._environment, **env}
         self._host = ThisHost(env[RUN_ID_VARIABLE])
-        self._logs.set_limits(limits)
 
     def _order_reserve(self, port: int) -> str | None:
         """Lease and hold a port. Return the reason why it is unavailable, or None."""
@@ -155,9 +170,15 @@ class Agent:
 
     def _order_keep(self, ports: list[int]) -> None:
         """Release all ports except these."""
+        for port in [port for port in self._ports.leases if port not in ports]:
+            self._order_release(port)
+
+    def _order_release(self, port: int) -> None:
+        """Release a port that no service uses any more."""
         for sockets in (self._ports.leases, self._ports.holds):
-            for port in [port for port in sockets if port not in ports]:
-                os.close(sockets.pop(port))
+            descriptor = sockets.pop(port, None)
+            if descriptor is not None:
+                os.close(descriptor)
 
     def _order_start(self, specs: list[dict[str, Any]]) -> None:
         """Start processes, and report each of them."""
@@ -204,6 +225,15 @@ class Agent:
 
     def _order_close_logs(self) -> None:
         self._logs.close()
+
+    def _order_join(self, name: str, client: int) -> None:
+        self._terminals.join(name, client)
+
+    def _order_type(self, client: int, data: str) -> None:
+        self._terminals.type(client, data)
+
+    def _order_leave(self, client: int) -> None:
+        self._terminals.leave(client)
 
     def _order_test(self, name: str, test: int, timeout: float) -> None:
         """Run the command that tests whether a process is ready, and report the result."""

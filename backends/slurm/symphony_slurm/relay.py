@@ -2,7 +2,7 @@
 
 ``python -I -S relay.py RUN-DIRECTORY KIND ...``. The kinds are:
 
-* ``control``: send the request on standard input to the supervisor, and print its answer.
+* ``control``: relay the standard streams to the control socket of the supervisor.
 * ``exec NAME PID ARGUMENT...``: run a command in the environment of a process, and print the
   result. With ``exec-here``, the command uses the standard streams.
 * ``forward HOST PORT``: relay the standard streams to a TCP connection.

@@ -30,17 +30,9 @@ def run(directory: str, kind: str, arguments: Sequence[str]) -> int:
 
 
 def _control(run: RunDirectory) -> int:
-    """Relay a request to the supervisor and its answer back. Print nothing if it has exited."""
-    request = sys.stdin.buffer.readline()
+    """Relay the standard streams to the supervisor. Print nothing if it has exited."""
     with contextlib.suppress(OSError), control_socket.connect(run) as channel:
-        channel.sendall(request)
-        answer = b""
-        while b"\n" not in answer:
-            data = channel.recv(_CHUNK_BYTES)
-            if not data:
-                break
-            answer += data
-        sys.stdout.buffer.write(answer)
+        _relay(channel)
     return 0
 
 
@@ -79,17 +71,23 @@ def _forward(host: str, port: int) -> int:
         sys.stderr.write(f"cannot connect to {host}:{port}: {exc.strerror or exc}\n")
         return 1
     with connection:
-        back = threading.Thread(target=_copy_to_stdout, args=(connection,), daemon=True)
-        back.start()
-        while data := os.read(0, _CHUNK_BYTES):
-            try:
-                connection.sendall(data)
-            except OSError:
-                break
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_WR)
-        back.join()
+        _relay(connection)
     return 0
+
+
+def _relay(connection: socket.socket) -> None:
+    """Relay the standard streams until the other side has closed the connection."""
+    forth = threading.Thread(target=_copy_from_stdin, args=(connection,), daemon=True)
+    forth.start()
+    _copy_to_stdout(connection)
+
+
+def _copy_from_stdin(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := os.read(0, _CHUNK_BYTES):
+            connection.sendall(data)
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
 
 
 def _copy_to_stdout(connection: socket.socket) -> None:

@@ -43,7 +43,8 @@ class JobOptions:
     ``time`` is the time limit in seconds, or 0 for no limit. ``gpu_type`` is Slurm's name for a
     type of GPUs. ``exclusive`` requests nodes that no other job uses. ``sbatch`` contains further
     options of sbatch, which override the others. ``modules`` are loaded before the experiment, and
-    ``prologue`` contains further lines of the batch script.
+    ``prologue`` contains further lines of the batch script. ``requeue`` is how often the experiment
+    starts again after Slurm has stopped its job.
     """
 
     partition: str | None = None
@@ -55,6 +56,7 @@ class JobOptions:
     sbatch: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     prologue: tuple[str, ...] = ()
+    requeue: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,8 @@ class SlurmManifest(HostManifest):
     addresses contain placeholders, because Slurm chooses the nodes later. ``shape`` is what the job
     requests, and the node of each process. ``time_limit`` is in seconds, and None if the site
     chooses it. ``warning`` is the time in seconds before the end of the job at which the experiment
-    is stopped.
+    is stopped. ``requested`` is what a change of the running experiment must not exceed; see
+    `symphony_slurm.change`.
     """
 
     script: str
@@ -75,6 +78,7 @@ class SlurmManifest(HostManifest):
     shape: Shape
     time_limit: int | None
     warning: int
+    requested: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of the manifest file as a dictionary of JSON-serializable values."""
@@ -159,7 +163,7 @@ def sbatch_options(
         f"--comment={comment}",
         f"--output={directory / 'supervisor.log'}",
         "--open-mode=append",
-        "--no-requeue",
+        "--requeue" if options.requeue else "--no-requeue",
         f"--signal=B:TERM@{warning}",
         *shape.arguments(),
     ]

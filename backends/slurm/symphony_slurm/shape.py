@@ -69,6 +69,15 @@ class Shape:
         """What the job requests on each node."""
         return Demand(cpus=self.cpus, memory_mib=self.memory_mib, gpus=self.gpus)
 
+    def amounts(self) -> dict[str, int]:
+        """Return the number of nodes, and what each of them has."""
+        return {
+            "nodes": self.nodes,
+            "cpus": self.cpus,
+            "memory_mib": self.memory_mib,
+            "gpus": self.gpus,
+        }
+
     def arguments(self) -> list[str]:
         """Return the options of sbatch that request the nodes."""
         options = [
@@ -100,6 +109,14 @@ def process_demand(process: PlannedProcess) -> Demand:
     return Demand(cpus=cpus, memory_mib=memory, gpus=gpus)
 
 
+def units_of(plan: Plan) -> dict[str, list[PlannedProcess]]:
+    """Return the processes of each unit of an experiment."""
+    units: dict[str, list[PlannedProcess]] = {}
+    for process in plan:
+        units.setdefault(process.group or process.name, []).append(process)
+    return units
+
+
 def choose_shape(
     plan: Plan, nodes: int, *, gpu_type: str | None = None, exclusive: bool = False
 ) -> Shape:
@@ -110,9 +127,7 @@ def choose_shape(
 
     Raises SpecError if there are more nodes than units, or if the processes select different nodes.
     """
-    units: dict[str, list[PlannedProcess]] = {}
-    for process in plan:
-        units.setdefault(process.group or process.name, []).append(process)
+    units = units_of(plan)
     if nodes > len(units):
         count = "one process or group" if len(units) == 1 else f"{len(units)} processes and groups"
         raise SpecError(
@@ -126,9 +141,9 @@ def choose_shape(
     loads = [Demand() for _ in range(nodes)]
     counts = [0] * nodes
     slots: dict[str, int] = {}
-    order = sorted(units, key=lambda name: _size(demands[name]), reverse=True)
+    order = sorted(units, key=lambda name: size(demands[name]), reverse=True)
     for name in order:
-        slot = min(range(nodes), key=lambda index: (_size(loads[index]), counts[index]))
+        slot = min(range(nodes), key=lambda index: (size(loads[index]), counts[index]))
         loads[slot] += demands[name]
         counts[slot] += 1
         slots.update({process.name: slot for process in units[name]})
@@ -166,5 +181,6 @@ def node_features(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def _size(demand: Demand) -> tuple[int, float, int]:
+def size(demand: Demand) -> tuple[int, float, int]:
+    """Return a value by which demands are compared."""
     return demand.gpus, demand.cpus, demand.memory_mib

@@ -13,36 +13,43 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from symphony.errors import SymphonyError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.host.processes.mark import remove_own_mark
 from symphony.host.processes.spec import ProcessSpec, with_devices
-from symphony.host.render import render
+from symphony.host.run import change_directory
 from symphony.host.run.directory import RunDirectory
+from symphony.host.run.events import Event, EventReader, fold, is_finished
 from symphony.host.run.status import StatusReader
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.supervisor import Supervisor
 from symphony.model import Experiment
-from symphony.plan.addresses import AddressScheme
 from symphony.plan.policies import Ending
-from symphony.plan.resolve import Defaults, resolve
-from symphony.plan.restart_policy import Backoff
+from symphony.plan.resolve import Defaults
+from symphony.plan.restart_policy import Backoff, Restart
 from symphony.replace_file import replace_file
+from symphony.runs.record import RECORD_FILE
 from symphony.signals import reset_signals
 from symphony.status import ReasonCode
 from symphony_slurm.agent import AGENT, SUPERVISOR
 from symphony_slurm.batch import AgentStep
 from symphony_slurm.channel import Channel
 from symphony_slurm.children import Agent, Agents, RemoteChildren, RemoteHost, own_node
-from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, HONOURED, TIMER_ERROR_SECONDS
+from symphony_slurm.placement import (
+    Node,
+    Placement,
+    RunIdentity,
+    render_placed,
+    resolve_on_hosts,
+)
+from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, TIMER_ERROR_SECONDS
 from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE, NODES_FILE, STOP_FILE
 
 ALIVE_INTERVAL_SECONDS = 5.0
 # How long the agents may take to exit after the experiment has finished.
 AGENT_EXIT_SECONDS = 30.0
-BIND_HOST = "0.0.0.0"
 
 
 class JobFailed(Exception):
@@ -58,6 +65,14 @@ def run_job(directory: str, job: Mapping[str, Any], step: AgentStep) -> int:
     # The launcher may have been killed before it could record the number of the job.
     replace_file(run.file(JOB_FILE), [os.environ["SLURM_JOB_ID"].encode()])
     run.file(ALIVE_FILE).touch()
+    # These files can describe the previous nodes of a job that was requeued.
+    for name in (NODES_FILE, FAILURE_FILE):
+        run.file(name).unlink(missing_ok=True)
+    if is_finished(run.events):
+        # The job was requeued at its end.
+        step.process.kill()
+        step.process.wait()
+        return _exit_code(run)
     try:
         return _supervise(run, job, step)
     except (JobFailed, SymphonyError) as exc:
@@ -67,22 +82,31 @@ def run_job(directory: str, job: Mapping[str, Any], step: AgentStep) -> int:
 
 
 def _supervise(run: RunDirectory, job: Mapping[str, Any], step: AgentStep) -> int:
-    with _started_agents(run, step, job["nodes"]) as agents:
-        by_slot = sorted(agents, key=lambda agent: agent.rank)
-        of = {name: by_slot[slot] for name, slot in job["slots"].items()}
-        manifest = _place(run, job, agents, of)
+    with _started_agents(run, step, job["nodes"]) as started:
+        agents = Agents(started, run.load_manifest()["slots"])
+        manifest = _place(run, job, agents)
         specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
-        all_agents = Agents(agents, of)
-        for agent in agents:
-            agent.order(
-                "prepare",
-                env=manifest["env"],
-                limits={spec.name: spec.log_limit for spec in specs},
-            )
-        supervisor = _create_supervisor(run, job, manifest, specs, all_agents)
-        supervisor.launch(is_refusable=False)
+        agents.prepare(manifest["env"])
+        events = EventReader(run.events).read_new()
+        requeues = job["requested"]["options"]["requeue"]
+        restarts_left = requeues - fold([], events).evictions
+        supervisor = _create_supervisor(run, job, manifest, specs, agents, events, restarts_left)
+        agents.on_eviction = supervisor.stop_or_evict
+        if events:
+            supervisor.continue_after_eviction(_requeued(restarts_left))
+        else:
+            supervisor.launch(is_refusable=False)
         supervisor.prepare_stop()
         supervisor.run()
+    # Readers then ask Slurm for the job.
+    run.file(ALIVE_FILE).unlink(missing_ok=True)
+    return _exit_code(run)
+
+
+def _exit_code(run: RunDirectory) -> int:
+    """Return the exit code of an experiment, or 1 if it has not finished."""
+    if not is_finished(run.events):
+        return 1
     return StatusReader(run).read().exit_code or 0
 
 
@@ -92,6 +116,8 @@ def _create_supervisor(
     manifest: Mapping[str, Any],
     specs: list[ProcessSpec],
     agents: Agents,
+    events: list[Event],
+    restarts_left: int,
 ) -> Supervisor:
     from symphony.plan.policies import Policies
 
@@ -108,11 +134,34 @@ def _create_supervisor(
         backoff=Backoff(**job["backoff"]),
         policies=Policies.from_dict(manifest["policies"]),
         host=RemoteHost(agents),
-        eviction=functools.partial(_eviction, run, job["warning"]),
+        events=events,
+        eviction=functools.partial(_eviction, run, job["requested"]["warning"], restarts_left),
     )
 
 
-def _eviction(run: RunDirectory, warning: int) -> Ending | None:
+def _requeued(restarts_left: int) -> Ending:
+    """Return what happens to an experiment whose job was requeued."""
+    number = os.environ["SLURM_JOB_ID"]
+    if restarts_left > 0:
+        return _restart(f"job {number} was requeued")
+    return Ending(
+        action="eviction",
+        reason=f"job {number} was requeued more often than the option requeue allows",
+        reason_code=ReasonCode.EVICTED,
+    )
+
+
+def _restart(cause: str) -> Ending:
+    return Ending(
+        action="restart",
+        reason=f"the experiment restarts: {cause}",
+        reason_code=ReasonCode.EXPERIMENT_RESTARTS,
+        cause=cause,
+        restart=Restart(delay=0.0, in_row=0),
+    )
+
+
+def _eviction(run: RunDirectory, warning: int, restarts_left: int) -> Ending | None:
     """Return why Slurm stops the experiment, or None if the user stops it with symphony.
 
     ``warning`` is the time in seconds before the end of the job at which Slurm sends SIGTERM.
@@ -128,6 +177,8 @@ def _eviction(run: RunDirectory, warning: int) -> Ending | None:
             reason=f"the time limit of job {number} was reached",
             reason_code=ReasonCode.DEADLINE_EXCEEDED,
         )
+    if restarts_left > 0:
+        return _restart(f"job {number} was preempted or requeued")
     return Ending(
         action="eviction",
         reason=f"job {number} was canceled or preempted, or its time limit was reached",
@@ -166,15 +217,15 @@ def _started_agents(run: RunDirectory, step: AgentStep, count: int) -> Iterator[
 
 
 def _accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent]) -> None:
-    server, log = step.server, step.log
+    server = step.server
     deadline = time.monotonic() + AGENT_TIMEOUT_SECONDS
     server.settimeout(0.2)
     while len(agents) < count:
         try:
             connection, _ = server.accept()
         except TimeoutError:
-            if step.process.poll() is not None or time.monotonic() > deadline or _has_error(log):
-                raise JobFailed(_missing_agents_message(log, agents, count)) from None
+            if step.process.poll() is not None or time.monotonic() > deadline or _last_error(step):
+                raise JobFailed(_missing_agents_message(step, agents, count)) from None
             continue
         channel = Channel(connection)
         if not channel.prove(token, SUPERVISOR, AGENT):
@@ -186,88 +237,80 @@ def _accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent
         agents.append(Agent(channel, hello[0]))
 
 
-def _has_error(log: IO[bytes]) -> bool:
-    return bool(_last_error(log))
-
-
-def _last_error(log: IO[bytes]) -> str:
+def _last_error(step: AgentStep) -> str:
     """Return the first message of an agent, or else of srun, or ``""`` if there is none."""
-    log.seek(0)
-    lines = log.read().decode(errors="replace").splitlines()
+    step.log.seek(step.log_start)
+    lines = step.log.read().decode(errors="replace").splitlines()
     messages = [line.strip() for line in lines if line.strip()]
     of_agents = [line for line in messages if line.startswith("node ")]
     of_srun = [line for line in messages if "error:" in line and "Exited with exit" not in line]
     return next(iter([*of_agents, *of_srun]), "")
 
 
-def _missing_agents_message(log: IO[bytes], agents: list[Agent], count: int) -> str:
-    error = _last_error(log)
+def _missing_agents_message(step: AgentStep, agents: list[Agent], count: int) -> str:
+    error = _last_error(step)
     if error:
         return error
     present = ", ".join(sorted(agent.node for agent in agents)) or "none"
     return (
         f"only {len(agents)} of {count} nodes ({present}) have started their agents; see "
-        f"{Path(log.name).parent / 'agents.log'}"
+        f"{step.log.name}"
     )
 
 
 # --- placement ---
 
 
-def _place(
-    run: RunDirectory, job: Mapping[str, Any], agents: list[Agent], of: Mapping[str, Agent]
-) -> dict[str, Any]:
+def _place(run: RunDirectory, job: Mapping[str, Any], agents: Agents) -> dict[str, Any]:
     """Resolve the plan again with the nodes of the job, and return the final manifest.
 
-    The manifest in the run directory is replaced.
+    The manifest in the run directory is replaced. In a job that was requeued, the experiment can
+    have been changed since its launch, so its present description is used.
     """
-    experiment = Experiment.load_dict(job["experiment"])
-    if job["base_dir"]:
-        experiment.base_dir = job["base_dir"]
-    node_of_owner = {name: agent.host for name, agent in of.items()}
-    for process in experiment.list_all_processes():
-        if process.group is not None:
-            node_of_owner[process.group.name] = node_of_owner[process.name]
-    from symphony.plan.services import service_requests
-
-    owners = {request.name: request.owner for request in service_requests(experiment)}
-    scheme = AddressScheme(
+    present = run.load_manifest()
+    change_directory.finish(run, present)
+    record = json.loads(run.file(RECORD_FILE).read_bytes())
+    experiment = Experiment.load_dict(record["definition"])
+    experiment.base_dir = record["base_directory"]
+    placement = Placement(
+        batch=own_node(),
+        nodes=[Node(name=agent.node, host=agent.host, gpus=agent.gpus) for agent in agents.all],
+        shell=shutil.which("bash") or "/bin/sh",
+        hides_gpus=job["requested"]["shape"]["gpus"] > 0,
+    )
+    slots: dict[str, int] = present["slots"]
+    plan = resolve_on_hosts(
+        experiment,
+        [node.host for node in placement.nodes],
+        slots,
         backend=job["backend"],
-        host=lambda service: node_of_owner[owners[service]],
-        bind_host=BIND_HOST,
+        defaults=Defaults(**job["defaults"]),
         refuse=functools.partial(_reserve, agents),
     )
-    plan = resolve(experiment, scheme, Defaults(**job["defaults"]))
-    manifest = render(
-        plan,
+    identity = RunIdentity(
         run_id=job["run_id"],
         launched=job["launched"],
         directory=run.path,
         working_directory=Path(job["working_directory"]),
-        shell=shutil.which("bash") or "/bin/sh",
-        honoured=HONOURED,
     )
-    for agent in agents:
-        ports = [
-            endpoint.port
-            for endpoint in plan.addresses.values()
-            if node_of_owner[endpoint.owner] == agent.host
-        ]
+    manifest = render_placed(plan, placement, slots, identity)
+    for agent in agents.all:
+        endpoints = plan.addresses.values()
+        ports = [endpoint.port for endpoint in endpoints if endpoint.host == agent.host]
         agent.order("keep", ports=ports)
-    processes = _assign_gpus(manifest.processes, of)
-    data = {**replace(manifest, processes=processes).to_dict(), "slots": job["slots"]}
+    data = replace(manifest, processes=_assign_gpus(manifest.processes, agents)).to_dict()
+    data.update({key: present[key] for key in ("change", "previous") if key in present})
     replace_file(run.manifest, [json.dumps(data).encode()])
-    nodes = {"batch": own_node(), "nodes": {name: agent.node for name, agent in of.items()}}
-    replace_file(run.file(NODES_FILE), [json.dumps(nodes).encode()])
+    replace_file(run.file(NODES_FILE), [placement.to_json()])
     return data
 
 
-def _reserve(agents: list[Agent], port: int) -> str | None:
+def _reserve(agents: Agents, port: int) -> str | None:
     """Reserve a port on all nodes. Return the reason why it is unavailable on one, or None.
 
     The agents then release the ports that no service of their node uses.
     """
-    answers = [(agent, agent.ask("reserve", port=port)) for agent in agents]
+    answers = [(agent, agent.ask("reserve", port=port)) for agent in agents.all]
     reasons = {agent.node: agent.answer(number) for agent, number in answers}
     for node, reason in reasons.items():
         if reason:
@@ -275,24 +318,21 @@ def _reserve(agents: list[Agent], port: int) -> str | None:
     return None
 
 
-def _assign_gpus(
-    processes: tuple[ProcessSpec, ...], of: Mapping[str, Agent]
-) -> tuple[ProcessSpec, ...]:
-    """Give each process the GPUs of its node that it requests.
-
-    If any process requests GPUs, a process that requests none sees none.
-    """
-    if not any(spec.gpus for spec in processes):
-        return processes
-    free = {agent.node: list(agent.gpus) for agent in of.values()}
+def _assign_gpus(processes: tuple[ProcessSpec, ...], agents: Agents) -> tuple[ProcessSpec, ...]:
+    """Give each process the GPUs of its node that it requests."""
+    free = {agent.node: list(agent.gpus) for agent in agents.all}
     assigned = []
     for spec in processes:
-        devices = free[of[spec.name].node]
+        if not spec.gpus:
+            assigned.append(spec)
+            continue
+        agent = agents.of(spec.name)
+        devices = free[agent.node]
         if len(devices) < spec.gpus:
             raise JobFailed(
-                f"node {of[spec.name].node} has only {len(of[spec.name].gpus)} GPUs of the job, "
-                f"which is too few for process {spec.path!r}"
+                f"node {agent.node} has only {len(agent.gpus)} GPUs of the job, which is too few "
+                f"for process {spec.path!r}"
             )
-        own, free[of[spec.name].node] = devices[: spec.gpus], devices[spec.gpus :]
+        own, free[agent.node] = devices[: spec.gpus], devices[spec.gpus :]
         assigned.append(with_devices(spec, own))
     return tuple(assigned)

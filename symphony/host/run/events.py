@@ -92,7 +92,8 @@ class RunState:
     or None if there is no such decision or the user has stopped them. While the processes are
     stopped in order to be started again, ``restarting`` is true, ``restart_at`` is the time of the
     next start, and ``restart_cause`` describes the failure. ``restarts`` is the number of restarts
-    of the experiment, ``restarts_in_row`` is the number of those that determine the next delay, and
+    of the experiment, ``restarts_in_row`` is the number of those that determine the next delay,
+    ``evictions`` is the number of those after which the system had stopped the experiment, and
     ``restarted`` is the time of the latest restart. ``launched_boot_seconds`` is the time of the
     launch in seconds since the machine was booted. ``requests`` maps numbers to the requests that
     are not done yet, and ``request_count`` is the number of all requests. ``revision`` is the
@@ -110,6 +111,7 @@ class RunState:
     restart_cause: str = ""
     restarts: int = 0
     restarts_in_row: int = 0
+    evictions: int = 0
     restarted: float | None = None
     launched_boot_seconds: float | None = None
     requests: dict[int, Request] = field(default_factory=dict)
@@ -286,6 +288,7 @@ def _restarting(run: RunState, event: Event) -> None:
 def _restarted(run: RunState, event: Event) -> None:
     run.restarting = False
     run.restarts += 1
+    run.evictions += bool(event.get("evicted"))
     run.restarted = event["at"]
     for name, track in run.tracks.items():
         restarts = track.restarts + (track.started is not None)

@@ -104,7 +104,11 @@ _POLICIES: Mapping[str, Check] = {
     "deadline": _is_number_or_none,
 }
 
-_PREVIOUS: Mapping[str, Check] = {"processes": _is_list, "env": _is_text_mapping}
+_PREVIOUS: Mapping[str, Check] = {
+    "processes": _is_list,
+    "env": _is_text_mapping,
+    "services": _is_address_mapping,
+}
 
 _MANIFEST: Mapping[str, Check] = {
     "experiment": _is_text,

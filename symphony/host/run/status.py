@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,6 +31,10 @@ from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, 
 SUPERVISOR_KILLED = "the supervisor was killed"
 REPLACED = "the supervisor was killed, and a new one has been started"
 REBOOTED = "the machine was restarted, so no process of the experiment is running"
+
+# How long a manifest that another machine has written may take to arrive.
+MANIFEST_ARRIVAL_SECONDS = 10.0
+_POLL_SECONDS = 0.1
 
 # A function that starts a new supervisor for a run and returns whether there is one now; see
 # `symphony.host.replacement`. It raises BackendError if no supervisor can be started.
@@ -81,7 +86,22 @@ class StatusReader:
             # The experiment was changed.
             is_supervised = self.is_supervised()
             self._read_events()
+        self._wait_for_manifest()
         return self._compute_status(is_supervised)
+
+    def _wait_for_manifest(self) -> None:
+        """Read the manifest again if it is older than the events.
+
+        The supervisor writes the manifest first, but a shared file system can show the previous
+        manifest for some seconds. Raises BackendError if it still shows it then.
+        """
+        deadline = time.monotonic() + MANIFEST_ARRIVAL_SECONDS
+        while self._state.revision > self._manifest.get("change", {}).get("revision", 0):
+            if time.monotonic() > deadline:
+                raise self._run.damaged(self._run.manifest, "it is older than the events")
+            time.sleep(_POLL_SECONDS)
+            self._load()
+            self._read_events()
 
     def is_supervised(self) -> bool:
         """Return whether the supervisor of the run is running."""

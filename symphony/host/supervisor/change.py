@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, shown
 from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec
-from symphony.host.resources.leases import close_port_sockets, held_resource, take_lease
-from symphony.host.resources.unsupervised import service_ports
+from symphony.host.resources.leases import held_resource, take_lease
 from symphony.host.run import change_directory
 from symphony.host.supervisor.control import RequestRefused
 from symphony.plan.policies import Policies
@@ -23,6 +22,7 @@ from symphony.plan.policies import Policies
 if TYPE_CHECKING:
     from symphony.host.run.directory import RunDirectory
     from symphony.host.run.events import RunState
+    from symphony.host.supervisor.process_host import ProcessHost
 
 _HOLD, _GPU = "hold", "gpu"
 
@@ -34,8 +34,9 @@ class Change:
     ``specs`` describes all processes after the change, and ``old_specs`` the removed and restarted
     processes before it. ``holds`` maps new ports to the descriptors that are closed before their
     servers start. ``gpus`` maps the names of added and restarted processes to their leases.
-    ``surplus`` contains leases that are not needed when the restarted processes have exited, and
-    ``old_ports`` the ports that no service has any more.
+    ``surplus`` contains leases that are not needed when the restarted processes have exited.
+    ``new_addresses`` contains the addresses ``host:port`` of services that no service had before,
+    and ``old_addresses`` those that no service has any more.
     """
 
     manifest: Mapping[str, Any]
@@ -45,7 +46,8 @@ class Change:
     holds: dict[int, int] = field(default_factory=dict)
     gpus: dict[str, list[int]] = field(default_factory=dict)
     surplus: list[int] = field(default_factory=list)
-    old_ports: set[int] = field(default_factory=set)
+    new_addresses: set[str] = field(default_factory=set)
+    old_addresses: set[str] = field(default_factory=set)
 
     @property
     def event(self) -> Mapping[str, Any]:
@@ -73,8 +75,6 @@ class Change:
         for descriptor in self.surplus:
             os.close(descriptor)
         self.surplus.clear()
-        for port in self.old_ports:
-            close_port_sockets(port)
 
 
 def prepare(
@@ -82,6 +82,7 @@ def prepare(
     request: Mapping[str, Any],
     state: RunState,
     specs: Mapping[str, ProcessSpec],
+    host: ProcessHost,
 ) -> Change:
     """Check a request for a change.
 
@@ -103,11 +104,17 @@ def prepare(
     stopped = (*manifest["change"]["removed"], *manifest["change"]["restarted"])
     return Change(
         manifest,
-        _load_specs(run, manifest, directory),
+        _load_specs(run, manifest, None if host.is_remote else directory),
         {name: specs[name] for name in stopped},
         Policies.from_dict(manifest.get("policies", {})),
-        old_ports=set(service_ports(running)) - set(service_ports(manifest)),
+        new_addresses=_addresses(manifest) - _addresses(running),
+        old_addresses=_addresses(running) - _addresses(manifest),
     )
+
+
+def _addresses(manifest: Mapping[str, Any]) -> set[str]:
+    services: Mapping[str, str] = manifest.get("services", {})
+    return set(services.values())
 
 
 def take_resources(
@@ -115,13 +122,20 @@ def take_resources(
     request: Mapping[str, Any],
     descriptors: list[int],
     gpus: Mapping[str, list[int]],
+    host: ProcessHost,
 ) -> None:
     """Determine the leases and holds of a change, and lease the GPUs that are missing.
 
     ``descriptors`` are those that the client has sent; those that the change needs are removed.
     ``gpus`` maps process names to the leases that the supervisor holds. Raises RequestRefused if
-    another experiment has leased one of the GPUs.
+    another experiment has leased one of the GPUs, or if an address is unavailable.
     """
+    unavailable = host.reserve_addresses(change.new_addresses)
+    if unavailable:
+        texts = [f"the address {address} {reason}" for address, reason in unavailable.items()]
+        raise RequestRefused("; ".join(texts), unavailable)
+    if host.is_remote:
+        return
     received = {held_resource(descriptor): descriptor for descriptor in descriptors}
     _take_gpus(change, received, gpus)
     if not request.get("keep_holds"):
@@ -147,23 +161,29 @@ def resume(
             lease = take_lease(_GPU, device)
             if lease is not None:
                 surplus.append(lease)
-    old_ports = {port for spec in old_specs.values() for port in spec.releases}
+    previous = manifest.get("previous", {}).get("services", {})
     return Change(
         manifest,
         specs,
         old_specs,
         Policies.from_dict(manifest.get("policies", {})),
         surplus=surplus,
-        old_ports=old_ports - set(service_ports(manifest)),
+        old_addresses=set(previous.values()) - _addresses(manifest),
     )
 
 
 def _load_specs(
-    run: RunDirectory, manifest: Mapping[str, Any], directory: str
+    run: RunDirectory, manifest: Mapping[str, Any], directory: str | None
 ) -> dict[str, ProcessSpec]:
-    new_secrets = run.file(directory) / change_directory.SECRETS
+    """Return the new descriptions of the processes.
+
+    They contain the values of the secrets, unless ``directory`` is None.
+    """
     try:
         specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
+        if directory is None:
+            return {spec.name: spec for spec in specs}
+        new_secrets = run.file(directory) / change_directory.SECRETS
         return {spec.name: spec.with_secrets(run.secrets, new_secrets) for spec in specs}
     except (OSError, TypeError, KeyError, BackendError) as exc:
         raise RequestRefused(f"the new manifest is not valid: {exc}") from exc

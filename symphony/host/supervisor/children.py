@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import Track
 from symphony.host.supervisor.event_loop import EventLoop
-from symphony.host.supervisor.terminal import Terminal
+
+if TYPE_CHECKING:
+    import socket
 
 
 class Child(Protocol):
@@ -53,6 +55,13 @@ class StartRefused(OSError):
     """
 
 
+class JoinableTerminal(Protocol):
+    """The terminal of a process with the setting ``tty``."""
+
+    def join(self, client: socket.socket, received: bytes) -> str:
+        """Relay a client; see `symphony.host.supervisor.terminal.Terminal.join`."""
+
+
 class Children(Protocol):
     """An object that starts processes and reports their exits.
 
@@ -88,7 +97,7 @@ class Children(Protocol):
     def get(self, name: str) -> Child | None:
         """Return the running child with the given name, or None if there is none."""
 
-    def terminal(self, name: str) -> Terminal | None:
+    def terminal(self, name: str) -> JoinableTerminal | None:
         """Return the terminal of a running child that a client can join, or None.
 
         None also means that clients reach the terminal in another way.

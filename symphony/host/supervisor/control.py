@@ -5,7 +5,8 @@ A client sends one JSON object per line, for example::
     {"request": "restart", "names": ["agent-0", "agent-1"], "grace": 5.0}
 
 The supervisor answers each line when the request is done: ``{"answer": "done"}``. If a request is
-not valid, or cannot be done now, the answer is ``{"answer": "error", "message": ...}``. What a
+not valid, or cannot be done now, the answer is ``{"answer": "error", "message": ...}``. The answer
+to a change can also contain the addresses that are ``"unavailable"``, and the reasons. What a
 request has changed is in the event log. The next line of a connection is read after the answer.
 
 ========== ====================== ============================================================
@@ -75,7 +76,14 @@ Reply = Callable[[Answer], None]
 
 
 class RequestRefused(Exception):
-    """A request is not valid, or cannot be done now. The message is for the user."""
+    """A request is not valid, or cannot be done now. The message is for the user.
+
+    ``unavailable`` maps the addresses that a change needs to the reasons why they are unavailable.
+    """
+
+    def __init__(self, message: str, unavailable: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.unavailable = unavailable or {}
 
 
 @dataclass(slots=True, eq=False)
@@ -239,7 +247,7 @@ class Control:
             self._descriptors = descriptors
             operation = self._begin(_find_handler(request), request, reply)
         except RequestRefused as exc:
-            reply(_error(str(exc)))
+            reply(_error(str(exc), exc.unavailable))
             return
         except Exception as exc:
             reply(_error(f"an internal error occurred in the supervisor: {exc}"))
@@ -571,8 +579,9 @@ def _ports(specs: Mapping[str, ProcessSpec], name: str) -> tuple[int, ...]:
     return specs[name].releases if name in specs else ()
 
 
-def _error(message: str) -> Answer:
-    return {"answer": "error", "message": message}
+def _error(message: str, unavailable: Mapping[str, str] | None = None) -> Answer:
+    answer = {"answer": "error", "message": message}
+    return {**answer, "unavailable": dict(unavailable)} if unavailable else answer
 
 
 def _decode(line: bytes) -> Mapping[str, Any]:

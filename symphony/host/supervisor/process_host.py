@@ -56,10 +56,19 @@ class ProcessHost(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """True if the processes run on other machines, whose GPUs belong to the experiment alone.
+        """True if the processes run on other machines, which belong to the experiment alone.
 
-        Such GPUs need no leases.
+        GPUs of such machines need no leases, and the machines read secrets themselves.
         """
+
+    def reserve_addresses(self, addresses: Collection[str]) -> Mapping[str, str]:
+        """Reserve the ports of new addresses ``host:port`` until their processes start.
+
+        Return the reasons why addresses are unavailable. In this case, nothing is reserved.
+        """
+
+    def release_addresses(self, addresses: Collection[str]) -> None:
+        """Release the ports of addresses that no service has any more."""
 
     def signal_group(self, name: str, group: int, number: int) -> bool:
         """Send a signal to the process group of a process. Return False if it has no members."""
@@ -122,6 +131,18 @@ class ThisHost:
     def is_remote(self) -> bool:
         """False; see `ProcessHost`."""
         return False
+
+    def reserve_addresses(self, addresses: Collection[str]) -> Mapping[str, str]:
+        """Do nothing: the program that changes the experiment reserves ports of its machine."""
+        del addresses
+        return {}
+
+    def release_addresses(self, addresses: Collection[str]) -> None:
+        """Release the ports of addresses; see `ProcessHost`."""
+        from symphony.host.resources.leases import close_port_sockets
+
+        for address in addresses:
+            close_port_sockets(port_of(address))
 
     @functools.cached_property
     def _processes(self) -> RunProcesses:
@@ -222,6 +243,11 @@ class ThisHost:
     ) -> Probe:
         """Return the readiness probe of a process; see `ProcessHost`."""
         return make_probe(spec, log, log_start, env, search_process)
+
+
+def port_of(address: str) -> int:
+    """Return the port of an address ``host:port``."""
+    return int(address.rpartition(":")[2])
 
 
 def _process_group(pid: int) -> int:

@@ -33,11 +33,17 @@ from symphony.host.run.events import (
     fold,
 )
 from symphony.host.run.note import NoteWriter
-from symphony.host.supervisor.children import Child, Children, ExitCallback, StartRefused
+from symphony.host.supervisor.children import (
+    Child,
+    Children,
+    ExitCallback,
+    JoinableTerminal,
+    StartRefused,
+)
 from symphony.host.supervisor.clock import LaunchClock, boot_time
 from symphony.host.supervisor.event_log import EventLog
 from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
-from symphony.host.supervisor.process_host import ProcessHost, ThisHost
+from symphony.host.supervisor.process_host import ProcessHost, ThisHost, port_of
 from symphony.host.supervisor.readiness import ReadinessMonitor, failing_probe
 from symphony.plan import restart_policy, start_order
 from symphony.plan.policies import (
@@ -57,7 +63,6 @@ if TYPE_CHECKING:
 
     from symphony.host.supervisor.change import Change
     from symphony.host.supervisor.control import Control
-    from symphony.host.supervisor.terminal import Terminal
     from symphony.line_search import SearchProcess
 
 # The interval at which the supervisor polls processes whose exit it cannot wait for.
@@ -97,7 +102,8 @@ class Supervisor:
     descriptors when the process has exited for the last time. ``children`` creates the object that
     starts processes, and ``host`` is the machines on which they run. The default is this machine.
     When the supervisor receives SIGTERM, ``eviction`` returns why the system stops the experiment,
-    or None if the user stops it.
+    or None if the user stops it. If the system starts it again later, the ending is a restart, and
+    the supervisor exits when the processes have exited; see `continue_after_eviction`.
 
     ``missing_support`` is a message about what the file system does not support, or ``""``.
 
@@ -179,7 +185,8 @@ class Supervisor:
         self._sweep_deadline: float | None = None
         self._skip_grace = False
         self._eviction = eviction
-        self._loop.on_signal(STOP_SIGNAL, self._stop_or_evict)
+        self._is_evicted = False
+        self._loop.on_signal(STOP_SIGNAL, self.stop_or_evict)
         self._loop.on_signal(KILL_SIGNAL, self._kill)
         # A child process would inherit SIG_IGN, but it does not inherit a handler. These signals
         # therefore get a handler that does nothing.
@@ -198,6 +205,44 @@ class Supervisor:
         self._listen()
         self._record_launch()
         self._start_or_decide(self._specs, launching=is_refusable)
+
+    def continue_after_eviction(self, ending: Ending) -> None:
+        """Continue a run that the system had stopped and starts again.
+
+        No process of it is running. Call this method instead of `launch`. If ``ending`` is a
+        restart, all processes start again. Otherwise, the experiment has finished.
+        """
+        state = self._state
+        if state.created is None:
+            # It was stopped before it had started a process.
+            self.launch(is_refusable=False)
+            return
+        self._listen()
+        # The machine can be another one, which was booted at another time.
+        self._clock = LaunchClock(state.created, boot_time() - (time.time() - state.created))
+        if not state.stopping and not (state.restarting and ending.restart):
+            self._record_ending(ending)
+        for name, track in (*state.tracks.items(), *state.leaving.items()):
+            if track.pid is not None:
+                self._record("exited", name, code=None, **self._eviction_details(ending))
+        for number in list(state.requests):
+            self.record_request_done(number)
+        if state.stopping:
+            self._stop_processes()
+        else:
+            self._record("restarted", evicted=True)
+            self._start_or_decide(self._specs)
+
+    def _eviction_details(self, ending: Ending) -> dict[str, Any]:
+        """Return the details of the exit of a process that the system has stopped."""
+        if ending.restart is None or self._state.stopping:
+            return self._stop_details("stopped")
+        return {
+            "reason": ending.reason,
+            "reason_code": ReasonCode.EXPERIMENT_RESTARTS,
+            "restarts_in": ending.restart.delay,
+            "cause": ending.cause,
+        }
 
     def _record_launch(self) -> None:
         launched = boot_time()
@@ -333,11 +378,15 @@ class Supervisor:
         self.run()
         self._children.discard()
 
-    def _stop_or_evict(self) -> None:
+    def stop_or_evict(self) -> None:
+        """Stop the experiment, because the user or the system has requested it."""
+        if self._is_evicted:
+            return
         ending = self._eviction()
         if ending is None or self._state.finished or self._state.stopping:
             self.stop()
         else:
+            self._is_evicted = ending.restart is not None
             self._end(ending)
 
     def stop(self) -> None:
@@ -509,7 +558,7 @@ class Supervisor:
         """Check that a change is possible; see `symphony.host.supervisor.change`."""
         from symphony.host.supervisor.change import prepare
 
-        return prepare(self._directory, request, self._state, self._specs)
+        return prepare(self._directory, request, self._state, self._specs, self._host)
 
     def begin_change(
         self, change: Change, request: Mapping[str, Any], descriptors: list[int]
@@ -523,7 +572,7 @@ class Supervisor:
         from symphony.host.run import change_directory
         from symphony.host.supervisor.change import take_resources
 
-        take_resources(change, request, descriptors, self._gpus)
+        take_resources(change, request, descriptors, self._gpus, self._host)
         change_directory.commit(self._directory, change.event["directory"])
         self._leaving.update({name: self._specs[name] for name in change.removed})
         deadline = self._policies.deadline
@@ -571,11 +620,12 @@ class Supervisor:
             for descriptor in self._gpus.pop(name, []):
                 os.close(descriptor)
             self._children.remove(name)
-        for port in change.old_ports:
-            hold = self._holds.pop(port, None)
+        for address in change.old_addresses:
+            hold = self._holds.pop(port_of(address), None)
             if hold is not None:
                 os.close(hold)
         change.close()
+        self._host.release_addresses(change.old_addresses)
         self._loop.post(self._finish_if_all_ended)
 
     def _spec(self, name: str) -> ProcessSpec:
@@ -610,7 +660,7 @@ class Supervisor:
         self._record("signaled", name, signal=number.name)
         return True
 
-    def terminal(self, name: str) -> Terminal | None:
+    def terminal(self, name: str) -> JoinableTerminal | None:
         """Return the terminal of a running process, or None if it has none."""
         return self._children.terminal(name)
 
@@ -1101,7 +1151,7 @@ class Supervisor:
             launched=launched,
             now=self._clock.now(),
             history=RestartHistory(
-                restarts=state.restarts,
+                restarts=state.restarts - state.evictions,
                 in_row=state.restarts_in_row,
                 started=state.restarted or launched,
             ),
@@ -1109,6 +1159,13 @@ class Supervisor:
         )
 
     def _end(self, ending: Ending) -> None:
+        self._record_ending(ending)
+        if ending.restart is None:
+            self._stop_processes()
+        else:
+            self._stop_for_restart(ending.restart.delay)
+
+    def _record_ending(self, ending: Ending) -> None:
         details: dict[str, Any] = {
             "reason": ending.reason,
             "reason_code": ending.reason_code,
@@ -1118,10 +1175,8 @@ class Supervisor:
         restart = ending.restart
         if restart is None:
             self._record("ending", action=ending.action, **details)
-            self._stop_processes()
             return
         self._record("restarting", restarts_in=restart.delay, in_row=restart.in_row, **details)
-        self._stop_for_restart(restart.delay)
 
     def _stop_for_restart(self, delay: float) -> None:
         """Stop the running processes. After ``delay`` seconds, the experiment starts again."""
@@ -1136,6 +1191,10 @@ class Supervisor:
             return
         if self._sweep():
             self._loop.after(CHECK_INTERVAL_SECONDS, self._finish_if_all_ended)
+            return
+        if self._is_evicted:
+            self._log_times.close()
+            self._exit()
             return
         self._sweep_deadline = None
         self._overdue.clear()

@@ -224,11 +224,12 @@ def test_new_supervisor_completes_a_change_that_is_not_recorded(cluster, experim
     kept, changed, removed = manifest["processes"]
     added = {**removed, "name": "added", "releases": [], "env_secrets": {"TOKEN": "token"}}
     change = {"event": "changed", "at": 1.0, "revision": 1, "directory": "change-1"}
+    previous = {key: manifest[key] for key in ("env", "services")}
     names = {"added": ["added"], "removed": ["removed"], "restarted": ["changed"]}
     manifest.update(
         processes=[kept, changed, added],
         services={},
-        previous={"processes": [changed, removed], "env": manifest["env"]},
+        previous={**previous, "processes": [changed, removed]},
         change={**change, **names},
     )
     kill(supervisor_of(cluster))

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from symphony.cluster import Cluster
+
 VARIABLE = "SYMPHONY_TEST_SLURM"
 MISSING = "NOT TESTED AGAINST A SLURM: run scripts/test --with-slurm, or set SYMPHONY_TEST_SLURM=1"
 
@@ -32,3 +34,19 @@ def tmp_path():
     path.mkdir(parents=True, mode=0o700)
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def new_cluster(tmp_path):
+    """A function that returns a cluster. Its experiments are deleted at the end."""
+    clusters = []
+
+    def new(**options):
+        cluster = Cluster.new("slurm", **{"state_dir": str(tmp_path / "state"), **options})
+        clusters.append(cluster)
+        return cluster
+
+    yield new
+    for cluster in clusters:
+        for name in cluster.list_experiments():
+            cluster.delete(name)

@@ -13,7 +13,9 @@ class TestContract(BackendContract):
 
     @pytest.fixture
     def options(self, tmp_path):
-        return {"state_dir": str(tmp_path / "state"), "nodes": 1}
+        # Some tests add processes, for which the job needs room.
+        room = ["--cpus-per-task=4"]
+        return {"state_dir": str(tmp_path / "state"), "nodes": 1, "sbatch": room}
 
     @contextlib.contextmanager
     def foreign(self, cluster):

@@ -10,51 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from symphony.cluster import Cluster
 from symphony.errors import LaunchFailed, SpecError
 from symphony.lint import ERROR, Machine, Target, lint
 from symphony.status import ReasonCode, State
-from symphony.testing import programs
 from symphony.testing.contract import all_running, until
+from tests.backends.slurm.jobs import PYTHON, SAVING, forever, job_of, squeue
 
-PYTHON = sys.executable
 # Each machine has its own /run, so this directory is not shared.
 UNSHARED = Path("/run")
-
-
-@pytest.fixture
-def new_cluster(tmp_path):
-    """A function that returns a cluster. Its experiments are deleted at the end."""
-    clusters = []
-
-    def new(**options):
-        cluster = Cluster.new("slurm", **{"state_dir": str(tmp_path / "state"), **options})
-        clusters.append(cluster)
-        return cluster
-
-    yield new
-    for cluster in clusters:
-        for name in cluster.list_experiments():
-            cluster.delete(name)
-
-
-def forever(cluster, *names, gpu=None):
-    """Return an experiment whose processes run until they are stopped."""
-    experiment = cluster.new_experiment("faults")
-    for name in names:
-        process = experiment.new_process(name, command=[PYTHON, "-u", "-c", programs.FOREVER])
-        if gpu is not None:
-            process.resource_limit(gpu=gpu)
-    return experiment
-
-
-def squeue(*arguments):
-    done = subprocess.run(["squeue", "-h", *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def job_of(cluster):
-    return (Path(cluster._root) / "faults" / "job").read_text()
 
 
 def test_status_of_a_job_in_the_queue_has_the_reason_and_the_expected_start(new_cluster):
@@ -194,12 +157,8 @@ def test_killed_agent_affects_only_the_processes_of_its_node(new_cluster):
 def test_preempted_job_lets_the_processes_save_and_has_failed(new_cluster, tmp_path):
     cluster = new_cluster(sbatch=["--exclusive", "--nodelist=n1"])
     experiment = cluster.new_experiment("faults")
-    # Slurm and the supervisor both send SIGTERM, and the second signal would kill Python while it
-    # exits.
-    ignored = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-    steps = f"({ignored}, print('saved', flush=True), exit(0))"
-    saving = programs.FOREVER.replace("exit(0)", steps)
-    experiment.new_process("one", command=[PYTHON, "-u", "-c", saving]).ready(log="^up", timeout=60)
+    command = [PYTHON, "-u", "-c", SAVING]
+    experiment.new_process("one", command=command).ready(log="^up", timeout=60)
     cluster.launch(experiment)
     cluster.wait("faults", until="ready", timeout=60)
     urgent = ["sbatch", "--parsable", "--partition=urgent", "--nodelist=n1", "--exclusive"]

@@ -83,9 +83,7 @@ def test_ranks_on_two_nodes_find_each_other(cluster):
     status = cluster.wait("nodes", timeout=60)
     assert [process.exit_code for process in status if process.exit_code == 3] == [3]
     assert all(process.failed for process in status)
-    run = cluster._find("nodes")
-    nodes = json.loads(run.file("nodes.json").read_text())["nodes"]
-    assert len(set(nodes.values())) == 2
+    assert set(cluster._find("nodes").load_manifest()["slots"].values()) == {0, 1}
     for number in range(4):
         assert cluster.get_log("nodes", f"unit-{number}") == f"rank {number} of 4\n"
 
@@ -101,9 +99,8 @@ def test_zmq_example_on_two_nodes(cluster, monkeypatch):
     status = cluster.wait("nodes", timeout=60)
     assert status.exit_code == 0, cluster.get_log("nodes", "client")
     assert "20 round trips, 4 MB moved" in cluster.get_log("nodes", "client")
-    run = cluster._find("nodes")
-    nodes = json.loads(run.file("nodes.json").read_text())["nodes"]
-    assert nodes["server"] != nodes["client"]
+    slots = cluster._find("nodes").load_manifest()["slots"]
+    assert slots["server"] != slots["client"]
 
 
 def test_processes_with_the_same_gpu_of_two_nodes_are_restarted(cluster):

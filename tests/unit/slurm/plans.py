@@ -15,13 +15,14 @@ def plan_of(
     grace=None,
     selectors=None,
     starts_after=False,
+    sbatch_options=(),
 ):
     """Return the plan of processes, each of which is a mapping of requests.
 
     ``groups`` contains a list of such mappings for each group. ``job``, ``grace`` and ``selectors``
     apply to all single processes. With ``starts_after``, each starts after the previous one.
     """
-    experiment = Experiment("test", deadline=deadline)
+    experiment = Experiment("test", deadline=deadline, sbatch_options=[*sbatch_options])
     for number, request in enumerate(processes):
         process = experiment.new_process(f"p{number}", command="true")
         _add_request(process, request)

@@ -100,6 +100,8 @@ class Cluster(CheckedAttributes, abc.ABC):
     # True if `exec_command` runs commands on this machine. They then receive Ctrl-C directly from
     # the terminal.
     commands_run_here: ClassVar[bool] = False
+    # True if the ports of all processes are ports of this machine.
+    ports_are_here: ClassVar[bool] = False
     # True if several processes can run on one machine and share its ports. If False, only the
     # members of a group do.
     shares_ports: ClassVar[bool] = True

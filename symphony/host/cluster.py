@@ -95,6 +95,7 @@ class HostCluster(Cluster):
     # The number of file descriptors that the supervisor needs for each process.
     process_descriptors: ClassVar[int] = 0
     commands_run_here: ClassVar[bool] = True
+    ports_are_here: ClassVar[bool] = True
 
     # The record that is read instead of the experiments; see `at_run`.
     _run_path: Path | None = None

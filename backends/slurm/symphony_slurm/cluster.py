@@ -94,7 +94,7 @@ class SlurmCluster(TerminalCluster):
 
     backend: ClassVar[str] = "slurm"
     children: ClassVar[str] = "symphony_slurm.children:RemoteChildren"
-    commands_run_here: ClassVar[bool] = True
+    ports_are_here: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -693,6 +693,34 @@ class SlurmCluster(TerminalCluster):
             done = subprocess.run(argv, check=False, env=slurm.submission_environment())
         code = done.returncode
         return ExecResult(exit_code=128 - code if code < 0 else code, stdout="", stderr="")
+
+    def external_url(self, experiment: str, service: str) -> str:
+        """Return the ``host:port`` of an exposed service. The host is a node.
+
+        Raises BackendError if the job has not started.
+        """
+        address = super().external_url(experiment, service)
+        self._placement(self._find(experiment))
+        return address
+
+    def exposed_services(self, experiment: str) -> dict[str, str | None]:
+        """Return the exposed services with their addresses; see `Cluster.exposed_services`."""
+        services = super().exposed_services(experiment)
+        try:
+            self._placement(self._find(experiment))
+        except BackendError:
+            return dict.fromkeys(services)
+        return services
+
+    def visit(
+        self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
+    ) -> Tunnel:
+        """Return a tunnel to an exposed service; see `Cluster.visit`."""
+        address = self.external_url(experiment, service)
+        host, _, port = address.rpartition(":")
+        if _can_reach((host, int(port))):
+            return Tunnel(address)
+        return self.port_forward(experiment, service, on_error=on_error)
 
     def port_forward(
         self,

@@ -59,7 +59,7 @@ def preview_forward(
     port = port or service_ports.get(target)
     if port is None:
         raise UsageError(f"the port of process {target!r} is missing; add PORT or PORT:LOCAL")
-    if cluster.commands_run_here and local in (None, port):
+    if cluster.ports_are_here and local in (None, port):
         return f"would print the address of port {port} of {target} of {status.name}"
     local_port = "any free local port" if local is None else f"local port {local}"
     return f"would forward {local_port} to port {port} of {target} of {status.name} until Ctrl-C"
@@ -72,7 +72,7 @@ def preview_visit(cluster: Cluster, status: ExperimentStatus, service: str) -> s
     backend cannot expose services. Neither error is raised if ``forward`` can reach the service.
     """
     # A service of this machine that is not exposed has no URL.
-    can_forward = backend_supports(cluster.backend, "forward") and not cluster.commands_run_here
+    can_forward = backend_supports(cluster.backend, "forward") and not cluster.ports_are_here
     try:
         address = cluster.external_url(status.name, service)
     except (NotFound, Unsupported):

@@ -51,30 +51,6 @@ def test_services_gpus_and_groups_on_two_nodes(cluster):
     assert reports[0]["SLURM_JOB_NUM_NODES"] == "2"
 
 
-def test_port_forward_to_a_node(cluster):
-    import socket
-
-    experiment = cluster.new_experiment("nodes")
-    experiment.new_process("server", command=[*PYTHON, programs.SERVER]).binds("echo").ready(
-        tcp="echo", timeout=60
-    ).set_env("CLIENTS", "1000")
-    experiment.new_process("other", command=[*PYTHON, programs.FOREVER])
-    cluster.launch(experiment)
-    cluster.wait("nodes", timeout=60, until="ready")
-    with cluster.port_forward("nodes", "echo") as tunnel:
-        host, _, port = tunnel.address.rpartition(":")
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(b"hello")
-            assert connection.recv(10) == b"HELLO"
-    run = cluster._find("nodes")
-    address = run.load_manifest()["services"]["echo"]
-    target = (address.rpartition(":")[0], int(address.rpartition(":")[2]))
-    # Some sites do not allow connections from the login node to the nodes.
-    with cluster._connection_through_job(run, target)() as connection:
-        connection.sendall(b"through")
-        assert connection.recv(10) == b"THROUGH"
-
-
 def test_ranks_on_two_nodes_find_each_other(cluster):
     experiment = cluster.new_experiment("nodes")
     for rank in experiment.new_ranks("unit", 4, command=[*PYTHON, programs.RANK]):

@@ -147,6 +147,11 @@ class Component(CheckedAttributes):
         self._settings.rank_of = check_name(unit, "unit")
         return self
 
+    def per_pod(self, ranks: int) -> Self:
+        """Run several ranks of the unit in one Pod, which has the resources of all of them."""
+        self._settings.per_pod = validators.whole_number(ranks, "per_pod", least=1)
+        return self
+
     def connects(self, services: ServiceSpec) -> Self:
         """Declare services that the process connects to.
 

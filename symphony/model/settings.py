@@ -631,6 +631,13 @@ class Settings:
         method="rank_of",
         unset=None,
     )
+    per_pod: int | None = _setting(
+        OWN,
+        "The number of ranks that one Pod runs. Their resources are added up.",
+        WHOLE_NUMBER,
+        method="per_pod",
+        unset=None,
+    )
     resource_request: dict[str, str] = _setting(
         CONTAINER,
         "The resources that must be available for the process to start.",

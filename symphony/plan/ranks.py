@@ -45,16 +45,18 @@ def units_of(experiment: Experiment) -> dict[str, list[str]]:
 def check_ranks(experiment: Experiment) -> Iterator[Finding]:
     """Yield a finding for each error in the units of an experiment."""
     yield from _services_of_units(experiment)
+    yield from _ranks_of_pods(experiment)
     for component in experiment.list_components():
         settings = component.settings
-        if settings.together_or_not is not None and settings.rank_of is None:
-            yield finding_of(
-                component,
-                "ranks",
-                "has together_or_not, but no ranks",
-                "remove it, or set ranks",
-                below=("together_or_not",),
-            )
+        for key in ("together_or_not", "per_pod"):
+            if getattr(settings, key) is not None and settings.rank_of is None:
+                yield finding_of(
+                    component,
+                    "ranks",
+                    f"has {key}, but no ranks",
+                    "remove it, or set ranks",
+                    below=(key,),
+                )
     for process in experiment.list_all_processes():
         if process.settings.rank_of is not None:
             yield from _errors_of_rank(process)
@@ -85,6 +87,25 @@ def _services_of_units(experiment: Experiment) -> Iterator[Finding]:
             )
 
 
+def _ranks_of_pods(experiment: Experiment) -> Iterator[Finding]:
+    for names in units_of(experiment).values():
+        ranks = [experiment.get_process(name) for name in names]
+        numbers = {rank.settings.per_pod or 1 for rank in ranks}
+        problem = ""
+        if len(numbers) > 1:
+            problem = "has another value of per_pod than other ranks of its unit"
+        elif len(ranks) % max(numbers):
+            problem = f"is one of {len(ranks)} ranks, which is no multiple of per_pod"
+        if problem:
+            yield finding_of(
+                ranks[-1],
+                "ranks",
+                problem,
+                "set the same per_pod for all ranks, so that all Pods have as many",
+                below=("per_pod",),
+            )
+
+
 def _errors_of_rank(process: Process) -> Iterator[Finding]:
     settings = process.settings
     if process.group is not None:
@@ -107,20 +128,22 @@ def _errors_of_rank(process: Process) -> Iterator[Finding]:
 
 
 def rank_environment(
-    rank: int, size: int, master: Endpoint, *, shares_devices: bool
+    rank: int, size: int, master: Endpoint, *, shares_devices: bool, per_node: int = 1
 ) -> dict[str, str]:
     """Return the variables of one rank.
 
     ``master`` is the address of rank 0. If ``shares_devices`` is false, each rank has its own GPUs
-    and does not see those of the other ranks, so each rank is described as a node of its own.
+    and does not see those of the other ranks, so each rank is described as a node of its own. If
+    ``per_node`` is not 1, ``rank`` and ``size`` are numbers of nodes, each of which runs this
+    number of ranks, and the variables are those of the first rank of a node.
     """
     # Rank 0 can start before other machines know its name.
     master_host = master.own_host if rank == 0 and master.own_host else master.host
     values = (
-        rank,
-        size,
+        rank * per_node,
+        size * per_node,
         rank if shares_devices else 0,
-        size if shares_devices else 1,
+        size if shares_devices else per_node,
         0 if shares_devices else rank,
         master_host,
         master.port,

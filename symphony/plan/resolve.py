@@ -146,11 +146,13 @@ class Plan:
         ranks = [other.name for other in self.processes if other.settings.rank_of == unit]
         master = self.addresses[master_service(unit)]
         shares_machine = master.own_host is None
+        per_pod = process.settings.per_pod or 1
         return rank_environment(
             ranks.index(process.name),
             len(ranks),
             master,
             shares_devices=shares_machine and "gpu" not in process.settings.resource_limit,
+            per_node=1 if shares_machine else per_pod,
         )
 
     def endpoint(self, process: PlannedProcess, service: str) -> Endpoint:

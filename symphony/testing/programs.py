@@ -63,7 +63,8 @@ RANK = """
 import os, socket, time
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-print("rank", rank, "of", size, flush=True)
+# One write for the whole line, so that the lines of several ranks do not mix.
+print(f"rank {rank} of {size}\\n", end="", flush=True)
 if rank == 0:
     server = socket.create_server(("", address[1]))
     connections = [server.accept()[0] for _ in range(size - 1)]

@@ -184,6 +184,7 @@ VALUES: list[tuple[str, list[Call], Any]] = [
         ],
         [{"key": "zone"}, {"key": "rack", "max_skew": 2, "when_unsatisfiable": "ScheduleAnyway"}],
     ),
+    ("per_pod", [lambda c: c.per_pod(8)], 8),
     ("priority_class", [lambda c: c.priority_class("high")], "high"),
     ("queue", [lambda c: c.queue("team-a")], "team-a"),
     ("together_or_not", [lambda c: c.together_or_not(), lambda c: c.together_or_not("5m")], 300),

@@ -324,6 +324,7 @@ VALID_IN_METHOD: dict[tuple[str, str], Callable[[], Any]] = {
     ("new_ranks", "ranks"): lambda: 2,
     ("rank_of", "unit"): lambda: "train",
     ("new_replicas", "binds"): lambda: ["s"],
+    ("per_pod", "ranks"): lambda: 8,
     ("together_or_not", "within"): lambda: "5m",
     ("add_topology_spread", "key"): lambda: "zone",
     ("scale", "replicas"): lambda: {"p": 2},

@@ -56,6 +56,7 @@ SETTINGS = {
     "encrypted": "binds: private\nencrypted: private",
     "rank_of": "rank_of: train",
     "replicated": "binds: inference\nreplicated: inference",
+    "per_pod": "rank_of: large\nper_pod: 1",
     "resource_request": "resource_request: {cpu: 0.5, memory: 2Gi}",
     "resource_limit": "resource_limit: {cpu: 4, memory: 8Gi, gpu: 1}",
     "image_pull_policy": "image_pull_policy: Always",

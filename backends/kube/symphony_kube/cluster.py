@@ -174,6 +174,7 @@ class KubeCluster(Cluster):
         """
         from symphony.plan.addresses import AddressScheme
         from symphony.plan.resolve import resolve
+        from symphony_kube.render.rank_launcher import with_shared_pods
 
         scope = self.scope(experiment.name)
         scheme = AddressScheme(
@@ -184,7 +185,7 @@ class KubeCluster(Cluster):
             shares_ports=self.shares_ports,
             rank_host=scope.object_name,
         )
-        return resolve(experiment, scheme, self.defaults)
+        return with_shared_pods(resolve(experiment, scheme, self.defaults))
 
     def manifest(self, experiment: Experiment) -> KubeManifest:
         """Return the objects that a launch would create, without sending any requests.

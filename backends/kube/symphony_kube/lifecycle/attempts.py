@@ -257,7 +257,7 @@ def mark_removed(api: Api, scope: Scope, item: PodStatus | JobStatus) -> None:
     if isinstance(item, PodStatus) and not item.node:
         delete_uid(api, path, item.uid, grace_seconds=0)
         return
-    marks = {UNIT: None, REPLACED_UNIT: None, REMOVED_UNIT: item.unit}
+    marks = {UNIT: None, RANK_OF: None, REPLACED_UNIT: None, REMOVED_UNIT: item.unit}
     try:
         api.call("PATCH", path, body={"metadata": {"labels": marks}}, content_type=MERGE_PATCH)
     except ApiError as exc:

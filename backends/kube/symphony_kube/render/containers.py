@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import shlex
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from symphony.errors import SpecError
@@ -16,9 +18,12 @@ from symphony_kube.api.labels import KEYS, SECRETS
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data
 from symphony_kube.render.options import RenderOptions
+from symphony_kube.render.rank_launcher import LAUNCHER
 from symphony_kube.render.text import Object, check_variable_names, env_vars, escape, port_name
 
 SHELL = "/bin/sh"
+DEFAULT_GRACE_SECONDS = 30
+_QUANTITY = re.compile(r"(?P<number>[0-9]*\.?[0-9]+|[0-9]+\.)(?P<unit>[A-Za-z]*([0-9+-]+)?)")
 DEFAULT_READY_TIMEOUT_SECONDS = 60.0
 # The kubelet tests readiness every second. The kubelet tolerates any number of failures, so a
 # process that has become ready stays ready. On every backend, the programs that observe the
@@ -126,7 +131,24 @@ def _command(process: PlannedProcess) -> Object:
             result["args"] = [escape(word) for word in process.args]
     if process.start_dir is not None and relative_dir is None:
         result["workingDir"] = process.start_dir
+    if (process.settings.per_pod or 1) > 1:
+        return _with_launcher(process, result)
     return result
+
+
+def _with_launcher(process: PlannedProcess, fields: Object) -> Object:
+    """Return the fields of a container that starts several ranks; see `rank_launcher`."""
+    if "command" not in fields:
+        raise SpecError(
+            f"process {process.path!r} has per_pod and no command: a shell starts the ranks, and "
+            "it does not know the entry point of the image; set command=, cmd= or cmds="
+        )
+    grace = process.pod.termination_grace_period
+    seconds = DEFAULT_GRACE_SECONDS if grace is None else grace
+    arguments = [str(process.settings.per_pod), str(seconds)]
+    command = [SHELL, "-c", escape(LAUNCHER), SHELL, *arguments, *fields["command"]]
+    rest = {key: value for key, value in fields.items() if key not in ("command", "args")}
+    return {**rest, "command": [*command, *fields.get("args", ())]}
 
 
 def _relative_start_dir(process: PlannedProcess) -> str | None:
@@ -194,7 +216,25 @@ def resources(settings: Settings, gpu_resource: str | None) -> dict[str, dict[st
         result["requests"] = dict(settings.resource_request)
     if limits:
         result["limits"] = limits
-    return result
+    ranks = settings.per_pod or 1
+    if ranks == 1:
+        return result
+    return {
+        kind: {name: multiplied(amount, ranks) for name, amount in amounts.items()}
+        for kind, amounts in result.items()
+    }
+
+
+def multiplied(quantity: str, count: int) -> str:
+    """Return a multiple of a quantity.
+
+    >>> multiplied("500m", 8), multiplied("1.5Gi", 2), multiplied("1e3", 2)
+    ('4000m', '3.0Gi', '2e3')
+    """
+    match = _QUANTITY.fullmatch(quantity)
+    if match is None:
+        raise SpecError(f"the quantity {quantity!r} cannot be multiplied; write it as a number")
+    return f"{Decimal(match['number']) * count}{match['unit']}"
 
 
 # --- readiness ---

@@ -10,7 +10,7 @@ from symphony.model.settings import Settings
 from symphony.names import did_you_mean
 from symphony.plan.ranks import master_service
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT
-from symphony_kube.render.containers import container, ports
+from symphony_kube.render.containers import DEFAULT_GRACE_SECONDS, container, ports
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data
 from symphony_kube.render.scheduling import (
@@ -21,7 +21,6 @@ from symphony_kube.render.scheduling import (
 from symphony_kube.render.text import Object, check_label_keys
 from symphony_kube.render.volumes import pod_volumes
 
-DEFAULT_GRACE_SECONDS = 30
 MAX_GRACE_SECONDS = 2**63 - 1
 MAX_BACKOFF_LIMIT = 2**31 - 1
 # The labels that symphony uses to find its Pods.

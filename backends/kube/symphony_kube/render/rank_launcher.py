@@ -1,0 +1,129 @@
+"""Several ranks in one Pod. Pure.
+
+With ``per_pod``, a container starts several ranks. All of them see all GPUs of the Pod, so that
+libraries such as NCCL can use the connections between the GPUs, which containers of their own would
+not allow. In a plan for Kubernetes, the first rank of each Pod stands for all of its ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from symphony.errors import SpecError
+from symphony.plan.resolve import Plan, PlannedProcess
+
+# Start the ranks of the Pod. If one of them fails, stop the others, and exit with its code. Every
+# image that contains a shell can run this script, whatever language its programs use.
+#
+# A shell cannot wait for the first of several processes. Therefore, each rank has a shell of its
+# own, which writes the process ID and the exit code of the rank to a pipe.
+#
+# Kubernetes sends TERM only to the launcher, which sends it to each rank once. A rank has the
+# default action of TERM from its fork on, so that TERM stops it also before it executes the
+# program. The launcher sends TERM to a rank whose process ID it does not know yet when it receives
+# the process ID. The shells of the ranks receive no signals.
+LAUNCHER = """\
+count=$1; grace=$2; shift 2
+directory=$(mktemp -d /dev/shm/ranks.XXXXXX 2>/dev/null || mktemp -d) &&
+  mkfifo "$directory/events" && exec 3<>"$directory/events" || exit 126
+rm -r "$directory"
+if [ -z "${OMP_NUM_THREADS-}" ] && cores=$(nproc 2>/dev/null); then
+  OMP_NUM_THREADS=$((cores / count)); [ "$OMP_NUM_THREADS" -gt 0 ] || OMP_NUM_THREADS=1
+  export OMP_NUM_THREADS
+fi
+trap 'echo "stop 0 0 0" >&3' TERM INT
+first=$RANK; number=0; left=$count; running=' '; stopping=; failed=0
+stop() {
+  [ -z "$stopping" ] || return 0
+  stopping=yes
+  for pid in $running; do kill -TERM "$pid" 2>/dev/null; done
+}
+while [ "$number" -lt "$count" ]; do
+  (
+    trap - TERM INT
+    RANK=$((first + number)); LOCAL_RANK=$number
+    SYMPHONY_RANK=$RANK; SYMPHONY_LOCAL_RANK=$LOCAL_RANK
+    export RANK LOCAL_RANK SYMPHONY_RANK SYMPHONY_LOCAL_RANK
+    # Some shells report the end of a program by a signal.
+    exec 4>&2 2>/dev/null
+    "$@" 2>&4 3>&- 4>&- &
+    echo "started $! $RANK 0" >&3
+    wait "$!"
+    echo "exited $! $RANK $?" >&3
+  ) &
+  number=$((number + 1))
+done
+while [ "$left" -gt 0 ]; do
+  read -r event pid rank code <&3 || continue
+  case $event in
+  started)
+    running="$running$pid "
+    [ -z "$stopping" ] || kill -TERM "$pid" 2>/dev/null
+    ;;
+  exited)
+    running="${running%% $pid *} ${running#* $pid }"
+    left=$((left - 1))
+    if [ "$failed" = 0 ] && [ "$code" != 0 ]; then
+      failed=$code
+      [ -n "$stopping" ] || echo "rank $rank exited with $code" >&2
+      stop
+      ( sleep "$grace"; echo "expired 0 0 0" >&3 ) >/dev/null 2>&1 &
+    fi
+    ;;
+  stop)
+    stop
+    ;;
+  expired)
+    for pid in $running; do kill -KILL "$pid" 2>/dev/null; done
+    ;;
+  esac
+done
+exit "$failed"
+"""
+
+
+def with_shared_pods(plan: Plan) -> Plan:
+    """Return a plan in which the first rank of each Pod stands for all ranks of the Pod.
+
+    Raises `SpecError` if ranks of one Pod differ or bind services.
+    """
+    kept: dict[str, str] = {}
+    firsts: dict[str, PlannedProcess] = {}
+    ranks: dict[str, int] = {}
+    for process in plan:
+        unit, per_pod = process.settings.rank_of, process.settings.per_pod or 1
+        if unit is None or per_pod == 1:
+            continue
+        rank = ranks[unit] = ranks.get(unit, -1) + 1
+        if rank % per_pod == 0:
+            firsts[unit] = process
+        _check_rank(process, firsts[unit])
+        kept[process.name] = firsts[unit].name
+    if not kept:
+        return plan
+    processes = tuple(
+        replace(process, starts_after=_renamed(process.starts_after, kept))
+        for process in plan
+        if kept.get(process.name, process.name) == process.name
+    )
+    ends_with = tuple(dict.fromkeys(kept.get(name, name) for name in plan.policies.ends_with))
+    return replace(plan, processes=processes, policies=replace(plan.policies, ends_with=ends_with))
+
+
+def _check_rank(process: PlannedProcess, first: PlannedProcess) -> None:
+    settings = process.settings
+    if settings.binds or settings.exposes:
+        service = next(iter((*settings.binds, *settings.exposes)))
+        raise SpecError(
+            f"process {process.name!r} binds service {service!r}, but the ranks of a Pod cannot "
+            "bind services, because they share its ports; remove per_pod or the service"
+        )
+    if replace(process, name=first.name) != first:
+        raise SpecError(
+            f"process {process.name!r} differs from {first.name!r}, with which it shares a Pod; "
+            "use the variable RANK instead of ${index}, or remove per_pod"
+        )
+
+
+def _renamed(conditions: dict[str, str], kept: dict[str, str]) -> dict[str, str]:
+    return {kept.get(name, name): condition for name, condition in conditions.items()}

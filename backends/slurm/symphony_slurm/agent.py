@@ -29,16 +29,21 @@ def main() -> None:
             "that all nodes share"
         )
     sys.path[:] = job["path"]
+    channel = None
     try:
+        if server:
+            from symphony_slurm.agent_connection import connect_to_supervisor
+
+            host, port = server
+            channel = connect_to_supervisor(directory, node, host, int(port))
         from symphony_slurm.node import run_agent
     except ImportError as exc:
         sys.exit(
             f"node {node}: {sys.executable} cannot import symphony: {exc}; install symphony in a "
             "directory that all nodes share"
         )
-    if server:
-        host, port = server
-        run_agent(directory, node, host, int(port))
+    if channel is not None:
+        run_agent(directory, node, channel)
 
 
 if __name__ == "__main__":

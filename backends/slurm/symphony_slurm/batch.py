@@ -1,17 +1,18 @@
-"""The program of the batch step: ``python -I -S batch.py RUN-DIRECTORY``.
+"""The program of the batch step: ``python -I -S batch.py RUN-DIRECTORY NODES``.
 
 It is started by path and without ``site``, so that it uses exactly the launcher's import path. The
 agents are started first, so that they import their modules at the same time as the supervisor.
+Therefore, this module imports only what is necessary to start them.
 """
 
 from __future__ import annotations
 
-import json
+import errno
 import os
+import signal
 import socket
-import subprocess
 import sys
-from typing import IO, NamedTuple
+import time
 
 # A command that replaces itself by the following command line, which starts with a path of Python.
 # If Python does not exist on the node, the error message contains the name of the node.
@@ -22,44 +23,75 @@ START_PYTHON = (
     'echo "node ${SLURMD_NODENAME:-$(uname -n)}: $0 does not exist; run symphony with a Python '
     'that all nodes share" >&2; exit 127',
 )
+_POLL_SECONDS = 0.01
 
 
-class AgentStep(NamedTuple):
-    """The step of the agents.
+class AgentStep:
+    """The step of the agents, which connect to ``server``.
 
-    The agents connect to ``server``. ``log`` contains the messages of srun and of the agents, from
+    ``pid`` is the process of srun. ``log`` contains the messages of srun and of the agents, from
     the offset ``log_start`` on. Those before it are from the time before the job was requeued.
     """
 
-    process: subprocess.Popen[bytes]
-    server: socket.socket
-    log: IO[bytes]
-    log_start: int
+    def __init__(self, pid: int, server: socket.socket, log: str, log_start: int) -> None:
+        self.server = server
+        self.log = log
+        self.log_start = log_start
+        self._pid = pid
+        self._has_ended = False
+
+    def has_ended(self) -> bool:
+        """Return whether srun has exited."""
+        if not self._has_ended:
+            pid, _ = os.waitpid(self._pid, os.WNOHANG)
+            self._has_ended = pid != 0
+        return self._has_ended
+
+    def stop(self, seconds: float) -> None:
+        """Close the server, and wait until srun has exited. Kill it after a number of seconds."""
+        self.server.close()
+        deadline = time.monotonic() + seconds
+        while not self.has_ended():
+            if time.monotonic() >= deadline:
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+                self._has_ended = True
+                return
+            time.sleep(_POLL_SECONDS)
 
 
 def main() -> None:
     """Start the agents, adopt the import path of the launcher, and supervise the experiment."""
-    directory = sys.argv[1]
+    directory, count = sys.argv[1:]
     node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     try:
+        step = start_step(directory, int(count))
+        import json
+
         with open(f"{directory}/job.json", "rb") as file:  # noqa: PTH123
             job = json.load(file)
     except OSError as exc:
-        sys.exit(
-            f"node {node}: cannot read {directory}: {exc.strerror}; set state_dir to a directory "
-            "that all nodes share"
-        )
-    step = start_step(directory, job["nodes"])
+        sys.exit(f"node {node}: {unusable_message(directory, exc)}")
     sys.path[:] = job["path"]
     try:
         from symphony_slurm.supervise import run_job
     except ImportError as exc:
-        step.process.kill()
+        step.stop(0.0)
         sys.exit(
             f"node {node}: {sys.executable} cannot import symphony: {exc}; install symphony in a "
             "directory that all nodes share"
         )
     sys.exit(run_job(directory, job, step))
+
+
+def unusable_message(directory: str, exc: OSError) -> str:
+    """Return the error message for a run directory that a node cannot use."""
+    if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"cannot write to {directory}: {exc.strerror}; free space, or set state_dir"
+    return (
+        f"cannot read {directory}: {exc.strerror}; set state_dir to a directory that all nodes "
+        "share"
+    )
 
 
 def start_step(directory: str, count: int) -> AgentStep:
@@ -85,13 +117,29 @@ def start_step(directory: str, count: int) -> AgentStep:
     program = os.path.join(os.path.dirname(__file__), "agent.py")  # noqa: PTH118, PTH120
     argv += [*START_PYTHON, sys.executable, "-I", "-S", program, directory, socket.gethostname()]
     argv.append(str(server.getsockname()[1]))
-    log = open(f"{directory}/agents.log", "a+b")  # noqa: PTH123, SIM115
-    log_start = log.seek(0, os.SEEK_END)
+    log = f"{directory}/agents.log"
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log_start = os.fstat(descriptor).st_size
+    pid = os.fork()
+    if pid == 0:
+        _execute(argv, descriptor)
+    os.close(descriptor)
+    return AgentStep(pid, server, log, log_start)
+
+
+def _execute(argv: list[str], output: int) -> None:
+    """Replace this child process by a program."""
     # srun forwards signals. The processes of the agents must only receive those of the supervisor.
-    process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-    )
-    return AgentStep(process, server, log, log_start)
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as exc:
+        os.write(2, f"error: cannot run {argv[0]}: {exc.strerror}\n".encode())
+    finally:
+        os._exit(127)
 
 
 if __name__ == "__main__":

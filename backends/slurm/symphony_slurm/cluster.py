@@ -204,6 +204,7 @@ class SlurmCluster(TerminalCluster):
         )
         program = Path(__file__).with_name("batch.py")
         command = [*START_PYTHON, sys.executable, "-I", "-S", str(program), str(path)]
+        command.append(str(shape.nodes))
         fields = {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
         return SlurmManifest(
             **fields,

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,51 +23,20 @@ from symphony.host.supervisor.local_children import LocalChildren
 from symphony.host.supervisor.process_host import ThisHost
 from symphony.host.supervisor.readiness import ProbeError, make_probe
 from symphony.signals import reset_signals
-from symphony_slurm.agent import AGENT, SUPERVISOR
-from symphony_slurm.channel import Channel, ChannelClosed, Message, connect
+from symphony_slurm.channel import Channel, ChannelClosed, Message
 from symphony_slurm.terminals import TerminalClients
 
-GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-# Slurm sets this variable for AMD GPUs. Programs then count the devices from 0.
-AMD_DRIVER_VARIABLE = "ROCR_VISIBLE_DEVICES"
-# The name of the node on which srun was started, as an address that other nodes can reach.
-_LAUNCH_ADDRESS = "SLURM_LAUNCH_NODE_IPADDR"
-CONNECT_TIMEOUT_SECONDS = 60.0
 # The interval at which the agent checks whether a process group still has members.
 CHECK_INTERVAL_SECONDS = 0.05
 
 
-def allocated_gpus(environ: Mapping[str, str]) -> list[str]:
-    """Return the identifiers of the GPUs that Slurm has allocated on this node."""
-    for variable in GPU_VARIABLES:
-        if environ.get(variable):
-            return _listed(environ[variable])
-    count = len(_listed(environ.get(AMD_DRIVER_VARIABLE, "")))
-    return [str(number) for number in range(count)]
-
-
-def _listed(value: str) -> list[str]:
-    return [device for device in value.split(",") if device]
-
-
-def run_agent(directory: str, node: str, host: str, port: int) -> None:
-    """Connect to the supervisor, and carry out its orders until the connection is closed."""
+def run_agent(directory: str, node: str, channel: Channel) -> None:
+    """Carry out the orders of the supervisor until the connection is closed."""
     reset_signals()
     # The agent does not belong to a run from which this experiment was launched.
     os.environ.pop(RUN_ID_VARIABLE, None)
     remove_own_mark()
-    run = RunDirectory(Path(directory))
-    token = run.file("token").read_bytes()
-    hosts = [os.environ.get(_LAUNCH_ADDRESS, ""), host]
-    addresses = [(name, port) for name in hosts if name]
-    try:
-        connection = connect(addresses, CONNECT_TIMEOUT_SECONDS)
-    except OSError as exc:
-        sys.exit(f"node {node}: cannot connect to the supervisor on {host}: {exc}")
-    channel = Channel(connection)
-    if not channel.prove(token, AGENT, SUPERVISOR):
-        sys.exit(f"node {node}: port {port} of {host} is not the supervisor of this run")
-    Agent(run, channel, node).run()
+    Agent(RunDirectory(Path(directory)), channel, node).run()
 
 
 class _Notes(NoteWriter):
@@ -110,15 +79,6 @@ class Agent:
     def run(self) -> None:
         """Work until the connection is closed and no process is running."""
         self._loop.watch(self._channel.fileno(), self._receive)
-        self._send(
-            {
-                "event": "hello",
-                "node": self._node,
-                "host": os.uname().nodename,
-                "rank": int(os.environ.get("SLURM_PROCID", "0")),
-                "gpus": allocated_gpus(os.environ),
-            }
-        )
         self._loop.run()
 
     def _handle_eviction(self, number: int, frame: object) -> None:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.host.render import HONOURED as HOST_HONOURED
 from symphony.host.render import HostManifest
-from symphony_slurm.shape import Shape
-from symphony_slurm.slurm import JOB_NAME_PREFIX
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan
+    from symphony_slurm.shape import Shape
 
 # The settings that Slurm implements in addition to those of one machine.
 HONOURED = HOST_HONOURED | {
@@ -157,6 +156,8 @@ def sbatch_options(
     ``time_limit`` is in seconds. ``warning`` is the time in seconds before the end of the job at
     which Slurm sends SIGTERM.
     """
+    from symphony_slurm.slurm import JOB_NAME_PREFIX
+
     comment = json.dumps({"symphony": name, "run": run_id[:12]}, separators=(",", ":"))
     result = [
         f"--job-name={JOB_NAME_PREFIX}{name}",

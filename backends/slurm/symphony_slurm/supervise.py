@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -70,8 +69,7 @@ def run_job(directory: str, job: Mapping[str, Any], step: AgentStep) -> int:
         run.file(name).unlink(missing_ok=True)
     if is_finished(run.events):
         # The job was requeued at its end.
-        step.process.kill()
-        step.process.wait()
+        step.stop(0.0)
         return _exit_code(run)
     try:
         return _supervise(run, job, step)
@@ -82,9 +80,14 @@ def run_job(directory: str, job: Mapping[str, Any], step: AgentStep) -> int:
 
 
 def _supervise(run: RunDirectory, job: Mapping[str, Any], step: AgentStep) -> int:
-    with _started_agents(run, step, job["nodes"]) as started:
-        agents = Agents(started, run.load_manifest()["slots"])
-        manifest = _place(run, job, agents)
+    started: list[Agent] = []
+    with _stopping_at_end(step, started):
+        present = run.load_manifest()
+        change_directory.finish(run, present)
+        experiment = _load_experiment(run)
+        _accept_agents(step, run.file("token").read_bytes(), job["nodes"], started)
+        agents = Agents(started, present["slots"])
+        manifest = _place(run, job, agents, experiment, present)
         specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
         agents.prepare(manifest["env"])
         events = EventReader(run.events).read_new()
@@ -197,23 +200,14 @@ def _report_alive(loop: EventLoop, run: RunDirectory) -> None:
 
 
 @contextlib.contextmanager
-def _started_agents(run: RunDirectory, step: AgentStep, count: int) -> Iterator[list[Agent]]:
-    """Yield the agents of the nodes. Stop them at the end."""
-    token = run.file("token").read_bytes()
-    agents: list[Agent] = []
+def _stopping_at_end(step: AgentStep, agents: list[Agent]) -> Iterator[None]:
+    """Stop the agents and their step at the end of the block."""
     try:
-        _accept_agents(step, token, count, agents)
-        yield agents
+        yield
     finally:
-        step.server.close()
         for agent in agents:
             agent.channel.close()
-        try:
-            step.process.wait(AGENT_EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            step.process.kill()
-            step.process.wait()
-        step.log.close()
+        step.stop(AGENT_EXIT_SECONDS)
 
 
 def _accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent]) -> None:
@@ -224,7 +218,7 @@ def _accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent
         try:
             connection, _ = server.accept()
         except TimeoutError:
-            if step.process.poll() is not None or time.monotonic() > deadline or _last_error(step):
+            if step.has_ended() or time.monotonic() > deadline or _last_error(step):
                 raise JobFailed(_missing_agents_message(step, agents, count)) from None
             continue
         channel = Channel(connection)
@@ -239,8 +233,9 @@ def _accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent
 
 def _last_error(step: AgentStep) -> str:
     """Return the first message of an agent, or else of srun, or ``""`` if there is none."""
-    step.log.seek(step.log_start)
-    lines = step.log.read().decode(errors="replace").splitlines()
+    with Path(step.log).open("rb") as log:
+        log.seek(step.log_start)
+        lines = log.read().decode(errors="replace").splitlines()
     messages = [line.strip() for line in lines if line.strip()]
     of_agents = [line for line in messages if line.startswith("node ")]
     of_srun = [line for line in messages if "error:" in line and "Exited with exit" not in line]
@@ -253,25 +248,32 @@ def _missing_agents_message(step: AgentStep, agents: list[Agent], count: int) ->
         return error
     present = ", ".join(sorted(agent.node for agent in agents)) or "none"
     return (
-        f"only {len(agents)} of {count} nodes ({present}) have started their agents; see "
-        f"{step.log.name}"
+        f"only {len(agents)} of {count} nodes ({present}) have started their agents; see {step.log}"
     )
 
 
 # --- placement ---
 
 
-def _place(run: RunDirectory, job: Mapping[str, Any], agents: Agents) -> dict[str, Any]:
-    """Resolve the plan again with the nodes of the job, and return the final manifest.
-
-    The manifest in the run directory is replaced. In a job that was requeued, the experiment can
-    have been changed since its launch, so its present description is used.
-    """
-    present = run.load_manifest()
-    change_directory.finish(run, present)
+def _load_experiment(run: RunDirectory) -> Experiment:
+    """Return the description of the experiment, which can have been changed since its launch."""
     record = json.loads(run.file(RECORD_FILE).read_bytes())
     experiment = Experiment.load_dict(record["definition"])
     experiment.base_dir = record["base_directory"]
+    return experiment
+
+
+def _place(
+    run: RunDirectory,
+    job: Mapping[str, Any],
+    agents: Agents,
+    experiment: Experiment,
+    present: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Resolve the plan again with the nodes of the job, and return the final manifest.
+
+    It replaces the manifest ``present`` in the run directory.
+    """
     placement = Placement(
         batch=own_node(),
         nodes=[Node(name=agent.node, host=agent.host, gpus=agent.gpus) for agent in agents.all],

@@ -100,7 +100,7 @@ def _read_proc_stat(pid: int) -> list[bytes] | None:
     try:
         # Scans of all processes call this function often, and os.open is faster than a file object.
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     try:
         content = os.read(descriptor, _STAT_BYTES)

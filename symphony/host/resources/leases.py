@@ -25,10 +25,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from symphony.host.processes.spec import AMD_GPU_VARIABLE, GPU_VARIABLE
-from symphony.host.resources.unsupervised import UnsupervisedUsage
 
 if TYPE_CHECKING:
     from symphony.host.resources.ports import ExperimentPorts, FinishingPorts
+    from symphony.host.resources.unsupervised import UnsupervisedUsage
 
 ANY_ADDRESS = "0.0.0.0"
 AMD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
@@ -109,7 +109,7 @@ class PortLeases:
         finishing: FinishingPorts | None = None,
         unsupervised: UnsupervisedUsage | None = None,
     ) -> None:
-        self._unsupervised = unsupervised or UnsupervisedUsage()
+        self._unsupervised = unsupervised
         self._current = current
         self._finishing = finishing
         self.leases: dict[int, int] = {}
@@ -151,7 +151,9 @@ class PortLeases:
             if self._current is not None and port in self._current.reserved:
                 return None
             return "is reserved by another running experiment"
-        user = self._unsupervised.experiment_using_port(port)
+        user = None
+        if self._unsupervised is not None:
+            user = self._unsupervised.experiment_using_port(port)
         reason = _unsupervised_message(user) if user else self._hold(port)
         if reason:
             os.close(lease)
@@ -196,7 +198,7 @@ class GpuLeases:
         self, devices: Sequence[str], unsupervised: UnsupervisedUsage | None = None
     ) -> None:
         self.devices = tuple(_normalized(devices))
-        self._unsupervised = unsupervised or UnsupervisedUsage()
+        self._unsupervised = unsupervised
         self.leases: dict[str, int] = {}
 
     def __enter__(self) -> GpuLeases:
@@ -246,8 +248,13 @@ class GpuLeases:
         """Return the names of the experiments that use devices although their supervisors were
         killed.
         """
-        users = {self._unsupervised.experiment_using_gpu(device) for device in self.devices}
+        users = {self._unsupervised_user(device) for device in self.devices}
         return sorted(user for user in users if user is not None)
+
+    def _unsupervised_user(self, device: str) -> str | None:
+        if self._unsupervised is None:
+            return None
+        return self._unsupervised.experiment_using_gpu(device)
 
     def _is_free(self, device: str) -> bool:
         lease = self._take_lease(device)
@@ -259,7 +266,7 @@ class GpuLeases:
     def _take_lease(self, device: str) -> int | None:
         """Lease a device. Return the file descriptor, or None if the device is not available."""
         lease = take_lease("gpu", device)
-        if lease is not None and self._unsupervised.experiment_using_gpu(device):
+        if lease is not None and self._unsupervised_user(device):
             os.close(lease)
             return None
         return lease

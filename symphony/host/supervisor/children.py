@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import Track
-from symphony.host.supervisor.event_loop import EventLoop
-
 if TYPE_CHECKING:
     import socket
+
+    from symphony.host.processes.spec import ProcessSpec
+    from symphony.host.run.directory import RunDirectory
+    from symphony.host.run.events import Track
+    from symphony.host.supervisor.event_loop import EventLoop
 
 
 class Child(Protocol):

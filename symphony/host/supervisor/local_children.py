@@ -28,13 +28,12 @@ from symphony.host.processes.inherited_environment import InheritedEnvironment
 from symphony.host.processes.mark import MarkedChildren
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import Track
 from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
-from symphony.status import State
 
 if TYPE_CHECKING:
+    from symphony.host.run.events import Track
     from symphony.host.supervisor.terminal import Terminal
 
 # The interval at which a process of a killed supervisor is polled if no pidfd is available.
@@ -202,6 +201,8 @@ class LocalChildren:
         self, processes: Iterable[ProcessSpec], tracks: Mapping[str, Track]
     ) -> list[AdoptedChild]:
         """Take over processes; see `symphony.host.supervisor.children.Children`."""
+        from symphony.status import State
+
         found: dict[str, ProcessId] = {}
         pending: list[str] = []
         for spec in processes:

@@ -1,0 +1,62 @@
+"""The connection of an agent to its supervisor.
+
+The agent connects before it imports the other modules, so that the supervisor can describe the
+processes with the names of the nodes in the meantime. This module therefore imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from symphony_slurm.agent import AGENT, SUPERVISOR
+from symphony_slurm.channel import Channel, connect
+
+GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+# Slurm sets this variable for AMD GPUs. Programs then count the devices from 0.
+AMD_DRIVER_VARIABLE = "ROCR_VISIBLE_DEVICES"
+# The name of the node on which srun was started, as an address that other nodes can reach.
+_LAUNCH_ADDRESS = "SLURM_LAUNCH_NODE_IPADDR"
+CONNECT_TIMEOUT_SECONDS = 60.0
+
+
+def allocated_gpus(environ: Mapping[str, str]) -> list[str]:
+    """Return the identifiers of the GPUs that Slurm has allocated on this node."""
+    for variable in GPU_VARIABLES:
+        if environ.get(variable):
+            return _listed(environ[variable])
+    count = len(_listed(environ.get(AMD_DRIVER_VARIABLE, "")))
+    return [str(number) for number in range(count)]
+
+
+def _listed(value: str) -> list[str]:
+    return [device for device in value.split(",") if device]
+
+
+def connect_to_supervisor(directory: str, node: str, host: str, port: int) -> Channel:
+    """Connect to the supervisor, and report this node to it.
+
+    Exits with a message if the supervisor cannot be reached.
+    """
+    with open(f"{directory}/token", "rb") as file:  # noqa: PTH123
+        token = file.read()
+    hosts = [os.environ.get(_LAUNCH_ADDRESS, ""), host]
+    addresses = [(name, port) for name in hosts if name]
+    try:
+        connection = connect(addresses, CONNECT_TIMEOUT_SECONDS)
+    except OSError as exc:
+        sys.exit(f"node {node}: cannot connect to the supervisor on {host}: {exc}")
+    channel = Channel(connection)
+    if not channel.prove(token, AGENT, SUPERVISOR):
+        sys.exit(f"node {node}: port {port} of {host} is not the supervisor of this run")
+    channel.send(
+        {
+            "event": "hello",
+            "node": node,
+            "host": os.uname().nodename,
+            "rank": int(os.environ.get("SLURM_PROCID", "0")),
+            "gpus": allocated_gpus(os.environ),
+        }
+    )
+    return channel

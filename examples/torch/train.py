@@ -44,6 +44,7 @@ for step in range(first, arguments.steps):
         temporary = arguments.checkpoint.with_suffix(".new")
         torch.save({"model": model.state_dict(), "step": step + 1}, temporary)
         temporary.replace(arguments.checkpoint)
+        print(f"step {step + 1}: weight {model.weight.item():.3f}", flush=True)
     time.sleep(arguments.pause)
 
 print(f"rank {rank} of {size} has learned {model.weight.item():.3f}", flush=True)

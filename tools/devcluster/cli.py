@@ -1,4 +1,4 @@
-"""The command line: `devcluster up|down|status|kubeconfig|images|logs`."""
+"""The command line: `devcluster up|down|status|kubeconfig|images|torch|logs`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 
-from devcluster import access, cluster, host, parts, report
+from devcluster import access, cluster, host, parts, report, torch
 from devcluster import paths as directories
 from devcluster.paths import Paths
 from machines import processes, record
@@ -91,6 +91,11 @@ def _parser() -> argparse.ArgumentParser:
     config = commands.add_parser("kubeconfig", help="print the path of a user's kubeconfig")
     config.add_argument("user", nargs="?", choices=access.PEOPLE, default="admin")
     config.set_defaults(run=_kubeconfig)
+    pytorch = commands.add_parser(
+        "torch", help="unpack PyTorch into the cache, and print the path of its Python"
+    )
+    pytorch.add_argument("-q", "--quiet", action="store_true", help="print only the path")
+    pytorch.set_defaults(run=_torch)
     logs = commands.add_parser("logs", help="print the end of a log, or the names of all logs")
     logs.add_argument("name", nargs="?", help="such as kube-apiserver or node1-kubelet")
     logs.add_argument(
@@ -189,6 +194,13 @@ def _kubeconfig(arguments: argparse.Namespace, paths: Paths, _console: Console) 
     if not path.exists():
         raise RequirementError("the cluster is not up: run 'devcluster up' first")
     print(path)
+    return 0
+
+
+def _torch(_arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
+    host.check_user(os.geteuid())
+    with record.exclusive(paths.state, "devcluster"):
+        print(torch.prepare(paths, console=console))
     return 0
 
 

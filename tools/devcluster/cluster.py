@@ -68,6 +68,11 @@ def refresh_image(running: Record, parts: Parts, *, pool: ThreadPoolExecutor, ru
     _results(futures)
 
 
+def load_image(running: Record, node_name: str, archive: Path) -> None:
+    """Load an image, which is a file in the `docker save` format, into containerd on a node."""
+    _import(running.machine(node_name), archive)
+
+
 @dataclass(slots=True)
 class Starter:
     """The startup of the cluster, step by step."""

@@ -37,14 +37,7 @@ def prepare(paths: Paths, *, console: Console) -> Path:
 
 
 def _unpack(apt: Apt, directory: Path) -> None:
-    archives, root = directory / "archives", directory / "root"
-    archives.mkdir()
-    apt.run("download", *PACKAGES, cwd=archives)
-    (root / "usr").mkdir(parents=True)
-    (root / "bin").symlink_to("usr/bin")  # On this machine, /bin is also a link to usr/bin.
-    for archive in sorted(archives.iterdir()):
-        packages.extract(archive, root)
-        archive.unlink()
-    archives.rmdir()
+    root = directory / "root"
+    packages.unpack_only(apt, PACKAGES, root)
     # fish searches this path relative to its own location.
     (root / "usr" / "etc").symlink_to("../etc")

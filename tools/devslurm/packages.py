@@ -79,7 +79,7 @@ def _unpack(
         old.unlink()
     apt.run("install", "--yes", "--download-only", "--no-install-recommends", *PACKAGES)
     root = directory / "root"
-    for name in ("bin", "sbin", "lib", "lib64"):
+    for name in packages.MERGED:
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
     for archive in sorted(apt.archives.glob("*.deb")):

@@ -17,6 +17,8 @@ from machines import processes
 from machines.console import Console, RequirementError
 
 RELEASE = "bookworm"
+# The directories that are links into /usr, as on the machine.
+MERGED = ("bin", "sbin", "lib", "lib64")
 APT_SOURCES = Path("/etc/apt")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
@@ -106,17 +108,30 @@ def unpack(apt: Apt, names: Iterable[str], root: Path) -> None:
     for old in apt.archives.glob("*.deb"):
         old.unlink()
     apt.run("install", "--yes", "--download-only", "--no-install-recommends", *names)
-    root.mkdir()
-    for name in ("bin", "sbin", "lib"):  # Merge the directories into /usr, as on the machine.
-        (root / "usr" / name).mkdir(parents=True)
-        (root / name).symlink_to(f"usr/{name}")
-    for archive in sorted(apt.archives.glob("*.deb")):
-        extract(archive, root)
-        archive.unlink()
+    _extract_all(apt.archives, root)
     for target, links in _ALTERNATIVES.items():
         if (root / target).exists():
             for link in links:
                 (root / target).with_name(link).symlink_to(Path(target).name)
+
+
+def unpack_only(apt: Apt, names: Iterable[str], root: Path) -> None:
+    """Unpack the packages into `root`, without their dependencies."""
+    archives = root.with_name("archives")
+    archives.mkdir()
+    apt.run("download", *names, cwd=archives)
+    _extract_all(archives, root)
+    archives.rmdir()
+
+
+def _extract_all(archives: Path, root: Path) -> None:
+    """Unpack and remove all packages in the directory `archives`."""
+    for name in MERGED:
+        (root / "usr" / name).mkdir(parents=True)
+        (root / name).symlink_to(f"usr/{name}")
+    for archive in sorted(archives.glob("*.deb")):
+        extract(archive, root)
+        archive.unlink()
 
 
 def extract(archive: Path, root: Path) -> None:

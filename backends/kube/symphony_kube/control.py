@@ -396,7 +396,6 @@ class Operation:
         # The number of the attempt that each request concerned.
         self._requested: dict[str, int] = {}
         self._replacer = Replacer(api, scope)
-        self._completed: set[str] = set()
         self._exits = ExitWatcher(api, scope)
         self._killed: set[str] = set()
         # The first observation can be older than the request.
@@ -498,8 +497,8 @@ class Operation:
                 self._observation = observation
                 if self._errors:
                     raise self._errors[0]
-                self._replacer.replace(roster, observation, now=time.time())
-                self._complete_replacements(observation)
+                begun = self._begun_replacements(observation)
+                self._replacer.replace(roster, observation, now=time.time(), begun=begun)
                 if self._is_done(observation, logs):
                     return
                 pause = self._follow_exits(observation)
@@ -514,26 +513,19 @@ class Operation:
                     pauses.append(LOG_POLL_SECONDS)
                 latest = stream.next(min(pauses, default=None)) or latest
 
-    def _complete_replacements(self, observation: Observation) -> None:
-        """Create the next attempts whose creation has begun.
+    def _begun_replacements(self, observation: Observation) -> list[str]:
+        """Return the units in which the creation of the requested attempt has begun.
 
         Another client or supervisor that was about to create them can have been killed.
         """
+        if self._verb == "stop":
+            return []
         names = []
         for name, number in self._requested.items():
             unit = observation.unit_statuses.get(name)
-            if unit is None or not unit.control.replaced or unit.attempt.number > number:
-                continue
-            if self._verb != "stop" and name not in self._completed:
+            if unit is not None and unit.control.replaced and unit.attempt.number <= number:
                 names.append(name)
-        self._completed.update(names)
-
-        def complete(name: str) -> None:
-            unit = observation.unit_statuses[name]
-            deadline = observation.status.deadline
-            attempts.replace_attempt(self._api, self._scope, unit, deadline=deadline)
-
-        in_parallel(complete, names, threads=self._api.connections)
+        return names
 
     def statuses(self) -> list[ProcessStatus]:
         """Return the statuses of the selected processes."""

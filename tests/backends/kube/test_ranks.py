@@ -5,15 +5,18 @@ from dataclasses import replace
 import pytest
 
 from symphony import Experiment, SpecError
-from symphony.status import ReasonCode
+from symphony.status import ReasonCode, State
 from symphony_kube.api.labels import RANK_OF
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import next_attempt
-from symphony_kube.lifecycle.supervisor.decisions import decide, find_startable
-from symphony_kube.lifecycle.supervisor.rank_decisions import UnitAction
+from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide, find_startable
+from symphony_kube.lifecycle.supervisor.rank_decisions import (
+    UnitAction,
+    attempt_of_other_ranks,
+)
 from symphony_kube.render.roster import Unit
 from symphony_kube.status.control_state import Attempt, Control
-from symphony_kube.status.observe import JOBS, PodObserver
+from symphony_kube.status.observe import JOBS, PODS, PodObserver
 
 from .test_control import ENDED, EXITED, NOW, RUNNING, STARTED, observe, pod
 
@@ -126,6 +129,89 @@ def test_ranks_of_a_failed_unit_have_failed():
     # Both have exited in the same second.
     assert observation.status.exit_code == cause.exit_code == 3
     assert decide(NEVER, observation).finished
+
+
+# --- deleted Pods ---
+
+
+def observe_deletion(units, *pods, deleted):
+    """Return what a supervisor observes after the last of its Pods is deleted."""
+    observer = PodObserver("e", roster=units)
+    observer.replace(PODS, [*pods, deleted])
+    observer.apply(PODS, "DELETED", deleted)
+    return observer.observe(NOW)
+
+
+def restart_of_deleted(rank, *others, start=NOW):
+    reason = f"the unit restarts: {rank} failed (exit status unknown: its Pod was deleted)"
+    return UnitAction(ranks=others, reason=reason, start=start, in_row=1, is_new=True)
+
+
+def test_a_unit_restarts_if_the_pod_of_a_rank_is_deleted():
+    observation = observe_deletion(ONCE, running(0), deleted=running(1))
+    assert decide(ONCE, observation, now=NOW).unit_actions == (restart_of_deleted("u-1", "u-0"),)
+    again = observe_deletion(
+        ONCE, running(0, attempt=2, retries=1), deleted=running(1, attempt=2, retries=1)
+    )
+    (action,) = decide(ONCE, again, now=NOW).unit_actions
+    assert (action.code, action.ranks) == (ReasonCode.UNIT_FAILED, ("u-0",))
+
+
+@pytest.mark.parametrize(
+    ("other", "restarts"), [(running(0), True), (ended(0, SUCCEEDED), False), (None, False)]
+)
+def test_a_deletion_that_the_supervisor_has_not_observed(other, restarts):
+    observer = PodObserver("e", roster=ONCE)
+    observer.created = frozenset({"u-0", "u-1"})
+    observer.replace(PODS, [] if other is None else [other])
+    decisions = decide(ONCE, observer.observe(NOW), {"u-0", "u-1"}, now=NOW)
+    assert decisions.unit_actions == ((restart_of_deleted("u-1", "u-0"),) if restarts else ())
+    assert decisions.create == ()
+
+
+def test_a_deleted_rank_is_created_again_with_the_others():
+    observation = observe_deletion(ONCE, running(0, control=RESTARTS), deleted=running(1))
+    assert decide(ONCE, observation).create == ()
+    stopped = observe_deletion(ONCE, ended(0, control=RESTARTS), deleted=running(1))
+    assert find_startable(ONCE, stopped) == ["u-0"]
+    assert decide(ONCE, stopped).create == ()
+    begun = ended(0, control=replace(RESTARTS, replaced=NOW))
+    assert decide(ONCE, observe_deletion(ONCE, begun, deleted=running(1))).create == ()
+    others = [ended(0, control=replace(RESTARTS, replaced=NOW)), running(0, attempt=2, retries=1)]
+    started = observe_deletion(ONCE, *others, deleted=running(1))
+    decisions = decide(ONCE, started, now=NOW)
+    assert (decisions.create, decisions.unit_actions) == (("u-1",), ())
+    joined = attempt_of_other_ranks("u-1", ONCE, started.unit_statuses)
+    assert joined == Attempt(number=2, restarts=1, retries=1, in_row=1)
+    # Its Pod cannot be created.
+    (action,) = decide(ONCE, started, {"u-1"}, now=NOW).unit_actions
+    assert (action.code, action.ranks) == (ReasonCode.UNIT_FAILED, ("u-0",))
+
+
+def test_the_deletion_of_the_latest_pod_does_not_lead_to_an_earlier_one():
+    old = [
+        ended(rank, FAILED, control=replace(RESTARTS, replaced=EXIT_TIME, others=others))
+        for rank, others in ((0, ""), (1, "u-0:1"))
+    ]
+    second = [running(0, attempt=2), running(1, attempt=2)]
+    observation = observe_deletion(ONCE, *old, second[0], deleted=second[1])
+    status = observation.status.processes[1]
+    assert (status.state, status.reason_code) == (State.UNKNOWN, ReasonCode.LOST)
+    assert decide(ONCE, observation, now=NOW).unit_actions == (restart_of_deleted("u-1", "u-0"),)
+
+
+def test_a_process_whose_pod_was_deleted_is_not_restarted():
+    units = (Unit(name="a", processes=("a",), supervised_restart={"policy": "Always"}),)
+    observation = observe_deletion(units, pod("b", RUNNING), deleted=pod("a", RUNNING))
+    assert decide(units, observation) == Decisions(finished=True)
+
+
+def test_a_supervisor_waits_until_the_next_attempt_is_created():
+    begun = ended(1, FAILED, control=replace(RESTARTS, replaced=EXIT_TIME - 1000))
+    for units, state in ((ONCE, State.PENDING), (None, State.UNKNOWN)):
+        observation = observe(begun, roster=units)
+        assert observation.containers["u-1"].state is state
+    assert decide(ONCE, observe(begun, roster=ONCE)).unit_actions == ()
 
 
 # --- ranks that are not all scheduled ---

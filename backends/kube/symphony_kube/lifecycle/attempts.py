@@ -293,6 +293,8 @@ def _update(
     ``change`` returns the patch, or None for no change. The patch is applied to the version of the
     object that ``change`` received. Return None if the object does not exist or is not changed.
     """
+    if not unit.exists:
+        return None
     kind = "Pod" if unit.job is None else "Job"
     current = unit.job or unit.pods[-1]
     path = f"{collection_path(kind, scope.namespace)}/{current.name}"

@@ -375,11 +375,14 @@ def _supervise(
     supervisor: SupervisorOptions,
 ) -> tuple[str, ...]:
     """Start the supervisor of a run, and return messages for the user."""
-    later_units = [unit.name for unit in manifest.roster if unit.starts_after]
+    # The supervisor also creates the Pods of ranks again that were deleted.
+    created_by_supervisor = [
+        unit.name for unit in manifest.roster if unit.starts_after or unit.rank_of
+    ]
     run = SupervisedRun(
         scope=replace(manifest.scope, run=run_id),
         roster=manifest.roster,
-        units={name: units[name] for name in later_units},
+        units={name: units[name] for name in created_by_supervisor},
         policies=manifest.policies,
         launched=time.time(),
         kubeconfig=api.kubeconfig,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from symphony_kube.lifecycle import attempts
@@ -30,13 +31,20 @@ class Replacer:
         *,
         now: float,
         round: int = 0,
+        begun: Iterable[str] = (),
     ) -> float | None:
         """Replace the attempts whose next attempt can start at the time ``now``.
 
-        Return the time of the next start that is already known, or None.
+        ``begun`` contains the units in which the creation of the next attempt has begun, but the
+        client or supervisor may have been killed. It is completed. Return the time of the next
+        start that is already known, or None.
         """
         times = []
-        names = []
+        names = [
+            name
+            for name in begun
+            if (name, observation.unit_statuses[name].attempt.number) not in self._replaced
+        ]
         for name in find_startable(roster, observation):
             unit = observation.unit_statuses[name]
             if (name, unit.attempt.number) in self._replaced:

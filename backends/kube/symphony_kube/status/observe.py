@@ -230,7 +230,9 @@ class PodObserver:
         pods[pod.name] = pod
         self._processes_by_uid[pod.uid] = tuple(pod.containers)
         self._note_roster(pod.roster)
-        self._deleted.pop(pod.unit, None)
+        deleted = self._deleted.get(pod.unit)
+        if deleted is not None and deleted.attempt.number <= pod.attempt.number:
+            del self._deleted[pod.unit]
         self._unit_statuses.pop(pod.unit, None)
 
     def _put_job(self, job: JobStatus) -> None:
@@ -251,7 +253,9 @@ class PodObserver:
         previous = self._pods.get(pod.unit, {}).pop(pod.name, None)
         if previous is not None:
             last = previous if pod.deadline is None else _keep_history(previous, pod)
-            self._deleted[pod.unit] = last
+            earlier = self._deleted.get(pod.unit)
+            if earlier is None or earlier.attempt.number <= last.attempt.number:
+                self._deleted[pod.unit] = last
         self._units = None
         self._unit_statuses.pop(pod.unit, None)
 
@@ -433,18 +437,26 @@ class PodObserver:
             return None
         pods, job = self._latest_attempt(unit.name)
         deleted_pod = self._deleted.get(unit.name)
-        computed = UnitStatus(unit, pods, job, deleted_pod, awaited_ready, now)
+        computed = UnitStatus(
+            unit, pods, job, deleted_pod, awaited_ready, now, supervising=self._supervising
+        )
         computed.remember_ready(self._ready_times)
         self._unit_statuses[unit.name] = computed
         return computed
 
     def _latest_attempt(self, unit: str) -> tuple[list[PodStatus], JobStatus | None]:
-        """Return the Pods, oldest first, and the Job of the latest attempt to run a unit."""
+        """Return the Pods, oldest first, and the Job of the latest attempt to run a unit.
+
+        There are none if the Pod of the latest attempt was deleted.
+        """
         pods = list(self._pods.get(unit, {}).values())
         jobs = list(self._jobs.get(unit, {}).values())
         numbers = [pod.attempt.number for pod in pods]
         numbers += [job.attempt.number for job in jobs]
         latest = max(numbers, default=1)
+        deleted = self._deleted.get(unit)
+        if deleted is not None and deleted.attempt.number > latest:
+            return [], None
         pods = [pod for pod in pods if pod.attempt.number == latest]
         pods.sort(key=lambda pod: (pod.created, pod.name))
         jobs = [job for job in jobs if job.attempt.number == latest]

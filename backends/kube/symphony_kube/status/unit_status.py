@@ -63,6 +63,19 @@ class _Exit:
     retries: int
 
 
+def restart_after(
+    unit: Unit, attempt: Attempt, container: ContainerStatus, ended: float
+) -> Restart | None:
+    """Return the restart that the restart policy of a unit requires after the exit of a process at
+    the time ``ended``, or None. ``attempt`` is the attempt in which the process has exited.
+    """
+    if not unit.supervised_restart:
+        return None
+    policy = RestartPolicy(**unit.supervised_restart)
+    track = _Exit(container.started, attempt.in_row, attempt.retries)
+    return decide_restart(policy, track, container.exit_code, ended, Backoff())
+
+
 class UnitStatus:
     """The states of a unit's processes in its latest attempt.
 
@@ -71,7 +84,11 @@ class UnitStatus:
     seconds since the epoch. ``control`` contains the requests for the attempt. ``has_ended`` is
     true if no process of the attempt is running or can start. ``retry`` is the restart that the
     supervisor has to request, or None. ``restarts`` is the number of restarts of the next attempt.
-    ``pods`` and ``job`` are the objects of the attempt, of which ``pods[-1]`` is the newest.
+    ``pods`` and ``job`` are the objects of the attempt, of which ``pods[-1]`` is the newest. There
+    are none if the Pod of the attempt was deleted.
+
+    If ``supervising`` is true, a supervisor creates the next attempt if its creation has begun, so
+    the processes are pending for as long as this takes.
     """
 
     def __init__(
@@ -82,8 +99,12 @@ class UnitStatus:
         deleted_pod: PodStatus | None,
         awaited_ready: set[str],
         now: float,
+        *,
+        supervising: bool = False,
     ) -> None:
         self._unit = unit
+        self._deleted_pod = deleted_pod
+        self._supervising = supervising
         self._job = job
         self._awaited_ready = awaited_ready
         self._now = now
@@ -130,6 +151,11 @@ class UnitStatus:
             self.containers[name] = replace(container, was_ready=True, ready_since=ready_since)
 
     @property
+    def exists(self) -> bool:
+        """True if the attempt has a Pod or a Job, in which requests can be recorded."""
+        return bool(self.pods) or self.job is not None
+
+    @property
     def waits_for_start(self) -> bool:
         """True if the next attempt is to be created, and this one has ended."""
         return bool(self.control.start) and self.has_ended and not self.control.replaced
@@ -138,7 +164,7 @@ class UnitStatus:
         """Return whether a command on attempt ``number`` of the unit was recorded, or is no longer
         necessary.
         """
-        if self.attempt.number != number or self.control.replaced:
+        if self.attempt.number != number or self.control.replaced or not self.exists:
             return True
         if command == "start":
             return bool(self.control.start)
@@ -151,6 +177,8 @@ class UnitStatus:
             return self._job.attempt, self._job.control
         if self._pod is not None:
             return self._pod.attempt, self._pod.control
+        if self._deleted_pod is not None:
+            return self._deleted_pod.attempt, NO_CONTROL
         return FIRST_ATTEMPT, NO_CONTROL
 
     def _apply_control(self) -> None:
@@ -231,8 +259,9 @@ class UnitStatus:
 
     def _wait_for_replacement(self) -> None:
         expected = self.control.replaced + REPLACE_SECONDS
-        if self._now < expected:
-            self._expires_at(expected)
+        if self._now < expected or self._supervising:
+            if not self._supervising:
+                self._expires_at(expected)
             self._set_pending(_reason_of(self.control), self.control.start)
             return
         for name, container in self.containers.items():
@@ -242,17 +271,15 @@ class UnitStatus:
 
     def _find_retry(self) -> Retry | None:
         """Return the restart after the first exit to which the unit's restart policy applies."""
-        if not self._unit.supervised_restart:
+        if not self.exists:
             return None
-        policy = RestartPolicy(**self._unit.supervised_restart)
         exits = [
             (item.ended, name, item)
             for name, item in self.containers.items()
             if item.state in ENDED and item.ended is not None and item.started is not None
         ]
         for ended, _, container in sorted(exits, key=lambda found: found[:2]):
-            track = _Exit(container.started, self.attempt.in_row, self.attempt.retries)
-            restart = decide_restart(policy, track, container.exit_code, ended, Backoff())
+            restart = restart_after(self._unit, self.attempt, container, ended)
             if restart is not None:
                 return _to_retry(container, ended, restart)
         return None

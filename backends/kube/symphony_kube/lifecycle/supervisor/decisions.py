@@ -18,6 +18,7 @@ from symphony_kube.lifecycle.supervisor.rank_decisions import (
     UnitAction,
     can_create_ranks,
     decide_units,
+    find_deleted_ranks,
     is_unit_stopping,
     seconds_to_release,
 )
@@ -69,7 +70,7 @@ def decide(
     the experiment, or is None if there were none. Do not call this function after it has decided
     that the experiment ends.
     """
-    unit_actions = decide_units(roster, observation, now)
+    unit_actions = decide_units(roster, observation, now, excluded)
     if unit_actions:
         return Decisions(unit_actions=unit_actions)
     times = [seconds_to_release(roster, observation, now)]
@@ -104,8 +105,9 @@ def _units_to_create(
     is_waiting = False
     blocked = _processes_to_start_again(roster, observation)
     busy = _busy_units_of_ranks(roster, observation)
+    absent = observation.missing_units | find_deleted_ranks(roster, observation)
     for unit in roster:
-        if unit.name not in observation.missing_units or unit.name in excluded:
+        if unit.name not in absent or unit.name in excluded:
             continue
         decision = start_order.verdict(unit.starts_after, observation.containers)
         is_blocked = unit.rank_of in busy or bool(blocked.intersection(unit.starts_after))

@@ -23,6 +23,7 @@ from symphony_kube.api.labels import ENDING, PROBLEMS
 from symphony_kube.api.resources import collection_path, to_resource
 from symphony_kube.lifecycle.attempts import (
     MAX_OTHERS_CHARS,
+    next_attempt,
     request,
     stop_pod,
     stop_requested,
@@ -33,7 +34,11 @@ from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid, in_p
 from symphony_kube.lifecycle.exits import ExitWatcher
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide
-from symphony_kube.lifecycle.supervisor.rank_decisions import UnitAction
+from symphony_kube.lifecycle.supervisor.rank_decisions import (
+    UnitAction,
+    attempt_of_other_ranks,
+    find_deleted_ranks,
+)
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.lifecycle.supervisor.record import (
     Record,
@@ -58,6 +63,9 @@ if TYPE_CHECKING:
 # The first and the longest pause after an error, for example while the server is unreachable.
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
+# If the creation of an attempt has begun for this time, it is completed. Usually, the client or
+# supervisor that began it completes it at once.
+BEGUN_SECONDS = 2.0
 
 
 def supervise(
@@ -206,12 +214,13 @@ class _Supervision:
         return self._execute(self._decide(observation), observation)
 
     def _decide(self, observation: Observation) -> Decisions:
-        excluded = set(self._record.created)
+        roster = self._run.roster
+        excluded = self._record.created - find_deleted_ranks(roster, observation)
         for unit, problem in self._record.problems.items():
             if problem.permanent:
-                excluded.add(unit)
+                excluded |= {unit}
         return decide(
-            self._run.roster,
+            roster,
             observation,
             excluded,
             policies=self._run.policies,
@@ -294,10 +303,15 @@ class _Supervision:
         Raises `BackendError` if the server cannot be reached, and `RunGone` if the namespace is
         being deleted.
         """
-        body = with_new_deadline(with_manifest(self._run.units[unit]), self._seconds_left())
-        attempt = Attempt(round=self._record.round.number, revision=self._run.revision)
-        if attempt != FIRST_ATTEMPT:
-            body = with_attempt(body, attempt)
+        attempt = self._attempt_of_new(unit)
+        body = self._run.units[unit]
+        if attempt.number > 1:
+            body = next_attempt(body, attempt)
+        else:
+            body = with_manifest(body)
+            if attempt != FIRST_ATTEMPT:
+                body = with_attempt(body, attempt)
+        body = with_new_deadline(body, self._seconds_left())
         if self._owner is not None:
             metadata = {**body["metadata"], "ownerReferences": [self._owner]}
             body = {**body, "metadata": metadata}
@@ -320,6 +334,15 @@ class _Supervision:
             )
             return Problem(text=str(exc), time=time.time(), permanent=not is_temporary)
         return None
+
+    def _attempt_of_new(self, unit: str) -> Attempt:
+        """Return the attempt of a unit that has no Pod. A rank joins the attempt of the others."""
+        attempt = attempt_of_other_ranks(unit, self._run.roster, self._unit_statuses)
+        return replace(
+            attempt or FIRST_ATTEMPT,
+            round=self._record.round.number,
+            revision=self._run.revision,
+        )
 
     def _seconds_left(self) -> float | None:
         run = self._run
@@ -398,14 +421,17 @@ class _Supervision:
     def _start_again(self, decisions: Decisions, observation: Observation) -> None:
         """Request the restarts that policies require, and create the attempts that can start."""
         self._request_retries(decisions.retry, observation)
+        now = time.time()
+        begun, next_begun = _begun_replacements(observation, now)
         next_start = self._replacer.replace(
-            self._run.roster, observation, now=time.time(), round=self._record.round.number
+            self._run.roster, observation, now=now, round=self._record.round.number, begun=begun
         )
         times = []
         if decisions.seconds is not None:
             times.append(time.monotonic() + decisions.seconds)
-        if next_start is not None:
-            times.append(time.monotonic() + next_start - time.time())
+        for start in (next_start, next_begun):
+            if start is not None:
+                times.append(time.monotonic() + start - now)
         self._decide_again = min(times, default=None)
 
     def _request_retries(self, units: tuple[str, ...], observation: Observation) -> None:
@@ -504,6 +530,22 @@ class _Supervision:
             lambda status: self._request(status, change), old, threads=self._api.connections
         )
         return bool(old)
+
+
+def _begun_replacements(observation: Observation, now: float) -> tuple[list[str], float | None]:
+    """Return the units in which the creation of the next attempt has begun some time ago.
+
+    The client or supervisor that began it may have been killed. Also return the time at which the
+    next such unit is to be considered, or None.
+    """
+    begun, times = [], []
+    for name, status in observation.unit_statuses.items():
+        due = status.control.replaced + BEGUN_SECONDS
+        if status.control.replaced and due <= now:
+            begun.append(name)
+        elif status.control.replaced:
+            times.append(due)
+    return begun, min(times, default=None)
 
 
 def _with_action(control: Control, action: UnitAction, others: str = "") -> Control:

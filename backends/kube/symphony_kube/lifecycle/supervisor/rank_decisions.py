@@ -9,15 +9,17 @@ stopped.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from symphony.plan.restart_policy import Restart
 from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision, decide_unit
 from symphony.status import ReasonCode, State
 from symphony_kube.render.roster import Roster, Unit, units_of_ranks
+from symphony_kube.status.control_state import FIRST_ATTEMPT, Attempt
 from symphony_kube.status.observe import Observation
 from symphony_kube.status.pod_status import ContainerStatus
-from symphony_kube.status.unit_status import UnitStatus
+from symphony_kube.status.unit_status import UnitStatus, restart_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +59,44 @@ class _Rank:
 RESTART_CODES = (ReasonCode.BACKING_OFF.value, ReasonCode.UNSCHEDULABLE.value)
 
 
-def decide_units(roster: Roster, observation: Observation, now: float) -> tuple[UnitAction, ...]:
-    """Return the requests for all units of ranks. ``now`` is in seconds since the epoch."""
+def decide_units(
+    roster: Roster, observation: Observation, now: float, excluded: Collection[str] = ()
+) -> tuple[UnitAction, ...]:
+    """Return the requests for all units of ranks. ``now`` is in seconds since the epoch.
+
+    The Pods of ranks in ``excluded`` are not created again after they were deleted.
+    """
     actions = []
     for ranks in units_of_ranks(roster).values():
-        action = _decide(ranks, observation, now)
+        action = _decide(ranks, observation, now, excluded)
         if action is not None:
             actions.append(action)
     return tuple(actions)
+
+
+def find_deleted_ranks(roster: Roster, observation: Observation) -> set[str]:
+    """Return the ranks without a Pod whose unit has started again since they were deleted.
+
+    Their Pods are to be created again.
+    """
+    deleted: set[str] = set()
+    for ranks in units_of_ranks(roster).values():
+        deleted.update(_deleted_ranks(ranks, _statuses(ranks, observation)))
+    return deleted
+
+
+def attempt_of_other_ranks(
+    name: str, roster: Roster, statuses: Mapping[str, UnitStatus]
+) -> Attempt | None:
+    """Return the latest attempt of the unit to which a rank belongs.
+
+    Return None if the process is not a rank, or if no rank of the unit has a Pod.
+    """
+    for ranks in units_of_ranks(roster).values():
+        names = [rank.name for rank in ranks]
+        if name in names:
+            return _latest_attempt({key: statuses[key] for key in names if key in statuses})
+    return None
 
 
 def seconds_to_release(roster: Roster, observation: Observation, now: float) -> float | None:
@@ -92,10 +124,11 @@ def is_unit_stopping(ranks: Iterable[Unit], observation: Observation) -> bool:
 def can_create_ranks(ranks: Iterable[Unit], observation: Observation) -> bool:
     """Return whether ranks of a unit can be created that do not exist yet.
 
-    They cannot if a user has stopped ranks of the unit, or if ranks are to be started again.
+    They cannot if a user has stopped ranks of the unit, or if ranks are to be started again. They
+    belong to the attempt of the other ranks, which must be known.
     """
     for status in _statuses(ranks, observation).values():
-        if status.waits_for_start or _is_stopped_by_user(status):
+        if status.waits_for_start or status.control.replaced or _is_stopped_by_user(status):
             return False
     return not is_unit_stopping(ranks, observation)
 
@@ -103,6 +136,26 @@ def can_create_ranks(ranks: Iterable[Unit], observation: Observation) -> bool:
 def _statuses(ranks: Iterable[Unit], observation: Observation) -> dict[str, UnitStatus]:
     statuses = observation.unit_statuses
     return {rank.name: statuses[rank.name] for rank in ranks if rank.name in statuses}
+
+
+def _latest_attempt(statuses: Mapping[str, UnitStatus]) -> Attempt | None:
+    attempts = [status.attempt for status in statuses.values() if status.exists]
+    return max(attempts, key=lambda attempt: attempt.number, default=None)
+
+
+def _deleted_ranks(ranks: Iterable[Unit], statuses: Mapping[str, UnitStatus]) -> Iterator[str]:
+    """Yield the ranks of a unit that `find_deleted_ranks` returns."""
+    latest = _latest_attempt(statuses)
+    if latest is None:
+        return
+    for rank in ranks:
+        status = statuses.get(rank.name)
+        if status is not None and status.exists:
+            continue
+        # A supervisor that has not observed the deletion does not know the attempt.
+        known = FIRST_ATTEMPT if status is None else status.attempt
+        if known.number < latest.number:
+            yield rank.name
 
 
 def _is_stopped_by_user(status: UnitStatus) -> bool:
@@ -116,7 +169,9 @@ def _is_restarting(status: UnitStatus, container: ContainerStatus) -> bool:
     return is_requested and container.state is not State.UNKNOWN
 
 
-def _decide(ranks: list[Unit], observation: Observation, now: float) -> UnitAction | None:
+def _decide(
+    ranks: list[Unit], observation: Observation, now: float, excluded: Collection[str]
+) -> UnitAction | None:
     statuses, containers = _statuses(ranks, observation), observation.containers
     for status in statuses.values():
         action = _continue_restart(status, statuses)
@@ -125,16 +180,22 @@ def _decide(ranks: list[Unit], observation: Observation, now: float) -> UnitActi
     for name, status in statuses.items():
         if _is_stopped_by_user(status) or _is_restarting(status, containers[name]):
             return None
+    created_again = set(_deleted_ranks(ranks, statuses)).difference(excluded)
     decision = decide_unit(
-        {rank.name: _rank(containers[rank.name], statuses.get(rank.name)) for rank in ranks}
+        {
+            rank.name: _rank(rank, containers[rank.name], statuses, now)
+            for rank in ranks
+            if rank.name not in created_again
+        }
     )
     if decision is None:
         return _release(ranks, statuses, observation.status.name, now)
     if decision.action == FAIL_UNIT:
         return _failure(decision, ranks, statuses, containers)
-    others = [name for name in statuses if name != decision.rank]
+    existing = [name for name, status in statuses.items() if status.exists]
+    existing.sort(key=lambda name: name != decision.rank)
     return UnitAction(
-        ranks=(decision.rank, *others),
+        ranks=tuple(existing),
         reason=decision.reason,
         start=decision.next_start,
         in_row=decision.in_row,
@@ -225,8 +286,9 @@ def _release(
     due = _release_time(ranks, statuses)
     if due is None or now < due:
         return None
-    waiting = [name for name, status in statuses.items() if not _is_scheduled(status)]
-    others = [name for name in statuses if name not in waiting]
+    existing = {name: status for name, status in statuses.items() if status.exists}
+    waiting = [name for name, status in existing.items() if not _is_scheduled(status)]
+    others = [name for name in existing if name not in waiting]
     within, count = ranks[0].within, len(others)
     attempt = statuses[others[0]].attempt.number
     identity = f"{experiment}/{ranks[0].rank_of}/{attempt}"
@@ -240,14 +302,42 @@ def _release(
     )
 
 
-def _rank(container: ContainerStatus, status: UnitStatus | None) -> _Rank:
+def _rank(
+    rank: Unit, container: ContainerStatus, statuses: Mapping[str, UnitStatus], now: float
+) -> _Rank:
+    status = statuses.get(rank.name)
     retry = None if status is None else status.retry
+    next_start, in_row = (None, 0) if retry is None else (retry.time, retry.in_row)
+    state = container.state
+    if state is State.UNKNOWN and not container.stopped:
+        restart = _restart_of_lost(rank, container, statuses, now)
+        if restart is not None:
+            state, next_start, in_row = State.PENDING, now + restart.delay, restart.in_row
     return _Rank(
-        state=container.state,
+        state=state,
         stopped=container.stopped,
-        next_start=None if retry is None else retry.time,
+        next_start=next_start,
         ended=container.ended,
-        failures_in_row=0 if retry is None else retry.in_row,
+        failures_in_row=in_row,
         exit_code=container.exit_code,
         reason=container.reason,
     )
+
+
+def _restart_of_lost(
+    rank: Unit, container: ContainerStatus, statuses: Mapping[str, UnitStatus], now: float
+) -> Restart | None:
+    """Return the restart of a unit after the Pod or the node of a rank was lost, or None.
+
+    The restart is recorded in the other ranks. If all of them have ended, and the loss was not
+    observed, the rank may have finished its work. A rank in an earlier attempt than the others
+    could not be created again.
+    """
+    status = statuses.get(rank.name)
+    if status is None and all(item.has_ended for item in statuses.values() if item.exists):
+        return None
+    attempt = FIRST_ATTEMPT if status is None else status.attempt
+    latest = _latest_attempt(statuses)
+    if latest is None or attempt.number < latest.number:
+        return None
+    return restart_after(rank, latest, container, now)

@@ -338,7 +338,7 @@ def _exit_event(old: ProcessStatus, process: ProcessStatus, now: float) -> Exper
         was_stopped = old.reason_code is ReasonCode.STOPPING
     if was_stopped:
         kind, text = EventKind.STOPPED, stop_text(code, reason)
-    elif process.started is None and code is None:
+    elif process.started is None and code is None and process.reason_code is not ReasonCode.LOST:
         kind, text = EventKind.NEVER_STARTED, never_text(reason)
     else:
         kind, text = EventKind.EXITED, exit_text(code, reason, process.reason_code)

@@ -267,8 +267,10 @@ class ExperimentStatus:
 
         If the experiment ended with the processes in ``ends_with``, only these are considered. The
         value is 124 if the deadline was the reason for the failure, and 1 if the process has no
-        exit code.
+        exit code, or if nothing is known about any process.
         """
+        if not self.processes:
+            return 1
         failures = [process for process in self._decisive if process.failed]
         if not failures:
             return 0
@@ -330,12 +332,14 @@ def combined_state(states: Iterable[State]) -> State:
 
     The result is running if any process is running, and otherwise pending if any process is
     pending. Otherwise, it is the worst state. From worst to best, the states are unknown, failed
-    and succeeded.
+    and succeeded. Without any process, the result is unknown.
 
     >>> combined_state([State.SUCCEEDED, State.FAILED]).value
     'failed'
     """
     present = set(states)
+    if not present:
+        return State.UNKNOWN
     for state in _STATE_PRIORITY:
         if state in present:
             return state

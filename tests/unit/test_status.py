@@ -30,7 +30,7 @@ def failed(name: str, code: int | None, ended: float | None, **fields: Any) -> P
 @pytest.mark.parametrize(
     ("states", "expected"),
     [
-        ("", "succeeded"),
+        ("", "unknown"),
         ("succeeded", "succeeded"),
         ("failed", "failed"),
         ("succeeded failed", "failed"),
@@ -118,7 +118,7 @@ def test_the_first_failure_decides_the_exit_code(order: tuple[ProcessStatus, ...
 @pytest.mark.parametrize(
     ("processes", "code"),
     [
-        ([], 0),
+        ([], 1),
         ([process(state=State.SUCCEEDED, exit_code=0)], 0),
         ([process(state=State.RUNNING)], 0),
         ([failed("stopped", 143, 1.0, stopped=True)], 0),

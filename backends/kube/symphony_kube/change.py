@@ -210,7 +210,7 @@ def _find_difference(
     observer, _ = experiments.observe_once(api, scope)
     if observer.empty:
         try:
-            experiments.status_without_objects(api, scope)
+            experiments.current_status(api, scope, observer)
         except NotFound:
             return launching(new.snapshot, "it does not exist")
         return launching(new.snapshot, "it has no Pods")
@@ -593,7 +593,7 @@ class _Application:
         )
 
     def _write_description(self) -> None:
-        self._store.write(self._description())
+        self._store.write(self._description(), self._roster_annotations)
 
     # --- files and services ---
 

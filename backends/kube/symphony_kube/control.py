@@ -254,8 +254,7 @@ class _Target:
 def _find_target(api: Api, scope: Scope, processes: Sequence[str] | None, action: str) -> _Target:
     """Return the selected processes. Raises `SpecError` if a part of a group is selected."""
     observer, _ = experiments.observe_once(api, scope)
-    if observer.empty:
-        experiments.status_without_objects(api, scope)
+    experiments.current_status(api, scope, observer)
     observation = observer.observe(time.time())
     if observation.deleting:
         raise BackendError(f"experiment {scope.experiment!r} is being deleted")

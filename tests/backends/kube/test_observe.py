@@ -18,10 +18,11 @@ import pytest
 from symphony.status import ReasonCode as Code
 from symphony.status import State
 from symphony_kube.api import labels
-from symphony_kube.render.roster import Unit, encode_roster
+from symphony_kube.render.roster import Unit, encode_roster, with_revision
 from symphony_kube.status import reasons
 from symphony_kube.status.observe import JOBS, PODS, PodObserver, observe
 from symphony_kube.status.pod_status import parse_time
+from symphony_kube.status.stored_roster import StoredRoster
 
 RECORDED = Path(__file__).parent / "recorded"
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
@@ -435,6 +436,7 @@ def never(reason: str) -> tuple[Any, ...]:
 
 
 NOT_CREATED = (PENDING, None, None, "")
+NO_POD = "its Pod does not exist: it was deleted, or the launcher exited too early"
 ORDER = (
     Unit(name="p", processes=("p",)),
     Unit(name="team", group=True, processes=("a", "b"), starts_after={"p": "succeeded"}),
@@ -474,8 +476,7 @@ def test_launcher_that_created_a_pod_recently_is_running():
     second["metadata"]["creationTimestamp"] = stamp(50)
     roster = tuple(Unit(name=name, processes=(name,)) for name in "pqr")
     assert describe([first, second], roster, 100)["r"] == NOT_CREATED
-    why = "its Pod does not exist: it was deleted, or the launcher exited too early"
-    assert describe([first, second], roster, 111)["r"] == lost(why)
+    assert describe([first, second], roster, 111)["r"] == lost(NO_POD)
 
 
 def test_supervisor_waits_without_limit():
@@ -511,6 +512,43 @@ def test_pods_without_a_valid_roster(text):
 
 
 # --- deletions ---
+
+
+@pytest.mark.parametrize(
+    ("is_changing", "seconds", "expected"),
+    [
+        (False, 1, lost("its Pod was deleted")),
+        (True, 59, NOT_CREATED),
+        (
+            True,
+            61,
+            lost("its Pod does not exist: it was deleted, or the launcher exited too early"),
+        ),
+    ],
+    ids=["launch-complete", "launching", "launch-interrupted"],
+)
+def test_stored_roster_replaces_that_of_the_first_pod(is_changing, seconds, expected):
+    later = Unit(name="q", processes=("q",), starts_after={"p": "succeeded"})
+    units = (Unit(name="p", processes=("p",)), later)
+    stored = StoredRoster(roster=encode_roster(units), created=AT, is_changing=is_changing)
+    observer = PodObserver("e")
+    assert observer.needs_stored_roster
+    observer.use_stored_roster(stored)
+    found = {item.path: summary(item) for item in observer.observe(AT + seconds).status}
+    assert found["p"] == expected
+    assert found["q"][2] is (Code.WAITING if expected is NOT_CREATED else Code.NEVER_STARTED)
+
+
+def test_roster_of_a_change_is_newer_than_the_stored_one():
+    stored = StoredRoster(roster=encode_roster((Unit(name="q", processes=("q",)),)))
+    newer = with_revision(encode_roster((Unit(name="p", processes=("p",)),)), 2)
+    observer = PodObserver("e")
+    observer.use_stored_roster(stored)
+    assert [unit.name for unit in observer.units] == ["q"]
+    body = pod(running())
+    body["metadata"]["annotations"] = {labels.ROSTER: newer}
+    observer.replace(PODS, [body])
+    assert [unit.name for unit in observer.units] == ["p"]
 
 
 def test_process_of_a_deleted_pod_is_unknown():

@@ -139,26 +139,36 @@ def test_deleted_pod_and_deleted_experiment(kube_cluster, any_cluster, name):
         deletion.join()
 
 
-def test_namespace_without_pods(kube_cluster, own_namespaces, name):
-    experiment = own_namespaces.new_experiment(name)
+def test_processes_are_known_when_all_pods_are_gone(kube_cluster, any_cluster, name):
+    experiment = any_cluster.new_experiment(name)
     python(experiment, "only", FOREVER)
-    own_namespaces.launch(experiment)
+    any_cluster.launch(experiment)
+    scope = any_cluster.scope(name)
+    pod = f"/api/v1/namespaces/{scope.namespace}/pods/{scope.object_name('only')}"
     deleted = []
 
     def delete(status):
         if not deleted and status.processes[0].state is RUNNING:
-            kube_cluster.raw.call(
-                "DELETE", f"/api/v1/namespaces/{name}/pods/only", {"gracePeriodSeconds": 0}
-            )
+            kube_cluster.raw.call("DELETE", pod, {"gracePeriodSeconds": 0})
             deleted.append(True)
 
-    status = own_namespaces.wait(name, timeout=60, on_change=delete)
-    assert [(item.name, item.state) for item in status] == [("only", UNKNOWN)]
-    assert status.exit_code == 1
-    assert name in own_namespaces.list_experiments()
-    assert own_namespaces.describe_experiment(name).note.startswith(
-        "nothing of it is left but its namespace"
-    )
+    lost = [("only", UNKNOWN, "exit status unknown: its Pod was deleted")]
+    status = any_cluster.wait(name, timeout=60, on_change=delete)
+    assert [(item.name, item.state, item.reason) for item in status] == lost
+    # A client that did not see the Pod reads the copy of the roster.
+    again = any_cluster.wait(name, timeout=60)
+    assert [(item.name, item.state, item.reason) for item in again] == lost
+    assert again.exit_code == 1
+    assert name in any_cluster.list_experiments()
+
+
+def test_nothing_known_is_not_success(kube_cluster, own_namespaces, name):
+    scope = own_namespaces.scope(name)
+    body = {"metadata": {"name": name, "labels": scope.labels}}
+    kube_cluster.raw.call("POST", "/api/v1/namespaces", body)
+    status = own_namespaces.describe_experiment(name)
+    assert (status.state, status.exit_code) == (UNKNOWN, 1)
+    assert status.note.startswith("nothing of it is left but its namespace")
 
 
 def test_status_without_the_right_to_list_jobs(kube_cluster, open_cluster, name):

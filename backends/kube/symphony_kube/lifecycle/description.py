@@ -16,6 +16,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, NotFound
@@ -131,11 +132,12 @@ def as_stored(snapshot: Snapshot) -> Snapshot:
     return Snapshot.from_dict(json.loads(json.dumps(snapshot.to_dict())))
 
 
-def description_object(description: Description, scope: Scope) -> dict[str, Any] | None:
-    """Return the Secret that contains a description, or None if it is too large."""
-    data = encode_description(description)
-    if len(data) > MAX_OBJECT_BYTES:
-        return None
+def description_object(description: Description, scope: Scope) -> dict[str, Any]:
+    """Return the Secret that contains a description. It has no data if they are too large."""
+    encoded = encode_description(description)
+    data = {}
+    if len(encoded) <= MAX_OBJECT_BYTES:
+        data[_KEY] = base64.b64encode(encoded).decode()
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -145,21 +147,25 @@ def description_object(description: Description, scope: Scope) -> dict[str, Any]
             "labels": scope.labels,
         },
         "type": "Opaque",
-        "data": {_KEY: base64.b64encode(data).decode()},
+        "data": data,
     }
 
 
-def launching_object(description: Description, scope: Scope) -> dict[str, Any] | None:
-    """Return the Secret for an experiment that is being launched, or None if it is too large.
+def launching_object(
+    description: Description, scope: Scope, roster_annotations: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the Secret for an experiment that is being launched.
 
     The launch is a change that adds all processes. If it is interrupted, `up` continues it. Call
-    `complete_launch` at its end.
+    `complete_launch` at its end. ``roster_annotations`` are the roster and the other annotations of
+    the experiment's first unit, which `symphony_kube.status.stored_roster` reads if this unit no
+    longer exists.
     """
     processes = description.snapshot.processes.items()
     pending = {name: (ADDED, process.group) for name, process in processes}
     body = description_object(replace(description, pending=pending), scope)
-    if body is not None:
-        body["metadata"]["annotations"] = _holder_patch(0)["metadata"]["annotations"]
+    holder = _holder_patch(0)["metadata"]["annotations"]
+    body["metadata"]["annotations"] = {**roster_annotations, **holder}
     return body
 
 
@@ -172,8 +178,6 @@ def complete_launch(
     Secrets, do nothing.
     """
     body = description_object(description, scope)
-    if body is None:
-        return
     store = DescriptionStore(api, scope)
     with contextlib.suppress(BackendError, DescriptionChanged):
         store.release(created["metadata"]["resourceVersion"], body["data"])
@@ -212,19 +216,25 @@ class DescriptionStore:
         except (ValueError, KeyError):
             return None
 
-    def write(self, description: Description) -> None:
-        """Replace the description that was read or written last.
+    def write(
+        self,
+        description: Description,
+        roster_annotations: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Replace the description that was read or written last, and store the annotations of the
+        object with the roster.
 
         Raises BackendError if the description is too large, or if another command has changed it.
         """
         body = description_object(description, self._scope)
-        if body is None:
+        if not body["data"]:
             raise BackendError(
                 f"experiment {self._scope.experiment!r} is too large to be changed while it is "
                 "running: its description has more than 1 MiB; launch it again with force"
             )
         with self._lock:
-            self._patch_or_lose({"data": body["data"]})
+            annotations = {"annotations": dict(roster_annotations)}
+            self._patch_or_lose({"metadata": annotations, "data": body["data"]})
 
     def release(self, version: str, data: Mapping[str, str]) -> None:
         """Replace the contents of the Secret in a version, which no command claims any more."""

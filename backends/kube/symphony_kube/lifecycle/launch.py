@@ -15,7 +15,7 @@ from symphony.names import join_names
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import REMOVED_UNIT, RUN, Scope
+from symphony_kube.api.labels import POLICIES, REMOVED_UNIT, ROSTER, RUN, Scope
 from symphony_kube.api.resources import (
     NAMESPACES,
     Resource,
@@ -37,6 +37,7 @@ from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.render.manifest import KubeManifest
+from symphony_kube.render.roster import roster_unit
 from symphony_kube.status import experiments, observe
 from symphony_kube.status.pod_status import parse_time
 
@@ -339,9 +340,10 @@ def _create(
         namespace = creation.create(base.pop(0))
         steps.append(partial(_wait_for_service_account, api, scope, namespace))
     steps += [partial(creation.create, resource) for resource in base]
-    secret = None if description is None else launching_object(description, scope)
     stored = None
-    if secret is not None:
+    if description is not None:
+        annotations = _roster_annotations(units[roster_unit(manifest.roster).name])
+        secret = launching_object(description, scope, annotations)
         stored = to_resource(with_run_label(secret, run_id), scope.namespace)
         steps.append(partial(_create_if_permitted, creation, stored))
     in_parallel(_call, steps, threads=api.connections, stopped=creation.stopped)
@@ -426,6 +428,12 @@ def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:
                 f"{run.scope.namespace!r}: ask for the right to patch {plural_name(kind)}, with "
                 "which processes are stopped"
             )
+
+
+def _roster_annotations(body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the roster and the policies of the first Pod or Job of a manifest."""
+    annotations = body["metadata"]["annotations"]
+    return {name: annotations[name] for name in (ROSTER, POLICIES) if name in annotations}
 
 
 def _call(step: Callable[[], object]) -> None:

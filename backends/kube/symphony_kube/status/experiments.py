@@ -16,6 +16,7 @@ from symphony_kube.api.resources import NAMESPACES, collection_path, items_of
 from symphony_kube.status import pod_events
 from symphony_kube.status.observe import BACKEND, JOBS, PODS, PodObserver
 from symphony_kube.status.permission_errors import cannot_list_pods, refused
+from symphony_kube.status.stored_roster import read_stored_roster
 
 if TYPE_CHECKING:
     from symphony_kube.api.labels import Scope
@@ -56,7 +57,7 @@ def _experiments_in_namespace(api: Api, namespace: str) -> list[str]:
     """
     found: set[str] = set()
     refusals: list[ApiError] = []
-    kinds = ("Pod", "Job", "Service")
+    kinds = ("Pod", "Job", "Service", "Secret")
     for kind in kinds:
         try:
             answer = api.call(
@@ -95,7 +96,14 @@ def observe_once(api: Api, scope: Scope) -> tuple[PodObserver, list[Object]]:
     observer.replace(PODS, pods)
     if observer.has_jobs or observer.empty:
         observer.replace(JOBS, list_jobs_if_permitted(lambda: _list_objects(api, scope, "Job")))
+    find_lost_roster(api, scope, observer)
     return observer, pods
+
+
+def find_lost_roster(api: Api, scope: Scope, observer: PodObserver) -> None:
+    """Read the stored roster if no Pod and no Job of an experiment has the roster."""
+    if observer.needs_stored_roster and is_name(scope.experiment):
+        observer.use_stored_roster(read_stored_roster(api, scope))
 
 
 def current_status(api: Api, scope: Scope, observer: PodObserver) -> ExperimentStatus:
@@ -103,7 +111,7 @@ def current_status(api: Api, scope: Scope, observer: PodObserver) -> ExperimentS
 
     Raises `NotFound` if the experiment does not exist.
     """
-    if observer.empty:
+    if not observer.is_known:
         return status_without_objects(api, scope)
     return observer.observe(time.time()).status
 
@@ -132,7 +140,7 @@ def list_jobs_if_permitted(list_jobs: Callable[[], Iterable[Object]]) -> list[Ob
 
 
 def status_without_objects(api: Api, scope: Scope) -> ExperimentStatus:
-    """Return the status of an experiment that has no Pod and no Job.
+    """Return the status of an experiment that has no Pod, no Job and no roster.
 
     Raises `NotFound` if the experiment has no other objects either.
     """

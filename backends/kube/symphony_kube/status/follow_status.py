@@ -20,9 +20,14 @@ from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import NAMESPACES, collection_path
 from symphony_kube.api.watch import LISTED, Change, Watcher
 from symphony_kube.render.roster import Roster
-from symphony_kube.status.experiments import list_jobs_if_permitted, status_without_objects
+from symphony_kube.status.experiments import (
+    find_lost_roster,
+    list_jobs_if_permitted,
+    status_without_objects,
+)
 from symphony_kube.status.observe import JOBS, PODS, Observation, PodObserver
 from symphony_kube.status.permission_errors import cannot_list_pods
+from symphony_kube.status.stored_roster import read_stored_roster
 
 
 class ExperimentWatch:
@@ -36,6 +41,7 @@ class ExperimentWatch:
     def __init__(
         self, api: Api, scope: Scope, *, roster: Roster | None = None, follow: bool = True
     ) -> None:
+        self._api = api
         self._scope = scope
         self._supervising = roster is not None
         self._with_jobs = False
@@ -81,6 +87,8 @@ class ExperimentWatch:
         self.observer.replace(PODS, pods)
         if self.observer.has_jobs or (self.observer.empty and not self._supervising):
             self._start_jobs()
+        if not self._supervising:
+            find_lost_roster(self._api, self._scope, self.observer)
         return pods
 
     def changes(self, seconds: float | None = None) -> list[Change]:
@@ -205,7 +213,7 @@ class ObservationStream:
     def _start(self) -> None:
         self._started = True
         self._watch.start()
-        if self._watch.observer.empty and not self._supervising:
+        if not self._watch.observer.is_known and not self._supervising:
             # This call raises NotFound if the experiment has no other objects either.
             status_without_objects(self._api, self._scope)
 
@@ -213,14 +221,17 @@ class ObservationStream:
         """Raise `NotFound` if the experiment was observed earlier and has been deleted since."""
         if not observation.empty or self._supervising or self._last is None:
             return
-        if self._scope.shared or not self._has_namespace():
+        if not self._has_other_objects():
             raise NotFound(f"experiment {self._scope.experiment!r} was deleted")
 
-    def _has_namespace(self) -> bool:
-        """Return whether the experiment's namespace exists and is not being deleted.
+    def _has_other_objects(self) -> bool:
+        """Return whether the experiment's namespace, or its description in a shared namespace,
+        exists and is not being deleted.
 
-        The namespace still exists if a user has deleted only the Pods.
+        It still exists if only the Pods were deleted, for example by a user or with their node.
         """
+        if self._scope.shared:
+            return read_stored_roster(self._api, self._scope) is not None
         try:
             namespace = self._api.find(f"{NAMESPACES}/{self._scope.namespace}")
         except ApiError as exc:

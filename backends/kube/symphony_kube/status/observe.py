@@ -37,6 +37,7 @@ from symphony_kube.status.pod_status import (
     parse_pod,
 )
 from symphony_kube.status.reasons import Reason
+from symphony_kube.status.stored_roster import StoredRoster
 from symphony_kube.status.unit_status import POD_DELETED, UnitStatus
 
 BACKEND = "kube"
@@ -131,6 +132,7 @@ class PodObserver:
         self._supervising = roster is not None
         self._roster = roster
         self._roster_text = ""
+        self._stored: StoredRoster | None = None
         self._revision = 0
         self.created: frozenset[str] = frozenset()
         # These dictionaries map each unit to its Pods and to its Jobs by name, and to its most
@@ -184,6 +186,19 @@ class PodObserver:
             self._put_pod(pod)
 
     @property
+    def needs_stored_roster(self) -> bool:
+        """True if no Pod and no Job has the roster, which `use_stored_roster` can provide."""
+        self._find_roster()
+        return self._roster is None
+
+    def use_stored_roster(self, stored: StoredRoster | None) -> None:
+        """Use the stored roster if no Pod and no Job has a newer one."""
+        self._stored = stored
+        self._units = None
+        if stored is not None:
+            self._note_roster(stored.roster)
+
+    @property
     def has_jobs(self) -> bool:
         """True if any known unit is a Job."""
         self._find_roster()
@@ -197,12 +212,19 @@ class PodObserver:
         return not any(self._jobs.values()) and not any(self._pods.values())
 
     @property
+    def is_known(self) -> bool:
+        """True if the experiment has Pods, Jobs or a roster."""
+        return not self.empty or self._stored is not None
+
+    @property
     def units(self) -> Roster:
         """The units of the roster, followed by the units that are known only from objects."""
         if self._units is None:
             self._units = self._find_units()
             times = [pod.created for pod in self._current_pods()]
             times += [job.created for job in self._current_jobs()]
+            if self._stored is not None and self._stored.created is not None:
+                times.append(self._stored.created)
             self._created = min(times, default=None)
         return self._units
 
@@ -274,6 +296,8 @@ class PodObserver:
             return
         texts = {pod.roster for pod in (*self._current_pods(), *self._deleted.values())}
         texts.update(job.roster for job in self._current_jobs())
+        if self._stored is not None:
+            texts.add(self._stored.roster)
         for text in sorted(filter(None, texts), key=lambda text: (-revision_of(text), text)):
             try:
                 self._roster = decode_roster(text)
@@ -288,6 +312,8 @@ class PodObserver:
         """The rules for the end of the experiment, as the latest change has written them."""
         texts = {pod.policies for pod in (*self._current_pods(), *self._deleted.values())}
         texts.update(job.policies for job in self._current_jobs())
+        if self._stored is not None:
+            texts.add(self._stored.policies)
         latest = max(texts, key=lambda text: (revision_of(text), text), default="")
         return decode_policies(latest) if latest else Policies()
 
@@ -296,6 +322,8 @@ class PodObserver:
         """The latest changes of the experiment, oldest first."""
         texts = {pod.changes for pod in (*self._current_pods(), *self._deleted.values())}
         texts.update(job.changes for job in self._current_jobs())
+        if self._stored is not None:
+            texts.add(self._stored.changes)
         latest = max(texts, key=lambda text: (revision_of(text), text), default="")
         return decode_changes(latest)
 
@@ -491,7 +519,7 @@ class PodObserver:
 
         The time is None if the state does not expire.
         """
-        if unit.name in self.created:
+        if unit.name in self.created or self._was_created_by_launch(unit):
             return ContainerStatus(state=State.UNKNOWN, cause=POD_DELETED), None
         problem = problems.get(unit.name)
         if problem is not None:
@@ -531,10 +559,21 @@ class PodObserver:
             )
         return ContainerStatus(state=State.UNKNOWN, cause=cause), None
 
+    def _was_created_by_launch(self, unit: Unit) -> bool:
+        """Return whether the launch, which is complete, has created a unit without conditions.
+
+        The supervisor can still create a unit again that it restarts.
+        """
+        if self._stored is None or self._stored.is_changing:
+            return False
+        return not (unit.starts_after or unit.supervised_restart or unit.rank_of)
+
     def _last_created(self) -> float:
         """Return when the newest object was created. Its creator was running at that time."""
         times = [pod.created for pod in (*self._current_pods(), *self._deleted.values())]
         times += [job.created for job in self._current_jobs()]
+        if self._stored is not None and self._stored.created is not None:
+            times.append(self._stored.created)
         return max(times, default=0.0)
 
     def _processes_on_nodes(self) -> set[str]:

@@ -1,0 +1,64 @@
+"""Read the copy of the roster that does not depend on Pods and Jobs.
+
+The roster is an annotation of the first Pod or Job of an experiment. A node that is deleted, an
+eviction, the time to live of a Job or a user can remove this object. The Secret with the
+description of the experiment therefore has the same annotations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from symphony_kube.api.client import ACCEPT_METADATA
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import CHANGES, DESCRIPTION, HOLDER, POLICIES, ROSTER, Scope
+from symphony_kube.api.resources import collection_path, is_managed
+from symphony_kube.status.pod_status import parse_time
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRoster:
+    """The annotations of the Secret with the description.
+
+    ``created`` is the time of the launch in seconds since the epoch. ``is_changing`` is true while
+    a command launches or changes the experiment, and after such a command was killed.
+    """
+
+    roster: str
+    policies: str = ""
+    changes: str = ""
+    created: float | None = None
+    is_changing: bool = False
+
+
+def read_stored_roster(api: Api, scope: Scope) -> StoredRoster | None:
+    """Return the stored roster of an experiment.
+
+    Return None if there is none, if it is being deleted, or if the user may not read it. Only the
+    metadata of the Secret is read.
+    """
+    name = scope.object_name(DESCRIPTION, "Secret")
+    path = f"{collection_path('Secret', scope.namespace)}/{name}"
+    try:
+        secret = api.call("GET", path, accept=ACCEPT_METADATA)
+    except ApiError as exc:
+        if exc.status not in (403, 404):
+            raise
+        return None
+    metadata = secret["metadata"]
+    if not is_managed(secret, scope.experiment) or "deletionTimestamp" in metadata:
+        return None
+    annotations = metadata.get("annotations") or {}
+    if ROSTER not in annotations:
+        return None
+    return StoredRoster(
+        roster=annotations[ROSTER],
+        policies=annotations.get(POLICIES, ""),
+        changes=annotations.get(CHANGES, ""),
+        created=parse_time(metadata.get("creationTimestamp")),
+        is_changing=HOLDER in annotations,
+    )

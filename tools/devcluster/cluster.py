@@ -157,7 +157,10 @@ class Starter:
 
     def _daemon(self, started: Record, machine: Machine, name: str, argv: list[str]) -> Process:
         log = self.paths.logs / f"{name}.log"
-        return started.add_daemon(processes.spawn(name, machine.inside(argv), log=log))
+        # All daemons are Go programs. By default, they collect garbage whenever their memory has
+        # doubled, which costs the API server a sixth of its CPU time.
+        command = machine.inside(["env", "GOGC=400", *argv])
+        return started.add_daemon(processes.spawn(name, command, log=log))
 
     def _control_plane(self, started: Record) -> None:
         """Start the control plane and create the initial objects of a new cluster."""

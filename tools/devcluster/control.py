@@ -40,7 +40,7 @@ def api_server(
     The API server creates its own certificate in `certificates`.
     """
     return [
-        *_at_most("500MiB"),
+        *_at_most("700MiB"),
         str(binaries / "kube-apiserver"),
         f"--etcd-servers={_ETCD}",
         f"--cert-dir={certificates}",

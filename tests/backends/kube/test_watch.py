@@ -288,6 +288,18 @@ def test_readiness_timeout_needs_no_event(serve, monkeypatch):
         assert late.status.processes[0].reason == "not ready within 2 s"
 
 
+def test_changes_that_have_arrived_are_observed_without_time_to_wait(serve):
+    """A supervisor whose next decision is due must not decide from an old observation for ever."""
+    changed = {**pod(101), "status": {"phase": "Succeeded"}}
+    _, api = serve([{"type": "MODIFIED", "object": changed}])
+    with ObservationStream(api, SCOPE) as following:
+        latest = following.first()
+        deadline = time.monotonic() + 30
+        while not latest.status.ended and time.monotonic() < deadline:
+            latest = following.next(0) or latest
+        assert latest.status.ended
+
+
 # --- a real server ---
 
 

@@ -193,6 +193,7 @@ class ObservationStream:
         closed.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
+        is_over = False
         if not self._started:
             self._start()
         while not self._watch.closed:
@@ -201,9 +202,11 @@ class ObservationStream:
                 self._check_exists(observation)
                 self._last = observation
                 return observation
-            timeout = None if deadline is None else deadline - time.monotonic()
-            if timeout is not None and timeout <= 0:
+            if is_over:
                 return None
+            timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+            # Changes that have already arrived are applied even if there is no time to wait.
+            is_over = timeout == 0
             if observation.valid_until is not None:
                 expires_in = max(0.0, observation.valid_until - time.time())
                 timeout = expires_in if timeout is None else min(timeout, expires_in)

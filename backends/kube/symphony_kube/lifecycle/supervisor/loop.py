@@ -234,6 +234,7 @@ class _Supervision:
         if decisions.restart or decisions.ending or decisions.create or decisions.unit_actions:
             self._check_run()
         if decisions.unit_actions:
+            self._decide_again = None
             for action in decisions.unit_actions:
                 self._apply_to_unit(action, observation)
             return False

@@ -42,6 +42,9 @@ pytest_plugins = ["kubetest.plugin", "tests.machine"]
 # Tests with this marker never run at the same time.
 NAMESPACES = "namespaces"
 
+# Files without tests on a cluster that take longer than the others.
+_LONG_FILES = ("tests/docs/test_blocks.py", "tests/unit/test_wrong_arguments.py")
+
 # The file in which a process of pytest-xdist lists its tests with that marker, for the scheduler.
 # The groups of pytest-xdist 3.8 have no effect with pytest 9.
 os.environ.setdefault(
@@ -98,7 +101,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _order(item: pytest.Item) -> int:
     if item.get_closest_marker(NAMESPACES):
         return 0
-    if "kube_session" in getattr(item, "fixturenames", ()):
+    if "kube_session" in getattr(item, "fixturenames", ()) or item.nodeid.startswith(_LONG_FILES):
         return 1
     return 3 if item.nodeid.startswith("tests/unit/") else 2
 

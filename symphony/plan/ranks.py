@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from symphony.names import MAX_LENGTH
-from symphony.plan.findings import Finding, finding_of
+from symphony.plan.findings import ERROR, Finding, finding_of
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process
@@ -46,6 +46,7 @@ def check_ranks(experiment: Experiment) -> Iterator[Finding]:
     """Yield a finding for each error in the units of an experiment."""
     yield from _services_of_units(experiment)
     yield from _ranks_of_pods(experiment)
+    yield from _variables_of_experiment(experiment)
     for component in experiment.list_components():
         settings = component.settings
         for key in ("together_or_not", "per_pod"):
@@ -84,6 +85,21 @@ def _services_of_units(experiment: Experiment) -> Iterator[Finding]:
                 "ranks",
                 f"needs the service {service!r}, whose name has more than {MAX_LENGTH} characters",
                 "give the ranks a shorter name",
+            )
+
+
+def _variables_of_experiment(experiment: Experiment) -> Iterator[Finding]:
+    if not units_of(experiment):
+        return
+    for variable in VARIABLES:
+        if variable in experiment.env:
+            yield Finding(
+                rule="ranks",
+                level=ERROR,
+                problem=f"the experiment sets the variable {variable}, which symphony sets for "
+                "each rank",
+                hint="remove it, or set it for the processes without ranks that need it",
+                path=("env", variable),
             )
 
 

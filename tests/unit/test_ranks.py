@@ -124,6 +124,17 @@ def test_errors_in_ranks(processes: dict[str, Any], message: str) -> None:
     assert str(caught.value) == message
 
 
+def test_the_experiment_does_not_set_a_variable_of_ranks() -> None:
+    experiment = training().set_env("MASTER_PORT", 29500)
+    with pytest.raises(SpecError) as caught:
+        planned(experiment)
+    assert str(caught.value) == (
+        "the experiment sets the variable MASTER_PORT, which symphony sets for each rank; remove "
+        "it, or set it for the processes without ranks that need it"
+    )
+    planned(described(p={"command": "c"}).set_env("MASTER_PORT", 29500))
+
+
 @pytest.mark.parametrize("name", ["train", "train-1"])
 def test_scale_refuses_ranks(name: str) -> None:
     source = Source({"name": "e", "processes": {"train": {"ranks": 2}}})

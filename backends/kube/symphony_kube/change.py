@@ -66,6 +66,7 @@ from symphony_kube.lifecycle.description import (
     NewDescription,
     as_stored,
 )
+from symphony_kube.lifecycle.queues import check_queues
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
@@ -549,6 +550,7 @@ class _Application:
 
     def _check_with_server(self, restarted: Collection[str], absent: Collection[str]) -> None:
         """Have the server check the new objects before anything is changed."""
+        check_queues(self._api, [self._bodies[name] for name in {*restarted, *absent}])
         resources = []
         for name in {*restarted, *absent}:
             body = self._bodies[name]

@@ -33,6 +33,7 @@ from symphony_kube.lifecycle import delete, wait_deleted
 from symphony_kube.lifecycle.attempts import with_manifest
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.lifecycle.description import Description, complete_launch, launching_object
+from symphony_kube.lifecycle.queues import check_queues
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
@@ -82,6 +83,7 @@ def launch(
     the server's reason and a fix. After any error during the creation, the objects that were
     already created are deleted.
     """
+    check_queues(api, manifest.units)
     jobs_only = all(unit.job for unit in manifest.roster)
     remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only, keeping=keeping)
     manifest = _with_run_name(manifest, run_name)

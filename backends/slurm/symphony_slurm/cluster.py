@@ -303,6 +303,7 @@ class SlurmCluster(TerminalCluster):
         """Write all files of a new run."""
         from symphony.host import preflight
         from symphony.host.run import records
+        from symphony.host.run.note import NOTE_BYTES
         from symphony.plan.restart_policy import Backoff
         from symphony.runs.code_state import CodeCapture
 
@@ -316,9 +317,12 @@ class SlurmCluster(TerminalCluster):
             "defaults": asdict(self.defaults),
             "backoff": asdict(self._backoff or Backoff()),
             "nodes": manifest.shape.nodes,
+            "process_count": len(manifest.processes),
             "requested": manifest.requested,
         }
         staging.file(REMOTE_FILE).touch()
+        # On a full disk, the job can overwrite this file.
+        staging.note.write_bytes(b" " * NOTE_BYTES)
         staging.file("job.json").write_text(json.dumps(job))
         token = staging.file("token")
         token.touch(mode=0o600)
@@ -369,11 +373,16 @@ class SlurmCluster(TerminalCluster):
         number = self._job_number(run)
         if number is not None:
             run.file(STOP_FILE).touch()
-            if is_alive(run):
-                slurm.signal_batch_step(number, "QUIT" if at_once else "TERM")
-                if self._wait_for_end(run, number, 0.0 if at_once else _longest_grace(run)):
-                    return
-            slurm.cancel(number)
+            try:
+                if is_alive(run):
+                    slurm.signal_batch_step(number, "QUIT" if at_once else "TERM")
+                    if self._wait_for_end(run, number, 0.0 if at_once else _longest_grace(run)):
+                        return
+                slurm.cancel(number)
+            except BackendError:
+                # The next SIGTERM comes from Slurm.
+                run.file(STOP_FILE).unlink(missing_ok=True)
+                raise
             self._wait_for_cancellation(run, number)
         if not EventReader(run.events).read_new():
             _record_never_started(run)
@@ -387,10 +396,12 @@ class SlurmCluster(TerminalCluster):
             if now > deadline:
                 return False
             if now > next_query:
-                job = slurm.find_job(number)
-                if job is None or not job.is_active:
-                    return is_finished(run.events)
-                next_query = now + _QUERY_SECONDS
+                # The processes are stopped even if slurmctld does not answer in the meantime.
+                with contextlib.suppress(Unreachable):
+                    job = slurm.find_job(number)
+                    if job is None or not job.is_active:
+                        return is_finished(run.events)
+                next_query = time.monotonic() + _QUERY_SECONDS
             time.sleep(_POLL_SECONDS)
         return True
 
@@ -588,8 +599,8 @@ class SlurmCluster(TerminalCluster):
             return Placement.load(run)
         except (OSError, ValueError):
             raise BackendError(
-                f"the job of experiment {run.name!r} has not started; wait until its processes "
-                f"are running: symphony wait {run.name} --until running"
+                f"the job of experiment {run.name!r} has not started; 'symphony ps {run.name}' "
+                "shows the reason"
             ) from None
 
     def _relay(
@@ -810,8 +821,7 @@ def _record_never_started(run: RunDirectory) -> None:
 def _relay_error(run: RunDirectory, done: subprocess.CompletedProcess[str]) -> BackendError:
     from symphony_slurm.link import nodes_unreachable
 
-    lines = done.stderr.strip().splitlines()
-    return BackendError(nodes_unreachable(run, lines[-1] if lines else "srun has failed"))
+    return BackendError(nodes_unreachable(run, done.stderr or "srun has failed"))
 
 
 def _can_reach(target: tuple[str, int]) -> bool:

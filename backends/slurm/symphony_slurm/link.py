@@ -58,11 +58,10 @@ class StepConnection:
         with self._messages as messages:
             self._process.wait()
             messages.seek(0)
-            lines = messages.read().decode(errors="replace").strip().splitlines()
-        self._error = lines[-1] if lines else ""
+            self._error = messages.read().decode(errors="replace").strip()
 
     def error(self) -> str:
-        """Return the last message of a step that has ended, or ``""``."""
+        """Return the messages of a step that has ended, or ``""``."""
         self._thread.join(EXIT_SECONDS)
         return self._error
 
@@ -101,5 +100,9 @@ class StepLink:
 
 
 def nodes_unreachable(run: RunDirectory, cause: str) -> str:
-    """Return the error message for a job in which no step can be run."""
-    return f"the nodes of experiment {run.name!r} cannot be reached through its job: {cause}"
+    """Return the error message for a job in which no step can be run.
+
+    ``cause`` is the reason, or the messages of srun.
+    """
+    text = f"the nodes of experiment {run.name!r} cannot be reached through its job: "
+    return text + slurm.explanation(cause)

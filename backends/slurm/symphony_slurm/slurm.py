@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -49,6 +50,10 @@ _PARTITION_FORMAT = "%P|%D|%c|%m|%l|%s|%G|%f"
 _NOT_FOUND = "Invalid job id specified"
 _UNREACHABLE = ("Unable to contact slurm controller", "Connection refused", "Socket timed out")
 _PROGRAMS = ("sbatch", "squeue", "scancel", "srun", "sinfo")
+_RUN_AGAIN = "try again when slurmctld is running ('scontrol ping')"
+# After slurmctld has not answered, for which Slurm's programs wait 9 s, this program does not ask
+# it again for this time. Otherwise, a command that asks for several jobs would take minutes.
+UNREACHABLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +223,7 @@ def _run(
     argv: Sequence[str], *, input: str | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a program of Slurm. Raises Unreachable if it is missing or slurmctld does not answer."""
+    _latest_failure.check()
     try:
         done = subprocess.run(
             argv,
@@ -234,16 +240,42 @@ def _run(
         check_installed()
         raise
     except subprocess.TimeoutExpired:
-        raise Unreachable(
-            f"{argv[0]} did not answer within {ANSWER_TIMEOUT_SECONDS:g} s; try again when "
-            "slurmctld is running ('scontrol ping')"
-        ) from None
-    if done.returncode and any(text in done.stderr for text in _UNREACHABLE):
-        raise Unreachable(
-            f"slurmctld does not answer ({_message(done)}); try again when it is running "
-            "('scontrol ping')"
-        )
+        text = f"{argv[0]} did not answer within {ANSWER_TIMEOUT_SECONDS:g} s; {_RUN_AGAIN}"
+        raise _latest_failure.record(text) from None
+    if done.returncode and _is_unreachable(done.stderr):
+        raise _latest_failure.record(f"slurmctld does not answer: {explanation(done.stderr)}")
     return done
+
+
+class _LatestFailure:
+    """The latest failure to reach slurmctld."""
+
+    def __init__(self) -> None:
+        self._message = ""
+        self._at = 0.0
+
+    def record(self, message: str) -> Unreachable:
+        """Record a failure, and return its error."""
+        self._message, self._at = message, time.monotonic()
+        return Unreachable(message)
+
+    def check(self) -> None:
+        """Raise Unreachable if there was a failure a short time ago."""
+        if self._message and time.monotonic() - self._at < UNREACHABLE_SECONDS:
+            raise Unreachable(self._message)
+
+
+_latest_failure = _LatestFailure()
+
+
+def _is_unreachable(messages: str) -> bool:
+    return any(text in messages for text in _UNREACHABLE)
+
+
+def explanation(messages: str) -> str:
+    """Return the reason of a failure of Slurm's programs in one line, and what can be done."""
+    reason = _last_line(messages)
+    return f"{reason}; {_RUN_AGAIN}" if _is_unreachable(messages) else reason
 
 
 # Parts of Slurm's messages about a job that it refuses, and the settings to which they belong. The
@@ -293,7 +325,8 @@ def _last_line(text: str) -> str:
 
 def _without_program(line: str) -> str:
     """Return a line of a message without the name of the program of Slurm."""
-    for prefix in ("sbatch: ", "squeue: ", "scancel: ", "sinfo: ", "srun: ", "error: "):
+    prefixes = ("sbatch: ", "squeue: ", "scancel: ", "sinfo: ", "srun: ", "error: ")
+    for prefix in (*prefixes, "slurm_load_jobs error: ", "slurm_load_partitions: "):
         line = line.removeprefix(prefix)
     return line
 

@@ -99,8 +99,7 @@ class SlurmStatusReader(StatusReader):
 
     def _query(self) -> None:
         """Ask Slurm for the job, unless this was done a short time ago."""
-        now = time.monotonic()
-        if now < self._next_query:
+        if time.monotonic() < self._next_query:
             return
         number = job_number(self._run)
         try:
@@ -111,7 +110,8 @@ class SlurmStatusReader(StatusReader):
             self._query_error = ""
             self._job = found if found is not None and found.is_active else None
             self._ended_job = found
-        self._next_query = now + self._interval
+        # If slurmctld does not answer, a query takes several seconds.
+        self._next_query = time.monotonic() + self._interval
         self._interval = min(2 * self._interval, LONGEST_QUERY_SECONDS)
 
     def _wait_for_end(self) -> None:
@@ -145,10 +145,11 @@ class SlurmStatusReader(StatusReader):
 
     def _failure(self) -> str:
         """Return why the experiment has ended although its supervisor has not recorded this."""
-        try:
-            return self._run.file(FAILURE_FILE).read_text()
-        except OSError:
-            pass
+        with contextlib.suppress(OSError):
+            failure = self._run.file(FAILURE_FILE).read_text()
+            # On a full disk, the file is empty, and the note contains the reason.
+            if failure or read_note(self._run):
+                return failure or read_note(self._run)
         number = job_number(self._run)
         if number is None:
             return "the launch was interrupted before the job was submitted"
@@ -198,7 +199,7 @@ def _waiting(process: ProcessStatus, reason: str) -> ProcessStatus:
 
 
 def _without_job(status: ExperimentStatus, cause: str) -> ExperimentStatus:
-    note = "; ".join(text for text in (cause, status.note) if text)
+    note = "; ".join(text for text in dict.fromkeys((cause, status.note)) if text)
     return replace(status, processes=tuple(_lost(process, cause) for process in status), note=note)
 
 

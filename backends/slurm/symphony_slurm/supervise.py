@@ -19,8 +19,9 @@ from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.host.processes.mark import remove_own_mark
 from symphony.host.processes.spec import ProcessSpec, with_devices
 from symphony.host.run import change_directory
-from symphony.host.run.directory import RunDirectory
+from symphony.host.run.directory import RunDirectory, full_disk_errors
 from symphony.host.run.events import Event, EventReader, fold, is_finished
+from symphony.host.run.note import NoteWriter
 from symphony.host.run.status import StatusReader
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.supervisor import Supervisor
@@ -61,22 +62,40 @@ def run_job(directory: str, job: Mapping[str, Any], step: AgentStep) -> int:
     os.environ.pop(RUN_ID_VARIABLE, None)
     remove_own_mark()
     run = RunDirectory(Path(directory))
+    try:
+        with full_disk_errors(run.path, job["process_count"]):
+            _prepare(run)
+            if is_finished(run.events):
+                # The job was requeued at its end.
+                step.stop(0.0)
+                return _exit_code(run)
+            return _supervise(run, job, step)
+    except (JobFailed, SymphonyError) as exc:
+        _record_failure(run, str(exc))
+    except OSError as exc:
+        path = exc.filename or run.path
+        _record_failure(run, f"node {own_node()}: cannot use {path}: {exc.strerror or exc}")
+    return 1
+
+
+def _prepare(run: RunDirectory) -> None:
+    """Write the number of the job, and remove what describes the nodes before it was requeued."""
     # The launcher may have been killed before it could record the number of the job.
     replace_file(run.file(JOB_FILE), [os.environ["SLURM_JOB_ID"].encode()])
     run.file(ALIVE_FILE).touch()
-    # These files can describe the previous nodes of a job that was requeued.
     for name in (NODES_FILE, FAILURE_FILE):
         run.file(name).unlink(missing_ok=True)
-    if is_finished(run.events):
-        # The job was requeued at its end.
-        step.stop(0.0)
-        return _exit_code(run)
+
+
+def _record_failure(run: RunDirectory, message: str) -> None:
+    """Record why the experiment cannot be started."""
+    sys.stderr.write(f"{message}\n")
     try:
-        return _supervise(run, job, step)
-    except (JobFailed, SymphonyError) as exc:
-        run.file(FAILURE_FILE).write_text(str(exc))
-        sys.stderr.write(f"{exc}\n")
-        return 1
+        run.file(FAILURE_FILE).write_text(message)
+    except OSError:
+        # On a full disk, the launcher's file can still be overwritten.
+        with contextlib.suppress(OSError):
+            NoteWriter(run).set("job", message)
 
 
 def _supervise(run: RunDirectory, job: Mapping[str, Any], step: AgentStep) -> int:
@@ -128,6 +147,7 @@ def _create_supervisor(
         _report_alive(loop, run)
         return RemoteChildren(loop, run, on_exit, agents=agents)
 
+    earliest_warning = _earliest_warning(job["requested"])
     return Supervisor(
         run,
         manifest["run_id"],
@@ -138,7 +158,7 @@ def _create_supervisor(
         policies=Policies.from_dict(manifest["policies"]),
         host=RemoteHost(agents),
         events=events,
-        eviction=functools.partial(_eviction, run, job["requested"]["warning"], restarts_left),
+        eviction=functools.partial(_eviction, run, earliest_warning, restarts_left),
     )
 
 
@@ -164,17 +184,32 @@ def _restart(cause: str) -> Ending:
     )
 
 
-def _eviction(run: RunDirectory, warning: int, restarts_left: int) -> Ending | None:
+def _earliest_warning(requested: Mapping[str, Any]) -> float | None:
+    """Return the earliest time at which Slurm sends SIGTERM because of the time limit, or None."""
+    time_limit: int | None = requested["time_limit"]
+    warning: int = requested["warning"]
+    end_time = os.environ.get("SLURM_JOB_END_TIME", "")
+    if end_time.isdecimal():
+        end = float(end_time)
+    elif time_limit:
+        # Before version 23.02, Slurm does not set the variable.
+        end = time.time() + time_limit
+    else:
+        return None
+    return end - warning - TIMER_ERROR_SECONDS
+
+
+def _eviction(
+    run: RunDirectory, earliest_warning: float | None, restarts_left: int
+) -> Ending | None:
     """Return why Slurm stops the experiment, or None if the user stops it with symphony.
 
-    ``warning`` is the time in seconds before the end of the job at which Slurm sends SIGTERM.
+    For ``earliest_warning``, see `_earliest_warning`.
     """
     if run.file(STOP_FILE).exists():
         return None
     number = os.environ["SLURM_JOB_ID"]
-    end_time = os.environ.get("SLURM_JOB_END_TIME", "")
-    latest = warning + TIMER_ERROR_SECONDS
-    if end_time.isdecimal() and time.time() > int(end_time) - latest:
+    if earliest_warning is not None and time.time() > earliest_warning:
         return Ending(
             action="eviction",
             reason=f"the time limit of job {number} was reached",

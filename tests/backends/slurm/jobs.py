@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from symphony.testing import programs
@@ -39,3 +40,23 @@ def squeue(*arguments):
 def job_of(cluster):
     """Return the number of the job of the experiment ``faults``."""
     return (Path(cluster._root) / "faults" / "job").read_text()
+
+
+def wait_for_state(job, state):
+    """Wait until a job has a state with a reason, as in ``"PENDING Priority"``.
+
+    If ``state`` is empty, wait until the job has ended.
+    """
+    deadline = time.monotonic() + 60
+    while squeue("-j", job, "-o", "%T %r") != state:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def start_now(job, *settings):
+    """Start a job that was requeued. By default, Slurm waits for two minutes.
+
+    ``settings`` are changes of the job.
+    """
+    wait_for_state(job, "PENDING BeginTime")
+    slurm("scontrol", "update", f"job={job}", "StartTime=now+2", *settings)

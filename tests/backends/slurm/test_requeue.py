@@ -1,24 +1,16 @@
 """Experiments whose jobs Slurm stops and starts again."""
 
-import time
-
 from symphony.status import ReasonCode, State
 from symphony.testing.contract import until
-from tests.backends.slurm.jobs import PYTHON, SAVING, job_of, slurm, squeue
-
-
-def wait_for_state(job, state):
-    """Wait until a job, which has not ended, has a state, or has ended if ``state`` is empty."""
-    deadline = time.monotonic() + 60
-    while squeue("-j", job, "-o", "%T") != state:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-def start_now(job):
-    """Start a job that was requeued. By default, Slurm waits for two minutes."""
-    wait_for_state(job, "PENDING")
-    slurm("scontrol", "update", f"job={job}", "StartTime=now+2")
+from tests.backends.slurm.jobs import (
+    PYTHON,
+    SAVING,
+    job_of,
+    slurm,
+    squeue,
+    start_now,
+    wait_for_state,
+)
 
 
 def test_requeued_job_continues_its_run_until_the_limit(new_cluster):

@@ -707,6 +707,8 @@ class BackendContract:
         self.can("external-url")
         self.add(experiment, "server", programs.SERVER).binds(["echo", "inner"]).exposes("echo")
         cluster.launch(experiment)
+        # A backend with a queue does not know the host earlier.
+        until(cluster, "contract", all_running, timeout=self.timeout)
         assert re.fullmatch(r"[^:/]+:\d+", cluster.external_url("contract", "echo"))
         with pytest.raises(NotFound, match="inner"):
             cluster.external_url("contract", "inner")

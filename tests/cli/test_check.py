@@ -117,6 +117,17 @@ def test_selected_backend_is_checked_with_its_options(program: Program) -> None:
     assert "66 characters" in shared.stdout
 
 
+def test_options_of_the_only_target_are_accepted(program: Program) -> None:
+    path = program.file("rl", {"a": {"command": "true"}})
+    for words in (("--target", "kube"), ("--target=k8s",)):
+        assert program("check", path, *words, "--image", "rl:1").returncode == 0
+        assert "--namespace NAMESPACE" in program.ok("check", *words, "--help")
+    for words in (("--target", "kube,local"), ("--target", "all"), ("--target", "local")):
+        done = program("check", path, *words, "--image", "rl:1")
+        assert done.returncode == 2
+        assert "it is an option of the kube backend: add -b kube" in done.stderr
+
+
 @pytest.mark.parametrize("options", [[], ["--offline"]])
 def test_unreachable_cluster_is_a_note(program: Program, options: list[str]) -> None:
     needs_gpu = {"command": "true", "container_image": "x", "resource_limit": {"gpu": 1}}

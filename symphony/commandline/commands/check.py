@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.output.terminal import print_coloured, print_note
+from symphony.commandline.parsing.dispatch import TARGET_OPTION
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -19,7 +20,7 @@ class CheckCommands(BaseCommands):
         parser = self.add_subparser("check")
         self._add_file(parser)
         parser.add_argument(
-            "--target",
+            TARGET_OPTION,
             metavar="BACKEND",
             action="append",
             default=[],
@@ -41,13 +42,14 @@ class CheckCommands(BaseCommands):
         environments that are close to the size limit, GPUs that no node provides, and everything
         that a backend rejects. Each finding is printed on one line, with its position in the file
         and a suggested fix. Nothing is launched, and a cluster is queried only for its nodes. With
-        -b slurm, a short job checks whether idle nodes can run symphony.
+        -b slurm, a short job checks whether idle nodes can run symphony. The options of a backend
+        are available with -b, and with --target if it names one backend.
 
         The exit code is 1 if there are errors or, with --strict, warnings. Otherwise, it is 0.
 
         For example:
           symphony check rl.yml --target kube
-          symphony check rl.yml -b slurm --nodes 4 --partition gpu
+          symphony check rl.yml --target slurm --nodes 4 --partition gpu
           symphony check rl.yml -b kube -n team-a --image rl:1
           symphony check experiment.py --strict --json
         """

@@ -17,6 +17,7 @@ from symphony.commandline.commands.file_positions import (
 from symphony.commandline.exit_codes import FAILED, OK, one_line
 from symphony.commandline.output.escapes import escape
 from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colour
+from symphony.commandline.parsing.dispatch import ALL_BACKENDS
 from symphony.errors import PluginError, SpecError, dotted
 from symphony.home_directory import home_directory
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.model.load import LoadResult
 
-ALL_BACKENDS = "all"
 _LEVEL_COLOURS = {
     ERROR: STATE_COLOURS["failed"],
     WARNING: STATE_COLOURS["pending"],

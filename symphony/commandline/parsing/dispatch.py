@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from symphony.hookspecs import BackendInfo, Option
 
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
+# The option of `check` that names backends, and the name that stands for all of them.
+TARGET_OPTION = "--target"
+ALL_BACKENDS = "all"
 # A completion that takes longer is cancelled, because the shell does not respond during a
 # completion.
 COMPLETION_TIMEOUT_SECONDS = 5.0
@@ -557,16 +560,24 @@ def _add_common_options(
 
 
 def _first_options(words: Sequence[str]) -> dict[str, str]:
-    """Return the values of ``-b`` and ``--profile``, which affect how other words are parsed."""
+    """Return the values of ``-b`` and ``--profile``, which affect how other words are parsed.
+
+    If ``check`` has only one target and no ``-b``, the target acts as ``-b``.
+    """
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     finder.add_argument("-b", "--backend", dest="--backend")
     finder.add_argument("--profile", dest="--profile")
+    finder.add_argument(TARGET_OPTION, dest=TARGET_OPTION, action="append", default=[])
     try:
         found, _ = finder.parse_known_args(words)
     except argparse.ArgumentError:
         # The value of an option is missing. The main parser reports this error.
         return {}
-    return {option: value for option, value in vars(found).items() if value}
+    values = vars(found)
+    targets = values.pop(TARGET_OPTION)
+    if len(targets) == 1 and targets[0] != ALL_BACKENDS and "," not in targets[0]:
+        values["--backend"] = values["--backend"] or targets[0]
+    return {option: value for option, value in values.items() if value}
 
 
 def _hints_for_backend_options() -> dict[str, str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -215,7 +214,7 @@ def _find_difference(
         except NotFound:
             return launching(new.snapshot, "it does not exist")
         return launching(new.snapshot, "it has no Pods")
-    now = time.time()
+    now = api.now()
     observation = observer.observe(now)
     if observation.deleting:
         raise BackendError(f"experiment {scope.experiment!r} is being deleted")
@@ -658,7 +657,9 @@ class _Application:
             Attempt(round=self._round, revision=self._revision),
         )
         policies = self._manifest.policies
-        seconds = seconds_to_deadline(policies, launched=self._running.launched, now=time.time())
+        seconds = seconds_to_deadline(
+            policies, launched=self._running.launched, now=self._api.now()
+        )
         resource = to_resource(with_new_deadline(body, seconds), self._scope.namespace)
         self._creation.create(resource)
 

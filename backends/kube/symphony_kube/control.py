@@ -93,7 +93,7 @@ def stop(
     }
     _check_grace(existing, seconds)
     operation = Operation(api, scope, target, "stop", timeout)
-    operation.request(existing, partial(_with_stop, seconds=seconds))
+    operation.request(existing, partial(_with_stop, now=api.now(), seconds=seconds))
     operation.run()
     return operation.statuses()
 
@@ -111,7 +111,7 @@ def start(
     idle = {name: unit for name, unit in target.existing.items() if _can_be_started(target, name)}
     attempts.check_manifests(idle)
     operation = Operation(api, scope, target, "start", timeout)
-    operation.request(idle, _with_start)
+    operation.request(idle, partial(_with_start, now=api.now()))
     operation.await_start(target.existing)
     operation.run()
     return operation.statuses()
@@ -133,7 +133,7 @@ def restart(
     attempts.check_manifests(target.existing)
     _check_grace(target.existing, seconds)
     operation = Operation(api, scope, target, "restart", timeout)
-    operation.request(target.existing, partial(_with_restart, seconds=seconds))
+    operation.request(target.existing, partial(_with_restart, now=api.now(), seconds=seconds))
     operation.run()
     return operation.statuses()
 
@@ -184,9 +184,8 @@ def _run_script(
 # --- requests ---
 
 
-def _with_stop(control: Control, seconds: float | None) -> Control:
+def _with_stop(control: Control, now: float, seconds: float | None) -> Control:
     """Return requests to stop a unit and not to start it again."""
-    now = time.time()
     kill = control.kill
     if seconds is not None:
         kill = now + seconds if not kill else min(kill, now + seconds)
@@ -194,12 +193,12 @@ def _with_stop(control: Control, seconds: float | None) -> Control:
     return replace(requested, kill=kill, command="", others="")
 
 
-def _with_start(control: Control) -> Control:
-    return replace(control, start=time.time(), reason="", code="", in_row=0, command="", others="")
+def _with_start(control: Control, now: float) -> Control:
+    return replace(control, start=now, reason="", code="", in_row=0, command="", others="")
 
 
-def _with_restart(control: Control, seconds: float | None) -> Control:
-    return _with_start(_with_stop(control, seconds))
+def _with_restart(control: Control, now: float, seconds: float | None) -> Control:
+    return _with_start(_with_stop(control, now, seconds), now)
 
 
 def _grace_seconds(grace: float | None, *, at_once: bool) -> float | None:
@@ -255,7 +254,7 @@ def _find_target(api: Api, scope: Scope, processes: Sequence[str] | None, action
     """Return the selected processes. Raises `SpecError` if a part of a group is selected."""
     observer, _ = experiments.observe_once(api, scope)
     experiments.current_status(api, scope, observer)
-    observation = observer.observe(time.time())
+    observation = observer.observe(api.now())
     if observation.deleting:
         raise BackendError(f"experiment {scope.experiment!r} is being deleted")
     names = [process.name for process in select_processes(observation.status, processes)]
@@ -322,7 +321,9 @@ def _can_be_started(target: _Target, name: str) -> bool:
     return not is_new or is_backing_off
 
 
-def _awaits_log(unit: Unit, status: UnitStatus, observation: Observation, logs: ReadyLogs) -> bool:
+def _awaits_log(
+    unit: Unit, status: UnitStatus, observation: Observation, logs: ReadyLogs, now: float
+) -> bool:
     """Return whether a log can still show that a process of a unit is ready.
 
     After the command, no one might read the log.
@@ -335,7 +336,7 @@ def _awaits_log(unit: Unit, status: UnitStatus, observation: Observation, logs: 
         if container.state is not State.RUNNING or container.started is None:
             continue
         is_ready = process in pod.ready_by_log or logs.has_found(process, pod.name)
-        if not is_ready and time.time() < container.started + unit.ready.get(process, 0.0):
+        if not is_ready and now < container.started + unit.ready.get(process, 0.0):
             return True
     return False
 
@@ -365,7 +366,7 @@ def request_replacements(
     def change(control: Control) -> Control:
         if control.revision > revision:
             raise BackendError(f"another command has changed experiment {scope.experiment!r}")
-        return replace(_with_restart(control, None), revision=revision)
+        return replace(_with_restart(control, api.now(), None), revision=revision)
 
     operation.request(target.existing, change)
     return operation
@@ -497,7 +498,7 @@ class Operation:
                 if self._errors:
                     raise self._errors[0]
                 begun = self._begun_replacements(observation)
-                self._replacer.replace(roster, observation, now=time.time(), begun=begun)
+                self._replacer.replace(roster, observation, now=self._api.now(), begun=begun)
                 if self._is_done(observation, logs):
                     return
                 pause = self._follow_exits(observation)
@@ -538,7 +539,9 @@ class Operation:
                 raise BackendError(f"the Pod of {name!r} was deleted")
             if not self._is_unit_done(observation, name, unit, number):
                 return False
-            if self._verb != "stop" and _awaits_log(self._roster[name], unit, observation, logs):
+            if self._verb == "stop":
+                continue
+            if _awaits_log(self._roster[name], unit, observation, logs, self._api.now()):
                 return False
         return True
 
@@ -603,7 +606,7 @@ class Operation:
         """
         self._exits.watch(observation.unit_statuses[name] for name in self._existing(observation))
         kill_times = []
-        now = time.time()
+        now = self._api.now()
         for name in self._existing(observation):
             unit = observation.unit_statuses[name]
             pod = find_stopping_pod(unit)

@@ -25,6 +25,7 @@ from typing import Any
 from symphony.errors import BackendError, PluginError, Unreachable
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
 from symphony_kube.api.retries import Timeouts, pause
+from symphony_kube.api.server_clock import ServerClock
 
 try:
     import urllib3
@@ -157,6 +158,7 @@ class Api:
                 f"the credentials for {self.description} cannot be used: {one_line(str(exc))}"
             ) from exc
         self._auth_lock = threading.Lock()
+        self._clock = ServerClock()
         self._reached = False
 
     def close(self) -> None:
@@ -181,6 +183,10 @@ class Api:
         """The API server's address and context, as text for messages."""
         context = f" (context {self.context!r})" if self.context else ""
         return f"the API server {self._host}{context}"
+
+    def now(self) -> float:
+        """Return the API server's time, in seconds since the epoch, as its responses show it."""
+        return self._clock.now()
 
     # --- calls ---
 
@@ -365,6 +371,7 @@ class Api:
         if not self._reached:
             first = self.timeouts.first_response
             timeout = first if timeout is None else min(timeout, first)
+        sent = time.time()
         try:
             response = self._pool.request(
                 method,
@@ -376,6 +383,7 @@ class Api:
                 timeout=urllib3.Timeout(connect=self.timeouts.connect, read=timeout),
             )
             self._reached = True
+            self._clock.note(response.headers.get("Date"), sent=sent, received=time.time())
             if response.status < 300:
                 return response
             content = response.data

@@ -11,9 +11,9 @@ grace period, KILL. The Pod remains with its status and its logs.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
@@ -190,7 +190,7 @@ def replace_attempt(
     stopped, in seconds since the epoch, or None. ``round`` is the number of times that the
     experiment has been restarted. Raises `BackendError`.
     """
-    old = _update(api, scope, unit, _mark_replaced)
+    old = _update(api, scope, unit, partial(_mark_replaced, now=api.now()))
     if old is None:
         return
     control = _control_of(old)
@@ -209,7 +209,7 @@ def replace_attempt(
         revision=max(control.revision, unit.attempt.revision),
     )
     body = next_attempt(manifest, attempt)
-    seconds = None if deadline is None else max(1.0, deadline - time.time())
+    seconds = None if deadline is None else max(1.0, deadline - api.now())
     body = with_new_deadline(body, seconds)
     owners = [
         owner
@@ -223,12 +223,12 @@ def replace_attempt(
     _remove_pending(api, scope, unit)
 
 
-def _mark_replaced(body: Object) -> dict[str, Any]:
+def _mark_replaced(body: Object, now: float) -> dict[str, Any]:
     """Return the patch with which Services no longer select an object, and with which it counts as
     replaced.
     """
     control = _control_of(body)
-    changed = replace(control, replaced=time.time())
+    changed = replace(control, replaced=now)
     labels = body["metadata"].get("labels") or {}
     name = labels.get(UNIT) or labels.get(REPLACED_UNIT)
     return {

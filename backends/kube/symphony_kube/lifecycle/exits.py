@@ -56,7 +56,7 @@ class ExitWatcher:
         for ref in pod.refs:
             if ref.state == "running" and not self._wait_for_exit(pod.name, ref.process):
                 return
-        now = time.time()
+        now = self._api.now()
 
         def set_ended(control: Control) -> Control:
             return replace(control, ended=control.ended or now)

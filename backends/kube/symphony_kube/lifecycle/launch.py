@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -151,7 +150,7 @@ def _is_running_in_shared_namespace(api: Api, scope: Scope) -> bool | None:
     if not pods:
         return None
     present = [pod for pod in pods if REMOVED_UNIT not in labels_of(pod)]
-    observation = observe.observe(scope.experiment, present, now=time.time())
+    observation = observe.observe(scope.experiment, present, now=api.now())
     if not observation.status.ended:
         return True
     # The Pods have finished. If they belong to Jobs, the Jobs can create more Pods, so the Jobs are
@@ -218,13 +217,13 @@ def _is_running(api: Api, scope: Scope, other: Object | None = None) -> bool:
         status = None
     if status is not None and status.processes:
         return not status.ended
-    return other is not None and not _is_old(other)
+    return other is not None and not _is_old(api, other)
 
 
-def _is_old(body: Object) -> bool:
+def _is_old(api: Api, body: Object) -> bool:
     """Return whether an object is too old to belong to a launch that is in progress."""
     created = parse_time(body["metadata"].get("creationTimestamp"))
-    return created is not None and time.time() - created > LAUNCH_IN_PROGRESS_SECONDS
+    return created is not None and api.now() - created > LAUNCH_IN_PROGRESS_SECONDS
 
 
 # --- creation ---
@@ -280,7 +279,7 @@ def _name_taken_error(api: Api, scope: Scope, exc: NameTaken) -> LaunchFailed | 
         return LaunchFailed(error_messages.name_taken(kind, name, scope, found))
     what = describe(kind, name)
     try:
-        if not _is_old(found) or _is_running(api, scope, found):
+        if not _is_old(api, found) or _is_running(api, scope, found):
             return experiment_exists(scope.experiment)
     except BackendError as trouble:
         text = f"{what} exists already, and its state cannot be determined: {trouble}"
@@ -344,6 +343,7 @@ def _create(
     steps += [partial(creation.create, resource) for resource in base]
     stored = None
     if description is not None:
+        description = replace(description, launched=api.now())
         annotations = _roster_annotations(units[roster_unit(manifest.roster).name])
         secret = launching_object(description, scope, annotations)
         stored = to_resource(with_run_label(secret, run_id), scope.namespace)
@@ -388,7 +388,7 @@ def _supervise(
         roster=manifest.roster,
         units={name: units[name] for name in created_by_supervisor},
         policies=manifest.policies,
-        launched=time.time(),
+        launched=api.now(),
         kubeconfig=api.kubeconfig,
         context=api.context,
     )

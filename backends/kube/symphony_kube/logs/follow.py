@@ -169,7 +169,7 @@ class _LogFollower:
         self._selected = processes
         self._watch.start()
         # The lines before the exits in this status are read below.
-        observation = self._watch.observer.observe(time.time())
+        observation = self._watch.observer.observe(self._api.now())
         refs = self._watch.observer.container_refs
         if not {ref.process for ref in refs}.issuperset(processes or ()):
             refs += list_removed_containers(self._api, self._scope)
@@ -206,7 +206,7 @@ class _LogFollower:
         if self._event_watch is None:
             return
         is_complete = all(process.name in self._logs for process in observation.status)
-        events = self._event_watch.new_events(observation, time.time())
+        events = self._event_watch.new_events(observation, self._api.now())
         self._held += select_events(events, None if is_complete else self._logs, None)
 
     def _released_events(self) -> Iterator[ExperimentEvent]:
@@ -273,7 +273,7 @@ class _LogFollower:
 
     def _check_processes(self) -> None:
         """Start the readers that are needed, and determine which processes have finished."""
-        observation = self._watch.observer.observe(time.time())
+        observation = self._watch.observer.observe(self._api.now())
         status = observation.status
         self._add_new_logs(status)
         self._hold_events(observation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -50,7 +49,7 @@ def read_log(
     if previous:
         sources = previous_source(sources, process)
     if since is not None:
-        return _read_since(api, scope, sources, _parse_since(since), tail)
+        return _read_since(api, scope, sources, _parse_since(api, since), tail)
     if tail is not None:
         data = _read_tail(api, scope, sources, tail)
     else:
@@ -74,7 +73,7 @@ def iter_log_lines(
 
     If ``processes`` is empty or None, the logs of all processes are read.
     """
-    start = None if since is None else _parse_since(since)
+    start = None if since is None else _parse_since(api, since)
     if follow:
         lines = follow_logs(api, scope, processes, since=start, tail=tail)
         return (line for line in lines if isinstance(line, LogLine))
@@ -92,8 +91,8 @@ def follow_output(
     """Return an iterator over the log lines and the events of processes, until all of them have
     exited. The arguments are those of `iter_log_lines`.
     """
-    start = None if since is None else _parse_since(since)
-    earliest = 0.0 if since is None else parse_since(since, time.time())
+    start = None if since is None else _parse_since(api, since)
+    earliest = 0.0 if since is None else parse_since(since, api.now())
     items = follow_logs(api, scope, processes, since=start, tail=tail, events=True)
 
     def output() -> Iterator[LogBlock | ExperimentEvent]:
@@ -140,9 +139,9 @@ def _read_tail(api: Api, scope: Scope, sources: list[LogSource], tail: int) -> b
     return data
 
 
-def _parse_since(since: float | str) -> bytes:
+def _parse_since(api: Api, since: float | str) -> bytes:
     try:
-        return to_line_time(parse_since(since, time.time()))
+        return to_line_time(parse_since(since, api.now()))
     except SpecError:
         raise
     except (OverflowError, OSError, ValueError):

@@ -255,7 +255,7 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
         objects = pool.submit(_write_objects, api, scope, path, observer, pods)
         fetcher.start()
         problems = objects.result()
-    final = _final_status(status)
+    final = _final_status(status, api.now())
     if _is_being_deleted(pods):
         # An interrupted deletion is continued, so the status was written before.
         previous = _read_status(path)
@@ -280,9 +280,8 @@ def _read_status(path: Path) -> ExperimentStatus | None:
         return None
 
 
-def _final_status(status: ExperimentStatus) -> ExperimentStatus:
+def _final_status(status: ExperimentStatus, now: float) -> ExperimentStatus:
     """Return the status after the deletion, which stops all processes that have not finished."""
-    now = time.time()
     processes = []
     for process in status:
         if process.state in ENDED:
@@ -315,7 +314,7 @@ def _find_identity(
     for run in _active_runs(api, scope):
         if run.summary[CLUSTER_KEY].get("run_id") == run_id:
             return _identity_of(run)
-    launched = status.created or time.time()
+    launched = status.created or api.now()
     name = (newest["metadata"].get("annotations") or {}).get(RUN_NAME)
     # Other users may be able to change the annotation. The name becomes that of a directory.
     if not record.is_run_name(name):
@@ -358,7 +357,7 @@ def _write_objects(
 ) -> list[str]:
     """Write the details of the processes and the topology, and return what is missing."""
     problems = []
-    status = observer.observe(time.time()).status
+    status = observer.observe(api.now()).status
     events = _pod_events(api, scope)
     by_process: dict[str, Any] = {}
     for pod in pods:

@@ -6,7 +6,6 @@ Pods of its supervisor, and to the events of Kubernetes in the namespace.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -60,7 +59,7 @@ def iter_events(
     with ObservationStream(api, scope, watch=watch) as stream:
         observation: Observation | None = stream.first()
         while observation is not None:
-            yield from watch.new_events(observation, time.time())
+            yield from watch.new_events(observation, api.now())
             if not follow:
                 return
             try:
@@ -138,7 +137,7 @@ class EventWatch(ExperimentWatch):
                 f"namespace {self._scope.namespace!r}"
             )
             self._news.append(
-                ExperimentEvent(at=time.time(), kind=EventKind.WARNING, text=f"note: {text}")
+                ExperimentEvent(at=self._api.now(), kind=EventKind.WARNING, text=f"note: {text}")
             )
         else:
             self._warnings.add(found)
@@ -150,7 +149,7 @@ class EventWatch(ExperimentWatch):
         answer = self._api.call("GET", path, query={"labelSelector": self._scope.removed_selector})
         pods = items_of(answer)
         names = {item["name"] for pod in pods for item in pod["spec"]["containers"]}
-        now = time.time()
+        now = self._api.now()
         status = observe(self._scope.experiment, pods, now=now).status
         return [event for event in events_between(None, status, now) if event.process in names]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -86,7 +85,7 @@ def experiment_status(api: Api, scope: Scope) -> ExperimentStatus:
     """
     observer, pods = observe_once(api, scope)
     status = current_status(api, scope, observer)
-    return pod_events.explain_slow_setup(api, scope, status, pods, now=time.time())
+    return pod_events.explain_slow_setup(api, scope, status, pods, now=api.now())
 
 
 def observe_once(api: Api, scope: Scope) -> tuple[PodObserver, list[Object]]:
@@ -113,7 +112,7 @@ def current_status(api: Api, scope: Scope, observer: PodObserver) -> ExperimentS
     """
     if not observer.is_known:
         return status_without_objects(api, scope)
-    return observer.observe(time.time()).status
+    return observer.observe(api.now()).status
 
 
 def list_pods(api: Api, scope: Scope) -> list[Object]:

@@ -197,7 +197,7 @@ class ObservationStream:
         if not self._started:
             self._start()
         while not self._watch.closed:
-            observation = self._watch.observer.observe(time.time())
+            observation = self._watch.observer.observe(self._api.now())
             if self._watch.has_news or not observation.is_same_as(self._last):
                 self._check_exists(observation)
                 self._last = observation
@@ -208,7 +208,7 @@ class ObservationStream:
             # Changes that have already arrived are applied even if there is no time to wait.
             is_over = timeout == 0
             if observation.valid_until is not None:
-                expires_in = max(0.0, observation.valid_until - time.time())
+                expires_in = max(0.0, observation.valid_until - self._api.now())
                 timeout = expires_in if timeout is None else min(timeout, expires_in)
             self._watch.apply(self._watch.changes(timeout))
         return None

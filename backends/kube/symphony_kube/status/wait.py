@@ -114,9 +114,7 @@ def _next(
         # temporary.
         except SymphonyError:
             continue
-        status = pod_events.explain_slow_setup(
-            api, scope, observation.status, pods, now=time.time()
-        )
+        status = pod_events.explain_slow_setup(api, scope, observation.status, pods, now=api.now())
         if status != reported:
             reported = status
             on_change(status)

@@ -225,7 +225,7 @@ class _Supervision:
             excluded,
             policies=self._run.policies,
             launched=self._run.launched,
-            now=time.time(),
+            now=self._api.now(),
             history=self._restart_history(),
         )
 
@@ -323,7 +323,7 @@ class _Supervision:
             text = error_messages.name_taken(
                 exc.resource.kind, exc.resource.name, self._scope, exc.found
             )
-            return Problem(text=text, time=time.time(), permanent=True)
+            return Problem(text=text, time=self._api.now(), permanent=True)
         except BackendError as exc:
             cause = exc.__cause__
             if not isinstance(cause, ApiError):
@@ -333,7 +333,7 @@ class _Supervision:
             is_temporary = error_messages.is_trouble(cause) or (
                 error_messages.is_quota_exceeded(cause)
             )
-            return Problem(text=str(exc), time=time.time(), permanent=not is_temporary)
+            return Problem(text=str(exc), time=self._api.now(), permanent=not is_temporary)
         return None
 
     def _attempt_of_new(self, unit: str) -> Attempt:
@@ -347,7 +347,7 @@ class _Supervision:
 
     def _seconds_left(self) -> float | None:
         run = self._run
-        return seconds_to_deadline(run.policies, launched=run.launched, now=time.time())
+        return seconds_to_deadline(run.policies, launched=run.launched, now=self._api.now())
 
     def _publish(self, annotation: str, value: str) -> None:
         """Annotate the object with the roster, so that every reader of the status finds the value.
@@ -408,7 +408,7 @@ class _Supervision:
             delete_uid(self._api, path, pod.uid, grace_seconds=0)
             return
         if not status.control.stop or status.control.start:
-            self._request(status, lambda control: stop_requested(control, time.time()))
+            self._request(status, lambda control: stop_requested(control, self._api.now()))
         elif status.job is not None:
             # The Job may have created another Pod after the request.
             for pod in status.pods:
@@ -422,7 +422,7 @@ class _Supervision:
     def _start_again(self, decisions: Decisions, observation: Observation) -> None:
         """Request the restarts that policies require, and create the attempts that can start."""
         self._request_retries(decisions.retry, observation)
-        now = time.time()
+        now = self._api.now()
         begun, next_begun = _begun_replacements(observation, now)
         next_start = self._replacer.replace(
             self._run.roster, observation, now=now, round=self._record.round.number, begun=begun
@@ -448,7 +448,7 @@ class _Supervision:
                 if control.stop or control.start:
                     return control
                 # The other members of a group are stopped, because they share its Pod.
-                stop = 0.0 if status.has_ended else time.time()
+                stop = 0.0 if status.has_ended else self._api.now()
                 return replace(
                     control,
                     stop=stop,
@@ -466,6 +466,7 @@ class _Supervision:
         """Request that the ranks of a unit are stopped, and started again if they are to be."""
         statuses = [observation.unit_statuses[name] for name in action.ranks]
         names = list(action.ranks)
+        now = self._api.now()
         if action.is_new:
             others = " ".join(
                 f"{name}:{status.attempt.number}"
@@ -474,19 +475,21 @@ class _Supervision:
             if len(others) > MAX_OTHERS_CHARS:
                 others = ""
             recorded = request(
-                self._api, self._scope, statuses[0], lambda old: _with_action(old, action, others)
+                self._api,
+                self._scope,
+                statuses[0],
+                lambda old: _with_action(old, action, now, others),
             )
             if recorded is None or recorded.others != others:
                 # A user has stopped or started the unit in the meantime.
                 return
             del statuses[0]
         in_parallel(
-            lambda status: self._request(status, lambda old: _with_action(old, action)),
+            lambda status: self._request(status, lambda old: _with_action(old, action, now)),
             statuses,
             threads=self._api.connections,
         )
         if action.never_start:
-            now = time.time()
             problem = Problem(text=action.reason, time=now, permanent=True)
             problems = {**self._record.problems, **dict.fromkeys(action.never_start, problem)}
             self._write_problems(problems, self._record.created)
@@ -502,7 +505,7 @@ class _Supervision:
             return
         begun = Round(
             number=self._record.round.number + 1,
-            start=time.time() + ending.restart.delay,
+            start=self._api.now() + ending.restart.delay,
             in_row=ending.restart.in_row,
             reason=ending.cause,
         )
@@ -524,7 +527,7 @@ class _Supervision:
                 old.append(status)
 
         def change(control: Control) -> Control:
-            stopped = stop_requested(control, time.time())
+            stopped = stop_requested(control, self._api.now())
             return replace(stopped, start=current.start, reason=current.reason, code=code)
 
         in_parallel(
@@ -549,13 +552,13 @@ def _begun_replacements(observation: Observation, now: float) -> tuple[list[str]
     return begun, min(times, default=None)
 
 
-def _with_action(control: Control, action: UnitAction, others: str = "") -> Control:
+def _with_action(control: Control, action: UnitAction, now: float, others: str = "") -> Control:
     """Return the requests for a rank; see `UnitAction`. Requests of a user take precedence."""
     if control.stop or control.start:
         return control
     return replace(
         control,
-        stop=time.time(),
+        stop=now,
         start=action.start,
         reason=action.reason,
         code=action.code.value,

@@ -1,0 +1,98 @@
+"""The clock of the API server, and experiments on machines whose own clock is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symphony_kube.api import server_clock
+from symphony_kube.api.server_clock import ServerClock
+
+NOW = 1_800_000_000.5
+# A module that Python imports at its start. It sets the clock of the process.
+SITECUSTOMIZE = """
+import time
+correct = time.time
+time.time = lambda: correct() + {seconds}
+"""
+
+# With a clock that is 150 seconds fast, `first` would have exceeded its timeout at once.
+EXPERIMENT = """
+name: {name}
+processes:
+  first:
+    binds: port
+    ready: {{tcp: port, timeout: 100}}
+    command: [python3, -c, {server}]
+  second:
+    starts_after: first
+    command: [python3, -c, "print('started')"]
+"""
+SERVER = """
+import os, socket, time
+time.sleep(2)
+with socket.create_server(("", int(os.environ["SYMPH_PORT_PORT"]))) as server:
+    time.sleep(4)
+"""
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, *dates: tuple[str | None, float, float]) -> ServerClock:
+    monkeypatch.setattr(server_clock.time, "time", lambda: NOW)
+    made = ServerClock()
+    for date, sent, received in dates:
+        made.note(date, sent=sent, received=received)
+    return made
+
+
+def date(offset: float) -> str:
+    return formatdate(int(NOW + offset), usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("dates", "expected"),
+    [
+        pytest.param([], 0, id="no-response"),
+        pytest.param([(None, NOW, NOW)], 0, id="no-date"),
+        pytest.param([("yesterday", NOW, NOW)], 0, id="invalid-date"),
+        pytest.param([(date(0), NOW, NOW + 0.1)], 0, id="correct"),
+        pytest.param([(date(0), NOW - 300, NOW)], 0, id="slow-response"),
+        pytest.param([(date(-120), NOW, NOW)], -119.5, id="fast"),
+        pytest.param([(date(120), NOW, NOW)], 119.5, id="slow"),
+        pytest.param([(date(120), NOW - 60, NOW), (date(125), NOW, NOW)], 124.5, id="narrowed"),
+        pytest.param([(date(120), NOW, NOW), (date(0), NOW, NOW)], 0, id="set-in-the-meantime"),
+    ],
+)
+def test_time_of_the_server(
+    monkeypatch: pytest.MonkeyPatch, dates: list[Any], expected: float
+) -> None:
+    assert clock(monkeypatch, *dates).now() == pytest.approx(NOW + expected)
+
+
+def test_timeouts_are_kept_although_the_local_clock_is_wrong(
+    kube_cluster: Any, shared: Any, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE.format(seconds=150))
+    file = tmp_path / "experiment.yml"
+    file.write_text(EXPERIMENT.format(name=name, server=json.dumps(SERVER)))
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    options = ["--kubeconfig", str(kube_cluster.kubeconfig), "--namespace", kube_cluster.namespace]
+
+    def symphony(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "symphony", *words, "-b", "kube", *options],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+        )
+
+    launched = symphony("launch", str(file), "--image", kube_cluster.image)
+    assert launched.returncode == 0, launched.stderr
+    waited = symphony("wait", name, "--timeout", "60")
+    assert (waited.returncode, waited.stdout) == (0, f"{name} succeeded: 2 succeeded\n")

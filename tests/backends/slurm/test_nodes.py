@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -77,6 +79,24 @@ def test_zmq_example_on_two_nodes(cluster, monkeypatch):
     assert "20 round trips, 4 MB moved" in cluster.get_log("nodes", "client")
     slots = cluster._find("nodes").load_manifest()["slots"]
     assert slots["server"] != slots["client"]
+
+
+def test_reinforcement_learning_example_learns_on_four_nodes(tmp_path, monkeypatch):
+    pytest.importorskip("zmq")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path))
+    experiment = Path(__file__).parents[3] / "examples" / "rl" / "experiment.py"
+    symphony = [sys.executable, "-m", "symphony"]
+    launch = [*symphony, "launch", str(experiment), "-b", "slurm", "--nodes", "4", "--follow"]
+    done = subprocess.run(launch, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (last,) = re.findall(r"mean return -100.0 at first, (\S+) at last", done.stdout)
+    # At best, the mean return is about -12.
+    assert float(last) > -30
+    nodes = json.loads((tmp_path / "slurm" / "rl" / "nodes.json").read_text())["nodes"]
+    assert len({node["name"] for node in nodes}) == 4
+    subprocess.run([*symphony, "delete", "-b", "slurm", "--force", "rl"], check=True)
 
 
 def test_processes_with_the_same_gpu_of_two_nodes_are_restarted(cluster):

@@ -17,6 +17,7 @@ from symphony.cluster.matching import (
     experiment_exists,
     experiment_not_found,
     find_names,
+    find_status,
     select_processes,
     still_awaited,
     wait_timeout,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from symphony.events import ExperimentEvent
     from symphony.host.control import SupervisorLink
+    from symphony.host.copy import CopyPath
     from symphony.host.logs import IgnoredLine
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.render import HostManifest
@@ -1044,22 +1046,56 @@ class HostCluster(Cluster):
     ) -> None:
         """Copy a file or directory to or from a process; see `symphony.host.copy`.
 
-        The process may have exited. Both paths are on this machine, so ``progress`` is never
-        called.
+        The process may have exited. ``progress`` is never called.
         """
         del progress
         from symphony.cluster.remote_path import parse_transfer
-        from symphony.host import copy
+        from symphony.host.copy import resolve_path
 
         run = self._find(experiment)
         status = self._describe(run)
         manifest = run.load_manifest()
         remote_source, remote_target = parse_transfer(source, target)
-        copy.copy(
-            copy.resolve_path(source, remote_source, status, manifest),
-            copy.resolve_path(target, remote_target, status, manifest),
-            dry_run=dry_run,
+        paths = (
+            resolve_path(source, remote_source, status, manifest),
+            resolve_path(target, remote_target, status, manifest),
         )
+        if remote_source is not None:
+            process = find_status(status, remote_source.process, remote_source.group)
+            self._copy_from(run, process, *paths, dry_run=dry_run)
+        elif remote_target is not None:
+            process = find_status(status, remote_target.process, remote_target.group)
+            self._copy_to(run, process, *paths, dry_run=dry_run)
+
+    def _copy_from(
+        self,
+        run: RunDirectory,
+        process: ProcessStatus,
+        source: CopyPath,
+        target: CopyPath,
+        *,
+        dry_run: bool,
+    ) -> None:
+        """Copy from a process. By default, its files are on this machine."""
+        from symphony.host.copy import copy
+
+        del run, process
+        copy(source, target, dry_run=dry_run)
+
+    def _copy_to(
+        self,
+        run: RunDirectory,
+        process: ProcessStatus,
+        source: CopyPath,
+        target: CopyPath,
+        *,
+        dry_run: bool,
+    ) -> None:
+        """Copy to a process. By default, its files are on this machine."""
+        from symphony.host.copy import copy
+
+        del run, process
+        copy(source, target, dry_run=dry_run)
 
     def port_forward(
         self,

@@ -40,6 +40,7 @@ from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_
 if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony.host.control import SupervisorLink
+    from symphony.host.copy import CopyPath
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.run.status import StatusReader
     from symphony.host.update import Update
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from symphony.model.validators import Strings
     from symphony.plan.changes import Changes
     from symphony.plan.findings import Finding
-    from symphony.status import ExperimentStatus
+    from symphony.status import ExperimentStatus, ProcessStatus
     from symphony_slurm.placement import Placement
     from symphony_slurm.render import SlurmManifest
 
@@ -619,6 +620,15 @@ class SlurmCluster(TerminalCluster):
             env=slurm.submission_environment(),
         )
 
+    def _relay_result(self, run: RunDirectory, node: str, *arguments: str) -> dict[str, Any]:
+        """Run the relay on a node, and return the JSON that it prints."""
+        done = self._relay(run, node, *arguments)
+        try:
+            result: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            raise _relay_error(run, done) from None
+        return result
+
     # --- observing ---
 
     def _reader(self, run: RunDirectory) -> SlurmStatusReader:
@@ -678,11 +688,7 @@ class SlurmCluster(TerminalCluster):
         arguments = [kind, found.name, str(found.pid), *argv]
         if interactive:
             return self._exec_here(run, node, arguments)
-        done = self._relay(run, node, *arguments)
-        try:
-            result = json.loads(done.stdout)
-        except ValueError:
-            raise _relay_error(run, done) from None
+        result = self._relay_result(run, node, *arguments)
         if "gone" in result:
             raise NotFound(f"process {found.path!r} is not running any more")
         if "error" in result:
@@ -705,6 +711,46 @@ class SlurmCluster(TerminalCluster):
             done = subprocess.run(argv, check=False, env=slurm.submission_environment())
         code = done.returncode
         return ExecResult(exit_code=128 - code if code < 0 else code, stdout="", stderr="")
+
+    def _copy_from(
+        self,
+        run: RunDirectory,
+        process: ProcessStatus,
+        source: CopyPath,
+        target: CopyPath,
+        *,
+        dry_run: bool,
+    ) -> None:
+        """Copy from the node of a process. After the end of the job, copy shared files."""
+        if not is_alive(run):
+            super()._copy_from(run, process, source, target, dry_run=dry_run)
+            return
+        from symphony_slurm.node_copy import copy_from_node
+
+        copy_from_node(run, source, target, self._node_relay(run, process), dry_run=dry_run)
+
+    def _copy_to(
+        self,
+        run: RunDirectory,
+        process: ProcessStatus,
+        source: CopyPath,
+        target: CopyPath,
+        *,
+        dry_run: bool,
+    ) -> None:
+        """Copy to the node of a process. After the end of the job, copy shared files."""
+        if not is_alive(run):
+            super()._copy_to(run, process, source, target, dry_run=dry_run)
+            return
+        from symphony_slurm.node_copy import copy_to_node
+
+        copy_to_node(run, source, target, self._node_relay(run, process), dry_run=dry_run)
+
+    def _node_relay(
+        self, run: RunDirectory, process: ProcessStatus
+    ) -> Callable[..., dict[str, Any]]:
+        """Return a function that runs the relay on the node of a process."""
+        return functools.partial(self._relay_result, run, self._node_of(run, process.name))
 
     def external_url(self, experiment: str, service: str) -> str:
         """Return the ``host:port`` of an exposed service. The host is a node.

@@ -5,6 +5,7 @@
 * ``control``: relay the standard streams to the control socket of the supervisor.
 * ``exec NAME PID ARGUMENT...``: run a command in the environment of a process, and print the
   result. With ``exec-here``, the command uses the standard streams.
+* ``identify PATH`` and ``copy JSON``: see `symphony_slurm.node_copy`.
 * ``forward HOST PORT``: relay the standard streams to a TCP connection.
 """
 

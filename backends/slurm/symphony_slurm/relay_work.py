@@ -26,6 +26,8 @@ def run(directory: str, kind: str, arguments: Sequence[str]) -> int:
         return _control(run)
     if kind == "forward":
         return _forward(arguments[0], int(arguments[1]))
+    if kind in ("identify", "copy"):
+        return _use_files(kind, arguments[0])
     return _exec(run, arguments[0], int(arguments[1]), arguments[2:], capture=kind == "exec")
 
 
@@ -62,6 +64,18 @@ def _exec(run: RunDirectory, name: str, pid: int, argv: Sequence[str], *, captur
     if "exit_code" not in result:
         sys.stderr.write(f"symphony: {result.get('error', 'the process has exited')}\n")
     return code
+
+
+def _use_files(kind: str, argument: str) -> int:
+    from symphony_slurm import node_copy
+
+    result: dict[str, Any]
+    if kind == "identify":
+        result = {"identity": node_copy.identity(argument)}
+    else:
+        result = node_copy.copy_on_node(**json.loads(argument))
+    sys.stdout.write(json.dumps(result))
+    return 0
 
 
 def _forward(host: str, port: int) -> int:

@@ -1,13 +1,15 @@
 """Connecting from the login node to the processes of a job."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from symphony.errors import BackendError
+from symphony.errors import BackendError, NotFound
 from symphony.status import State
 from symphony.testing import programs
 from tests.backends.slurm.jobs import PYTHON, forever, slurm
@@ -21,6 +23,7 @@ answer = input()
 print(f"{answer} {tuple(os.get_terminal_size())} {os.uname().nodename}", flush=True)
 sys.exit(3 if input() == "end" else 1)
 """
+WRITE = "open(os.environ['OUT'], 'w').write('weights')"
 LOGIN = """
 import sys
 from symphony import Cluster
@@ -113,3 +116,35 @@ def test_services_of_a_job_in_the_queue_have_no_addresses(new_cluster):
         with pytest.raises(BackendError, match="the job of experiment 'faults' has not started"):
             connect("faults", "echo")
     assert slurm("squeue", "-h", "-o", "%T") == "PENDING"
+
+
+def test_files_on_the_disk_of_a_node_are_copied_through_the_job(new_cluster, tmp_path):
+    cluster = new_cluster(nodes=2)
+    # Each machine has its own /run.
+    directory = f"/run/symphony-test-{os.getpid()}"
+    experiment = forever(cluster, "one")
+    program = f"import os; os.makedirs('{directory}/out/deep'); {WRITE}\n{programs.FOREVER}"
+    two = experiment.new_process("two", command=[PYTHON, "-u", "-c", program])
+    two.set_env("OUT", f"{directory}/out/deep/model").ready(log="^up", timeout=60)
+    cluster.launch(experiment)
+    cluster.wait("faults", until="ready", timeout=60)
+    # The login node has another file with the same path.
+    other = Path(directory)
+    (other / "out").mkdir(parents=True)
+    try:
+        cluster.transfer_file("faults", f"two:{directory}/out", str(tmp_path / "back"))
+        assert (tmp_path / "back" / "deep" / "model").read_text() == "weights"
+        cluster.transfer_file("faults", f"two:{directory}/out/.", str(tmp_path / "back"))
+        cluster.transfer_file("faults", str(tmp_path / "back"), f"two:{directory}/new")
+        shown = cluster.exec_command("faults", "two", ["cat", f"{directory}/new/deep/model"])
+        assert shown.stdout == "weights"
+        with pytest.raises(NotFound, match="no such file or directory: /run/"):
+            cluster.transfer_file("faults", f"two:{directory}/nothing", str(tmp_path))
+        with pytest.raises(NotFound, match="no such directory: /run/.*/nothing"):
+            cluster.transfer_file("faults", str(tmp_path / "back"), f"two:{directory}/nothing/x")
+        assert [path.name for path in other.rglob("*")] == ["out"]
+        run = cluster._find("faults").path
+        assert not list(run.glob("copy-*"))
+    finally:
+        shutil.rmtree(directory)
+        cluster.exec_command("faults", "two", ["rm", "-r", directory])

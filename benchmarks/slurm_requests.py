@@ -68,6 +68,13 @@ def _life(directory: Path, *, processes: int, nodes: int) -> Iterator[Figure]:
         yield _figure("wait until ready", 0, lambda: cluster.wait(name, until="ready"))
         yield _figure("exec", 2, lambda: cluster.exec_command(name, "p-0", ["true"]))
         yield _figure("restart of one process", 2, lambda: cluster.restart_processes(name, ["p-0"]))
+        more = _experiment(name, processes)
+        more.get_process("p-0").set_env("CHANGED", "1")
+        yield _figure("diff", 0, lambda: cluster.diff(more))
+        yield _figure("up that restarts one process", 2, lambda: cluster.up(more))
+        yield _figure(
+            "cp", 4, lambda: cluster.transfer_file(name, f"p-0:{__file__}", str(directory))
+        )
         yield _figure("stop of the experiment", 6, lambda: cluster.stop(name))
         yield _figure("delete", 0, lambda: cluster.delete(name))
     finally:

@@ -521,13 +521,8 @@ class SlurmCluster(TerminalCluster):
         return update
 
     def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
-        """Change a running experiment; see `Cluster.up`.
-
-        If new ports are unavailable, the change is described again with other ports.
-        """
-        from symphony.host.control import AddressesUnavailable
+        """Change a running experiment; see `Cluster.up`."""
         from symphony.host.run.change_directory import change_lock
-        from symphony.host.supervisor.process_host import port_of
 
         with (
             directory.full_disk_errors(self._root, len(experiment.list_all_processes())),
@@ -536,26 +531,39 @@ class SlurmCluster(TerminalCluster):
         ):
             reader = self._reader(run)
             status = read_unchanging(run, reader)
-            unavailable: dict[int, str] = {}
-            while True:
-                update = self._difference_with(run, reader, status, experiment, unavailable)
-                if update.changes.is_empty:
-                    break
-                if update.changes.relaunch:
-                    raise cannot_change(update.changes)
-                try:
-                    self._apply(run, update, experiment)
-                except AddressesUnavailable as exc:
-                    found = {port_of(address): text for address, text in exc.reasons.items()}
-                    if found.keys() <= unavailable.keys() or len(unavailable) > MAX_REFUSED_PORTS:
-                        raise
-                    unavailable.update(found)
-                    continue
-                _wait_for_change(reader)
-                break
+            changes = self._change_with_free_ports(run, reader, status, experiment)
             if on_change is not None:
                 on_change(reader.read())
-        return update.changes
+        return changes
+
+    def _change_with_free_ports(
+        self,
+        run: RunDirectory,
+        reader: StatusReader,
+        status: ExperimentStatus,
+        experiment: Experiment,
+    ) -> Changes:
+        """Change an experiment. If new ports are unavailable on their nodes, use other ports."""
+        from symphony.host.control import AddressesUnavailable
+        from symphony.host.supervisor.process_host import port_of
+
+        unavailable: dict[int, str] = {}
+        while True:
+            update = self._difference_with(run, reader, status, experiment, unavailable)
+            if update.changes.is_empty:
+                return update.changes
+            if update.changes.relaunch:
+                raise cannot_change(update.changes)
+            try:
+                self._apply(run, update, experiment)
+            except AddressesUnavailable as exc:
+                found = {port_of(address): text for address, text in exc.reasons.items()}
+                if found.keys() <= unavailable.keys() or len(unavailable) > MAX_REFUSED_PORTS:
+                    raise
+                unavailable.update(found)
+            else:
+                _wait_for_change(reader)
+                return update.changes
 
     def _apply(self, run: RunDirectory, update: Update, experiment: Experiment) -> None:
         """Let the supervisor change the experiment."""

@@ -49,7 +49,7 @@ class CheckCommands(BaseCommands):
 
         For example:
           symphony check rl.yml --target kube
-          symphony check rl.yml --target slurm --nodes 4 --partition gpu
+          symphony check rl.yml --target slurm --partition gpu
           symphony check rl.yml -b kube -n team-a --image rl:1
           symphony check experiment.py --strict --json
         """

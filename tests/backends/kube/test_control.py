@@ -1,5 +1,7 @@
 """Stopping and starting processes: requests, attempts and states, and a real cluster."""
 
+import os
+import signal
 import threading
 from dataclasses import replace
 
@@ -12,6 +14,7 @@ from symphony.testing.contract import all_running, until
 from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide, find_startable
+from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.render.roster import Unit
 from symphony_kube.status.control_state import (
     Attempt,
@@ -236,12 +239,17 @@ def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
     def fail(*_):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(attempts, "Creation", fail)
-        with pytest.raises(KeyboardInterrupt):
-            shared.restart_processes(name, ["stubborn"], at_once=True)
-    assert shared.describe_process(name, "stubborn").state is State.PENDING
-    # Two clients continue at the same time.
+    supervisor = directory_of(shared.api, shared.scope(name)).holder()
+    os.kill(supervisor, signal.SIGSTOP)  # It would create the Pod as well.
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(attempts, "Creation", fail)
+            with pytest.raises(KeyboardInterrupt):
+                shared.restart_processes(name, ["stubborn"], at_once=True)
+        assert shared.describe_process(name, "stubborn").state is State.PENDING
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    # Two clients and the supervisor continue at the same time.
     arguments = (name, ["stubborn"])
     clients = [threading.Thread(target=shared.start_processes, args=arguments) for _ in "ab"]
     for client in clients:

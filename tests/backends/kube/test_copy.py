@@ -7,6 +7,7 @@ import stat
 import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
+from symphony_kube.access import copy, exec_stream
 from symphony_kube.access.copy import transfer
 from tests import file_trees
 
@@ -124,6 +125,31 @@ def test_large_file_with_progress(worker, tmp_path):
     digests = [hashlib.sha256((tmp_path / name).read_bytes()).digest() for name in ("big", "back")]
     assert digests[0] == digests[1]
     assert seen[-1][0] == seen[-1][1] > 100 << 20
+
+
+@pytest.mark.parametrize("losses", [2, 3])
+def test_copy_is_repeated_if_the_end_of_the_archive_is_lost(worker, tmp_path, monkeypatch, losses):
+    lost = []
+    take = copy._ScriptOutput._take
+
+    def lose_the_end(output, channel, data):
+        if channel == exec_stream.STDOUT and len(lost) < losses:
+            data = data[: 1 << 10]
+            if output._received_bytes:
+                return
+        if channel == exec_stream.STATUS and output._received_bytes == 1 << 10:
+            lost.append(output)
+        take(output, channel, data)
+
+    monkeypatch.setattr(copy._ScriptOutput, "_take", lose_the_end)
+    worker.sh("head -c 100000 /dev/zero >/tmp/zeros")
+    if losses == 3:
+        with pytest.raises(BackendError, match="the received archive is damaged: unexpected end"):
+            worker.cp("worker:zeros", tmp_path / "zeros")
+        assert list(tmp_path.iterdir()) == []
+    else:
+        worker.cp("worker:zeros", tmp_path / "zeros")
+        assert (tmp_path / "zeros").read_bytes() == bytes(100_000)
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,10 @@ class _LimitedHeader(tarfile.TarInfo):
         return header
 
 
+class IncompleteArchive(BackendError):
+    """Raised if the end of a received archive is missing."""
+
+
 class IncomingArchive:
     """A tar stream that is unpacked into a staging directory next to ``target``.
 
@@ -280,7 +284,8 @@ class IncomingArchive:
         """Unpack the file, or the contents of the directory, that ``stream`` contains.
 
         Raises `SpecError` if the stream contains an unsafe name or file type, or if a file cannot
-        be written, and `BackendError` if the archive is damaged.
+        be written, `IncompleteArchive` if the end of the archive is missing, and `BackendError` if
+        the archive is damaged.
         """
         fileobj: Any = stream
         try:
@@ -298,7 +303,9 @@ class IncomingArchive:
             stream.read()
             if self._root is None:
                 return  # The sender's exit status explains why there is no archive.
-            raise BackendError(
+            is_incomplete = "unexpected end" in str(exc)
+            error_class = IncompleteArchive if is_incomplete else BackendError
+            raise error_class(
                 f"cannot copy to {str(self._target)!r}: the received archive is damaged: {exc}"
             ) from exc
         except OSError as exc:

@@ -22,6 +22,7 @@ from symphony_kube.access.archive import (
     DIGEST_PROGRAMS,
     Digests,
     IncomingArchive,
+    IncompleteArchive,
     OutgoingArchive,
 )
 from symphony_kube.access.exec_stream import ExecStream
@@ -113,6 +114,9 @@ _MAX_ERROR_BYTES = 1 << 16
 STALL_SECONDS = 120.0
 # The lowest speed at which a container is expected to unpack files and compute their digests.
 MIN_BYTES_PER_SECOND = 10e6
+# The end of a container's output can be lost, although the command succeeded. Therefore, a copy
+# from a process is tried again. kubectl has the option --retries for this case.
+_TRIES = 3
 
 _TOOLS = ("tar", "find")
 _TOOLS_TO_RECEIVE = (*_TOOLS, "head", "mv", "rm", "mkdir", "chmod")
@@ -176,6 +180,23 @@ def _local_target(source: RemotePath, target: str) -> Path:
 
 
 def _download(
+    api: Api,
+    scope: Scope,
+    ref: ContainerRef,
+    source: RemotePath,
+    target: str,
+    report: Progress,
+) -> None:
+    for number in range(1, _TRIES + 1):
+        try:
+            _try_download(api, scope, ref, source, target, report)
+            return
+        except IncompleteArchive:
+            if number == _TRIES:
+                raise
+
+
+def _try_download(
     api: Api,
     scope: Scope,
     ref: ContainerRef,

@@ -12,7 +12,7 @@ import pytest
 from symphony.errors import BackendError, NotFound
 from symphony.status import State
 from symphony.testing import programs
-from tests.backends.slurm.jobs import PYTHON, forever, slurm
+from tests.backends.slurm.jobs import PYTHON, forever, job_of, squeue
 from tests.cli.terminal import Terminal
 
 # The question of a debugger, which reads the answer from the terminal.
@@ -115,7 +115,7 @@ def test_services_of_a_job_in_the_queue_have_no_addresses(new_cluster):
     for connect in (cluster.visit, cluster.port_forward):
         with pytest.raises(BackendError, match="the job of experiment 'faults' has not started"):
             connect("faults", "echo")
-    assert slurm("squeue", "-h", "-o", "%T") == "PENDING"
+    assert squeue("-j", job_of(cluster), "-o", "%T") == "PENDING"
 
 
 def test_files_on_the_disk_of_a_node_are_copied_through_the_job(new_cluster, tmp_path):

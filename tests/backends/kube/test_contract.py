@@ -47,6 +47,7 @@ SAME_IN_ALL_NAMESPACES = (
     "test_a_command_runs_in_the_environment_of_a_process",
     "test_a_failed_process_is_restarted_by_its_policy",
     "test_a_failure_restarts_the_experiment_and_then_stops_it",
+    "test_a_process_starts_after_another_is_ready",
     "test_a_process_whose_start_condition_cannot_be_met_has_failed",
     "test_a_wait_for_some_processes_and_a_timeout",
     "test_added_processes_join_the_output_that_is_followed",

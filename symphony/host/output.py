@@ -67,6 +67,10 @@ def _iter_logged(
         # are recorded from now on. Otherwise, no event is older than a line that is missing.
         lengths = logs.lengths(run, selection.names) if selection.follow else {}
         events = read_events()
+        exited = _exited_processes(events)
+        # These processes can have exited after the lengths of their logs were read. All of their
+        # lines come before their exits.
+        lengths.update(logs.lengths(run, exited.intersection(lengths)))
         lines, tails = logs.read_merged(
             run,
             selection.names,
@@ -83,7 +87,7 @@ def _iter_logged(
                 tails,
                 status.end_check(joining.names),
                 read_events=read_events,
-                exited=_exited_processes(events),
+                exited=exited,
                 find_new=joining.find_new,
             )
         else:

@@ -11,6 +11,8 @@ import subprocess
 import pytest
 
 from symphony import Cluster, LaunchFailed, SpecError, State
+from symphony.host import logs
+from symphony.log_blocks import LogBlock
 from symphony.plan.restart_policy import Backoff
 from symphony.status import ReasonCode
 from symphony.testing import until
@@ -151,6 +153,28 @@ def test_log_is_limited_while_its_process_writes(cluster, experiment, state):
     eventually(lambda: (state / "exp" / "logs" / "p.log").stat().st_blocks * 512 < 2**17)
     assert log.startswith("line ")
     assert log.endswith("line 99999\n")
+
+
+def test_output_precedes_the_exit_although_the_process_exits_meanwhile(
+    cluster, experiment, monkeypatch
+):
+    experiment.new_process("p", cmd="echo line")
+    measure = logs.lengths
+    calls = []
+
+    def measure_early(run, names):
+        found = measure(run, names)
+        if not calls:
+            calls.append(names)
+            found = dict.fromkeys(found, 0)  # The process writes and exits after this.
+        return found
+
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=30)
+    monkeypatch.setattr(logs, "lengths", measure_early)
+    output = list(cluster.iter_output("exp", follow=True, events=True))
+    kinds = [item.text if isinstance(item, LogBlock) else item.kind.value for item in output]
+    assert kinds.index("line\n") < kinds.index("exited")
 
 
 def test_status_is_read_once_for_all_logs(cluster, experiment, monkeypatch, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "quick", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("few", settings.get_profile("quick"), max_examples=5)
 settings.register_profile("thorough", settings.get_profile("quick"), max_examples=1000)

@@ -1,4 +1,4 @@
-"""A thousand Pods without containers, with a real API server, scheduler and controllers."""
+"""Hundreds of Pods without containers, with a real API server, scheduler and controllers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kubetest.hollow import SELECTOR, TOLERATION
 
 from . import pods
 
-COUNT = 1000
+COUNT = 300
 
 
 @pytest.mark.timeout(600)
-def test_thousand_pods_start_and_are_deleted(kube_cluster, hollow_nodes):
+def test_hundreds_of_pods_start_and_are_deleted(kube_cluster, hollow_nodes):
     container = pods.container(kube_cluster.image, pods.FOREVER)
     job = pods.job("many", container, parallelism=COUNT, completions=COUNT)
     job["spec"]["template"]["spec"] |= {"nodeSelector": SELECTOR, "tolerations": [TOLERATION]}

@@ -45,6 +45,7 @@ class TestSharedNamespace(KubeContract):
 # these promises are tested in the shared namespace only.
 SAME_IN_ALL_NAMESPACES = (
     "test_a_command_runs_in_the_environment_of_a_process",
+    "test_a_dry_run_prints_the_manifest_and_changes_nothing",
     "test_a_failed_process_is_restarted_by_its_policy",
     "test_a_failure_restarts_the_experiment_and_then_stops_it",
     "test_a_process_starts_after_another_is_ready",
@@ -65,6 +66,7 @@ SAME_IN_ALL_NAMESPACES = (
     "test_following_logs_stops_when_the_processes_have_exited",
     "test_logs_are_complete",
     "test_processes_are_stopped_and_started_again_while_others_run",
+    "test_processes_can_read_secrets",
     "test_readiness_is_reported",
     "test_replicas_bind_one_service_at_addresses_of_their_own",
     "test_restarted_process_keeps_its_environment_and_its_log",

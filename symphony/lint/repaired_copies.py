@@ -87,14 +87,22 @@ def _by_index(path: DocumentPath) -> int:
 
 
 def _remove(data: Any, path: DocumentPath) -> None:
-    """Remove the value at a path, if the value still exists."""
+    """Remove the value at a path.
+
+    If there is no such value, the error is that it is missing. The process, or the other value that
+    should contain it, is then removed, so that each call makes the data smaller.
+    """
+    parent: Any = None
     for key in path[:-1]:
         if isinstance(data, dict) and key not in data:
             return
-        data = data[key]
+        parent, data = data, data[key]
     last = path[-1]
     if isinstance(data, dict):
-        data.pop(last, None)
+        if last in data:
+            del data[last]
+        elif parent is not None:
+            del parent[path[-2]]
     elif isinstance(last, int):
         del data[last]
 

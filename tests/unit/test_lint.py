@@ -73,6 +73,13 @@ def test_a_portable_experiment_has_no_findings(local: Target) -> None:
 # --- structure ---
 
 
+def test_an_error_about_a_missing_value_is_reported_once() -> None:
+    exp = build(lambda exp: exp.new_ranks("a", 2, command="true"))
+    exp.get_process("a-0").per_pod(2)
+    problem = "has another value of per_pod than other ranks of its unit"
+    assert [found for _, _, found in problems_of(exp)] == [problem]
+
+
 def test_errors_of_the_experiment_are_reported_together() -> None:
     exp = one()
     exp.get_process("a").connects("x").starts_after("b").ready(tcp="y")

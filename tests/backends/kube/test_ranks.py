@@ -371,6 +371,12 @@ def test_replicas_are_spread_by_their_common_name():
     assert found == ["a", "a", "b", "b"]
 
 
+def test_the_common_name_of_replicas_is_a_valid_label():
+    process = {"container_image": "i", "command": "c", "spread": True}
+    (pod,) = rendered(Experiment.load_dict({"name": "e", "processes": {"a--0": process}}), "Pod")
+    assert pod["metadata"]["labels"]["symphony/copies"] == "a"
+
+
 def test_spread_and_together_contradict_each_other():
     with pytest.raises(SpecError, match="has both spread and together for kubernetes.io/hostname"):
         rendered(training(spread=True, together=True), "Pod")

@@ -37,7 +37,7 @@ def scheduling_fields(unit: PlannedUnit, context: RenderContext) -> Object:
 
 def copies_of(unit: PlannedUnit) -> str:
     """Return the name that the ranks of a unit, or the replicas of a process, have in common."""
-    return unit.rank_of or re.sub(r"-[0-9]+$", "", unit.name)
+    return unit.rank_of or re.sub(r"-+[0-9]+$", "", unit.name)
 
 
 def scheduling_labels(unit: PlannedUnit) -> dict[str, str]:

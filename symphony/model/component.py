@@ -534,6 +534,14 @@ class Component(CheckedAttributes):
         self._settings.together_or_not = SCHEDULING_TIME.parse(within, "together_or_not")
         return self
 
+    def jobset(self, enabled: bool = True) -> Self:
+        """Run the ranks of the unit as a JobSet, whose controller restarts and fails them together.
+
+        The cluster must have the JobSet controller (``jobset.x-k8s.io``).
+        """
+        self._settings.jobset = validators.flag(enabled, "jobset")
+        return self
+
     def add_label(self, key: str, value: object) -> Self:
         """Add a label to the Pod."""
         self._refuse_pod_setting("add_label")

@@ -796,6 +796,13 @@ class Settings:
         method="together_or_not",
         unset=None,
     )
+    jobset: bool | None = _setting(
+        OWN,
+        "Run the ranks of the unit as a JobSet, whose controller restarts and fails them together.",
+        FLAG,
+        method="jobset",
+        unset=None,
+    )
     labels: dict[str, str] = _setting(
         POD, "Labels that are added to the Pod.", LABELS, method="add_labels"
     )

@@ -46,11 +46,12 @@ def check_ranks(experiment: Experiment) -> Iterator[Finding]:
     """Yield a finding for each error in the units of an experiment."""
     yield from _services_of_units(experiment)
     yield from _ranks_of_pods(experiment)
+    yield from _ranks_of_job_sets(experiment)
     yield from _variables_of_experiment(experiment)
     for component in experiment.list_components():
         settings = component.settings
-        for key in ("together_or_not", "per_pod"):
-            if getattr(settings, key) is not None and settings.rank_of is None:
+        for key in ("together_or_not", "per_pod", "jobset"):
+            if getattr(settings, key) and settings.rank_of is None:
                 yield finding_of(
                     component,
                     "ranks",
@@ -122,6 +123,19 @@ def _ranks_of_pods(experiment: Experiment) -> Iterator[Finding]:
             )
 
 
+def _ranks_of_job_sets(experiment: Experiment) -> Iterator[Finding]:
+    for names in units_of(experiment).values():
+        ranks = [experiment.get_process(name) for name in names]
+        if len({bool(rank.settings.jobset) for rank in ranks}) > 1:
+            yield finding_of(
+                ranks[-1],
+                "ranks",
+                "has another value of jobset than other ranks of its unit",
+                "set the same jobset for all ranks, because a JobSet contains all of them",
+                below=("jobset",),
+            )
+
+
 def _errors_of_rank(process: Process) -> Iterator[Finding]:
     settings = process.settings
     if process.group is not None:
@@ -130,6 +144,15 @@ def _errors_of_rank(process: Process) -> Iterator[Finding]:
             "ranks",
             f"is a rank in the group {process.group.name!r}",
             "move it out of the group, because its ranks are a unit of their own",
+        )
+    if settings.jobset and settings.together_or_not is not None:
+        yield finding_of(
+            process,
+            "ranks",
+            "has both jobset and together_or_not, but only symphony releases ranks that are not "
+            "all scheduled, and not the controller of a JobSet",
+            "remove one of them; with queue, a JobSet is admitted as a whole",
+            below=("together_or_not",),
         )
     for variable in VARIABLES:
         key = "env" if variable in settings.env else "env_secrets"

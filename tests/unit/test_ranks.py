@@ -112,6 +112,24 @@ def test_ranks_in_a_program_are_those_in_a_file() -> None:
             "process 't': has together_or_not, but no ranks; remove it, or set ranks",
         ),
         (
+            {"t": {"command": "c", "jobset": True}},
+            "process 't': has jobset, but no ranks; remove it, or set ranks",
+        ),
+        (
+            {
+                "t-0": {"rank_of": "t", "command": "c", "jobset": True},
+                "t-1": {"rank_of": "t", "command": "c"},
+            },
+            "process 't-1': has another value of jobset than other ranks of its unit; set the same "
+            "jobset for all ranks, because a JobSet contains all of them",
+        ),
+        (
+            {"t": {"ranks": 2, "command": "c", "jobset": True, "together_or_not": True}},
+            "process 't-0': has both jobset and together_or_not, but only symphony releases ranks "
+            "that are not all scheduled, and not the controller of a JobSet; remove one of them; "
+            "with queue, a JobSet is admitted as a whole",
+        ),
+        (
             {"t" * 60: {"ranks": 2, "command": "c"}},
             f"process '{'t' * 60}-0': needs the service '{'t' * 60}-master', whose name has more "
             "than 63 characters; give the ranks a shorter name",

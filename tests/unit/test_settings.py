@@ -79,6 +79,7 @@ VALUES: list[tuple[str, list[Call], Any]] = [
     ("termination_grace_period", [lambda c: c.termination_grace_period(0)], 0),
     ("log_limit", [lambda c: c.log_limit("1Gi"), lambda c: c.log_limit(2**16)], "65536"),
     ("tty", [lambda c: c.tty(), lambda c: c.tty(False)], False),
+    ("jobset", [lambda c: c.jobset(), lambda c: c.jobset(False)], False),
     ("job", [lambda c: c.job()], {}),
     (
         "job",

@@ -92,6 +92,7 @@ topology_spread:
     "priority_class": "priority_class: high",
     "queue": "queue: team-a",
     "together_or_not": "rank_of: train\ntogether_or_not: 5m     # or true for 60 seconds",
+    "jobset": "rank_of: set\njobset: true",
     "labels": "labels: {team: vision}",
     "pod_yml": "pod_yml: {spec: {runtimeClassName: nvidia}}",
     "container_yml": "container_yml: {securityContext: {runAsUser: 1000}}",

@@ -65,7 +65,7 @@ from symphony_kube.lifecycle.description import (
     NewDescription,
     as_stored,
 )
-from symphony_kube.lifecycle.queues import check_queues
+from symphony_kube.lifecycle.requirements import check_requirements
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
@@ -274,14 +274,17 @@ def _compare(running: Description, new: NewDescription, observation: Observation
 
 
 def _changed_kinds(new: NewDescription, observation: Observation) -> dict[str, str]:
-    """Return the units that become a Job instead of a Pod or the other way round, as words."""
+    """Return the units that become a Job instead of a Pod or the other way round, as words.
+
+    A unit that becomes a rank in a JobSet, or is one no longer, has another setting.
+    """
     changed = {}
     for unit in new.manifest.roster:
         status = observation.unit_statuses.get(unit.name)
-        if status is None or not (status.pods or status.job):
+        if status is None or not (status.pods or status.job) or unit.job_set:
             continue
         # A user who may not list Jobs sees their Pods.
-        is_job = status.job is not None or status.pods[-1].of_job
+        is_job = status.job is not None or bool(status.pods[-1].job)
         if is_job and not unit.job:
             changed[unit.name] = "its Pod no longer belongs to a Job"
         elif unit.job and not is_job:
@@ -340,16 +343,28 @@ def _with_whole_groups(processes: Collection[ProcessChange]) -> tuple[ProcessCha
 def _obstacles(difference: Difference) -> list[str]:
     """Return the reasons why the experiment cannot be changed while it is running."""
     new, changes = difference.new, difference.changes
-    found = _deadline_obstacle(difference)
+    found = [*_deadline_obstacle(difference), *_job_set_obstacle(difference)]
     large = [
-        unit.name
-        for unit, body in zip(new.manifest.roster, new.manifest.units, strict=True)
-        if unit.name in _units_with(changes, RESTARTED)
+        name
+        for name, body in new.manifest.objects_by_unit.items()
+        if name in _units_with(changes, RESTARTED)
         and len(encode_manifest(body)) > attempts.MAX_MANIFEST_CHARS
     ]
     if large:
         found.append(f"the manifest of {join_names(large)} is too large to be replaced")
     return found
+
+
+def _job_set_obstacle(difference: Difference) -> list[str]:
+    """Return why ranks in JobSets cannot be changed, if any change."""
+    changed: set[str] = set()
+    for action in (ADDED, REMOVED, RESTARTED):
+        changed |= _units_with(difference.changes, action)
+    rosters = (*difference.observer.units, *difference.new.manifest.roster)
+    names = {unit.job_set for unit in rosters if unit.job_set and unit.name in changed}
+    if not names:
+        return []
+    return [f"the ranks of {join_names(sorted(names))} are a JobSet, which is created only once"]
 
 
 def _deadline_obstacle(difference: Difference) -> list[str]:
@@ -426,11 +441,11 @@ def _complete_bodies(difference: Difference) -> dict[str, dict[str, Any]]:
     running, manifest = difference.running, difference.new.manifest
     first = roster_unit(manifest.roster)
     bodies = {}
-    for unit, body in zip(manifest.roster, manifest.units, strict=True):
+    for name, body in manifest.objects_by_unit.items():
         complete = with_run_label(with_run_name(body, running.run_name), running.run_id)
-        if unit.name == first.name:
+        if name == first.name:
             complete = attempts.annotated(complete, difference.roster_annotations)
-        bodies[unit.name] = dict(complete)
+        bodies[name] = dict(complete)
     return bodies
 
 
@@ -505,7 +520,7 @@ class _Application:
         existing = self._observation.unit_statuses
         restarted = _units_with(self._changes, RESTARTED)
         restarted &= set(self._roster)
-        absent = [name for name in self._roster if name not in existing]
+        absent = [name for name in self._bodies if name not in existing]
         self._check_with_server(restarted, absent)
         changed = {*restarted, *_units_with(self._changes, ADDED)}
         self._write_description()
@@ -549,7 +564,7 @@ class _Application:
 
     def _check_with_server(self, restarted: Collection[str], absent: Collection[str]) -> None:
         """Have the server check the new objects before anything is changed."""
-        check_queues(self._api, [self._bodies[name] for name in {*restarted, *absent}])
+        check_requirements(self._api, [self._bodies[name] for name in {*restarted, *absent}])
         resources = []
         for name in {*restarted, *absent}:
             body = self._bodies[name]

@@ -28,7 +28,7 @@ from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.lifecycle.exits import ExitWatcher, find_stopping_pod
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
-from symphony_kube.render.roster import Roster, Unit, units_of_ranks
+from symphony_kube.render.roster import Roster, Unit, ranks_of_job_sets, units_of_ranks
 from symphony_kube.status import experiments
 from symphony_kube.status.control_state import Control
 from symphony_kube.status.find_pod import process_state
@@ -109,6 +109,9 @@ def start(
     target = _find_target(api, scope, processes, "started")
     _check_not_finished(target.observation.status)
     idle = {name: unit for name, unit in target.existing.items() if _can_be_started(target, name)}
+    in_job_sets = target.in_job_sets
+    _refuse_to_start({name for name in in_job_sets.intersection(idle) if idle[name].has_ended})
+    idle = {name: unit for name, unit in idle.items() if name not in in_job_sets}
     attempts.check_manifests(idle)
     operation = Operation(api, scope, target, "start", timeout)
     operation.request(idle, partial(_with_start, now=api.now()))
@@ -130,6 +133,7 @@ def restart(
     seconds = _grace_seconds(grace, at_once=at_once)
     target = _find_target(api, scope, processes, "restarted")
     _check_not_finished(target.observation.status)
+    _refuse_to_start(target.in_job_sets)
     attempts.check_manifests(target.existing)
     _check_grace(target.existing, seconds)
     operation = Operation(api, scope, target, "restart", timeout)
@@ -213,8 +217,15 @@ def _grace_seconds(grace: float | None, *, at_once: bool) -> float | None:
 
 
 def _check_grace(units: Mapping[str, UnitStatus], seconds: float | None) -> None:
-    """Raise `SpecError` if the grace period of a Pod is shorter than ``seconds``."""
+    """Raise `SpecError` if the grace period of a Pod is shorter than ``seconds``, or if it cannot
+    be changed.
+    """
     for name, unit in units.items():
+        if seconds is not None and unit.job is not None and unit.job.kind == "JobSet":
+            raise SpecError(
+                f"{name!r} is a rank in a JobSet, which stops with the grace period of its Pods: "
+                "stop it without another grace period"
+            )
         limit = unit.pods[-1].grace_seconds if unit.pods and not unit.has_ended else math.inf
         if seconds is not None and seconds > limit:
             raise SpecError(
@@ -243,6 +254,11 @@ class _Target:
         """The states of the selected units that exist."""
         statuses = self.observation.unit_statuses
         return {unit.name: statuses[unit.name] for unit in self.units if unit.name in statuses}
+
+    @property
+    def in_job_sets(self) -> set[str]:
+        """The names of the selected units that are ranks in JobSets."""
+        return {unit.name for unit in self.units if unit.job_set}
 
     @property
     def missing(self) -> list[Unit]:
@@ -277,11 +293,21 @@ def _find_target(api: Api, scope: Scope, processes: Sequence[str] | None, action
 def _with_other_ranks(names: Sequence[str], roster: Roster) -> list[str]:
     """Return the names of processes, with the other ranks of their units."""
     selected = dict.fromkeys(names)
-    for ranks in units_of_ranks(roster).values():
+    for ranks in (*units_of_ranks(roster).values(), *ranks_of_job_sets(roster).values()):
         unit = [rank.name for rank in ranks]
         if not selected.keys().isdisjoint(unit):
             selected.update(dict.fromkeys(unit))
     return list(selected)
+
+
+def _refuse_to_start(names: Collection[str]) -> None:
+    """Raise `BackendError` if there are ranks in JobSets among the units to start."""
+    if names:
+        raise BackendError(
+            f"{join_names(sorted(names), limit=3)} cannot be started by symphony, because only the "
+            "controller of a JobSet starts its ranks: launch the experiment again, or name the "
+            "other processes"
+        )
 
 
 def _check_waiting(target: _Target) -> None:
@@ -302,6 +328,23 @@ def _check_not_finished(status: ExperimentStatus) -> None:
         raise BackendError(
             f"experiment {status.name!r} has finished; launch it again to run its processes"
         )
+
+
+def _is_stopping_in_job_set(unit: UnitStatus) -> bool:
+    is_rank = unit.job is not None and unit.job.kind == "JobSet"
+    return is_rank and bool(unit.control.stop) and not unit.has_ended
+
+
+def _without_other_ranks(units: Mapping[str, UnitStatus]) -> dict[str, UnitStatus]:
+    """Return units without the ranks of a JobSet after its first, which share its requests."""
+    found: dict[str, UnitStatus] = {}
+    uids: set[str] = set()
+    for name, unit in units.items():
+        if unit.job is None or unit.job.uid not in uids:
+            found[name] = unit
+        if unit.job is not None:
+            uids.add(unit.job.uid)
+    return found
 
 
 def _is_stopped_for_good(unit: UnitStatus) -> bool:
@@ -411,7 +454,8 @@ class Operation:
         first unit also records the others, so that the status shows if the client is killed before
         it has recorded all requests.
         """
-        remaining = dict(units)
+        remaining = _without_other_ranks(units)
+        others = {name: unit for name, unit in units.items() if name not in remaining}
         if len(remaining) > 1:
             self._request_first(remaining, change)
         while remaining:
@@ -422,11 +466,12 @@ class Operation:
             )
             missed = [name for name in remaining if name not in self._requested]
             if not missed:
-                return
+                break
             target = _find_target(self._api, self._scope, missed, self._verb)
             remaining = {
                 name: unit for name, unit in target.existing.items() if name in set(missed)
             }
+        self._requested.update((name, unit.attempt.number) for name, unit in others.items())
 
     def _request_first(
         self, units: dict[str, UnitStatus], change: Callable[[Control], Control]
@@ -499,6 +544,7 @@ class Operation:
                     raise self._errors[0]
                 begun = self._begun_replacements(observation)
                 self._replacer.replace(roster, observation, now=self._api.now(), begun=begun)
+                self._stop_ranks(observation)
                 if self._is_done(observation, logs):
                     return
                 pause = self._follow_exits(observation)
@@ -512,6 +558,15 @@ class Operation:
                 if logs.pending:
                     pauses.append(LOG_POLL_SECONDS)
                 latest = stream.next(min(pauses, default=None)) or latest
+
+    def _stop_ranks(self, observation: Observation) -> None:
+        """Stop the Pods of JobSets, which share the requests of one of their ranks."""
+        units = [observation.unit_statuses[name] for name in self._existing(observation)]
+        in_parallel(
+            partial(attempts.stop_pods_of_job, self._api, self._scope),
+            [unit for unit in units if _is_stopping_in_job_set(unit)],
+            threads=self._api.connections,
+        )
 
     def _begun_replacements(self, observation: Observation) -> list[str]:
         """Return the units in which the creation of the requested attempt has begun.
@@ -549,7 +604,9 @@ class Operation:
         self, observation: Observation, name: str, unit: UnitStatus, number: int
     ) -> bool:
         if self._verb == "stop":
-            return unit.has_ended or unit.attempt.number > number
+            # The requests for a JobSet remain when its controller restarts it.
+            is_replaced = unit.attempt.number > number and not unit.control.stop
+            return unit.has_ended or is_replaced
         if unit.attempt.number <= number:
             control = unit.control
             if control.start or control.replaced:

@@ -30,6 +30,9 @@ COPIES = "symphony/copies"
 QUEUE = "kueue.x-k8s.io/queue-name"
 POD_GROUP = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
+# The label with which the controller of a JobSet marks the Jobs and Pods of each attempt. Its value
+# is the number of restarts.
+JOB_SET_RESTARTS = "jobset.sigs.k8s.io/restart-attempt"
 # A Pod or Job that another one has replaced has this label instead of `UNIT` and `RANK_OF`, so that
 # Services do not select it.
 REPLACED_UNIT = "symphony/replaced-unit"

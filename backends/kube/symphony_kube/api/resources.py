@@ -6,7 +6,7 @@ All functions are pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ NAMESPACES = "/api/v1/namespaces"
 KINDS = {
     "Pod": ("/api/v1", "pods"),
     "Job": ("/apis/batch/v1", "jobs"),
+    "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
     "Service": ("/api/v1", "services"),
     "Secret": ("/api/v1", "secrets"),
     "ConfigMap": ("/api/v1", "configmaps"),
@@ -46,6 +47,12 @@ def plural_name(kind: str) -> str:
     if kind == "Namespace":
         return "namespaces"
     return {**KINDS, **SUPERVISOR_KINDS}[kind][1]
+
+
+def api_group(kind: str) -> str:
+    """Return the API group of a kind, such as ``batch``, or ``""`` for the core group."""
+    parts = KINDS[kind][0].split("/")
+    return parts[2] if parts[1] == "apis" else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,44 +99,52 @@ def to_resource(body: Object, namespace: str) -> Resource:
 
 
 def with_run_label(body: Object, run_id: str) -> Object:
-    """Return a copy of an object with a label that identifies the run.
+    """Return a copy of an object, and of the templates in it, with a label for the run."""
 
-    If the object is a Job, the label is also added to its Pod template.
-    """
-    result = {**body, "metadata": _add_run_label(body.get("metadata", {}), run_id)}
-    if body["kind"] == "Job":
-        spec = body["spec"]
-        template = spec["template"]
-        metadata = _add_run_label(template.get("metadata", {}), run_id)
-        result["spec"] = {**spec, "template": {**template, "metadata": metadata}}
-    return result
+    def labelled(metadata: Object) -> Object:
+        return {**metadata, "labels": {**(metadata.get("labels") or {}), RUN: run_id}}
+
+    return with_metadata(body, labelled)
 
 
 def with_run_name(body: Object, run_name: str) -> Object:
-    """Return a copy of a Pod or a Job with an annotation that contains the run's identifier.
-
-    The annotation is also added to the Pod template of a Job.
+    """Return a copy of a Pod, a Job or a JobSet with an annotation that contains the run's
+    identifier. The annotation is also added to the templates in it.
     """
-    result = {**body, "metadata": _annotated(body.get("metadata", {}), run_name)}
-    if body["kind"] == "Job":
-        spec = body["spec"]
-        template = spec["template"]
-        metadata = _annotated(template.get("metadata", {}), run_name)
-        result["spec"] = {**spec, "template": {**template, "metadata": metadata}}
+
+    def annotated(metadata: Object) -> Object:
+        annotations = {**(metadata.get("annotations") or {}), RUN_NAME: run_name}
+        return {**metadata, "annotations": annotations}
+
+    return with_metadata(body, annotated)
+
+
+def with_metadata(body: Object, change: Callable[[Object], Object]) -> dict[str, Any]:
+    """Return a copy of an object with changed metadata.
+
+    The metadata of the template in a Job, and of the templates in a JobSet, are changed too.
+    """
+    result = {**body, "metadata": change(body.get("metadata") or {})}
+    spec = body.get("spec") or {}
+    if "template" in spec:
+        result["spec"] = {**spec, "template": with_metadata(spec["template"], change)}
+    elif "replicatedJobs" in spec:
+        jobs = [
+            {**job, "template": with_metadata(job["template"], change)}
+            for job in spec["replicatedJobs"]
+        ]
+        result["spec"] = {**spec, "replicatedJobs": jobs}
     return result
-
-
-def _annotated(metadata: Object, run_name: str) -> Object:
-    return {**metadata, "annotations": {**metadata.get("annotations", {}), RUN_NAME: run_name}}
-
-
-def _add_run_label(metadata: Object, run_id: str) -> Object:
-    return {**metadata, "labels": {**metadata.get("labels", {}), RUN: run_id}}
 
 
 def items_of(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the objects in a list response. In an empty list, ``items`` can be null."""
     return answer.get("items") or []
+
+
+def names_of_resources(group: Mapping[str, Any] | None) -> list[str]:
+    """Return the plural names of the kinds in an API group, or an empty list if there is none."""
+    return [] if group is None else [resource["name"] for resource in group["resources"]]
 
 
 def labels_of(body: Object) -> Mapping[str, str]:

@@ -5,7 +5,9 @@ that it concerns, and is changed only if the object has not changed in the meant
 kept until the experiment is deleted, so a client that is killed loses nothing.
 
 A Pod is stopped by its active deadline. Its node then sends TERM to the processes and, after the
-grace period, KILL. The Pod remains with its status and its logs.
+grace period, KILL. The Pod remains with its status and its logs. A rank in a JobSet is stopped by
+the active deadline of its Job, because the JobSet restarts a Job that fails for another reason. The
+Pod is deleted, and the JobSet cannot be started again.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from symphony_kube.api.labels import (
     CONTROL,
     MANIFEST,
     POD_GROUP,
+    QUEUE,
     RANK_OF,
     REMOVED_UNIT,
     REPLACED_UNIT,
@@ -33,7 +36,7 @@ from symphony_kube.api.labels import (
     UNIT,
     Scope,
 )
-from symphony_kube.api.resources import collection_path, to_resource
+from symphony_kube.api.resources import collection_path, plural_name, to_resource
 from symphony_kube.lifecycle.create import Creation, delete_uid
 from symphony_kube.render.deadline import with_new_deadline
 from symphony_kube.status.control_state import (
@@ -66,8 +69,11 @@ _FINISHED_PHASES = ("Succeeded", "Failed")
 def with_manifest(body: Object) -> dict[str, Any]:
     """Return a Pod or Job with its own manifest as an annotation. Pure.
 
-    The next attempt is created from this annotation.
+    The next attempt is created from this annotation. A JobSet is returned unchanged, because only
+    its controller starts its ranks again.
     """
+    if body["kind"] == "JobSet":
+        return dict(body)
     text = encode_manifest(body)
     if len(text) > MAX_MANIFEST_CHARS:
         return dict(body)
@@ -112,7 +118,7 @@ def stop_requested(control: Control, now: float) -> Control:
 
 
 def with_attempt(body: Object, attempt: Attempt) -> dict[str, Any]:
-    """Return a Pod, or a Job and the template of its Pods, with an attempt. Pure."""
+    """Return a Pod, a JobSet, or a Job and the template of its Pods, with an attempt. Pure."""
     body = annotated(body, {ATTEMPT: encode(attempt)})
     if body["kind"] != "Job":
         return body
@@ -137,8 +143,7 @@ def request(
         return None
     control = _control_of(found)
     if control.stop and unit.job is not None:
-        for pod in unit.pods:
-            stop_pod(api, scope, pod)
+        stop_pods_of_job(api, scope, unit)
     return control
 
 
@@ -152,13 +157,21 @@ def _change_control(
     annotations = {CONTROL: encode(control)}
     if manifest is not None:
         annotations[MANIFEST] = encode_manifest(manifest)
-    patch: dict[str, Any] = {"metadata": {"annotations": annotations}}
-    if control.stop:
-        patch["spec"] = _stopping_fields(body)
-    return patch
+    if control == before and manifest is None and body["kind"] == "JobSet":
+        # Another rank has already recorded the request.
+        return {}
+    metadata: dict[str, Any] = {"annotations": annotations}
+    if not control.stop:
+        return {"metadata": metadata}
+    if body["kind"] == "JobSet" and body["spec"].get("suspend"):
+        # Kueue must not start a JobSet that is stopped while it waits for quota.
+        metadata["labels"] = {QUEUE: None}
+    return {"metadata": metadata, "spec": _stopping_fields(body)}
 
 
 def _stopping_fields(body: Object) -> dict[str, Any]:
+    if body["kind"] == "JobSet":
+        return {}
     if body["kind"] == "Job":
         # The Job must not create another Pod. It must not disappear with its logs.
         fields: dict[str, Any] = {"backoffLimit": 0, "ttlSecondsAfterFinished": None}
@@ -168,17 +181,30 @@ def _stopping_fields(body: Object) -> dict[str, Any]:
     return {"activeDeadlineSeconds": SHORTEST_DEADLINE_SECONDS}
 
 
-def stop_pod(api: Api, scope: Scope, pod: PodStatus) -> None:
-    """Stop a Pod and keep its logs. A Pod that does not exist is not an error."""
-    if pod.phase in _FINISHED_PHASES or pod.is_stopped:
-        return
+def stop_pods_of_job(api: Api, scope: Scope, unit: UnitStatus) -> None:
+    """Stop the Pods of a unit that belong to a Job. Pods that do not exist are not an error.
+
+    The Job or JobSet may have created another Pod after the request to stop it.
+    """
+    for pod in unit.pods:
+        if pod.phase in _FINISHED_PHASES or pod.is_stopped:
+            continue
+        if unit.job is None or unit.job.kind == "Job":
+            _set_deadline(api, scope, "Pod", pod.name)
+        elif pod.deadline is None:
+            _set_deadline(api, scope, "Job", pod.job)
+
+
+def _set_deadline(api: Api, scope: Scope, kind: str, name: str) -> None:
+    """Let the active deadline of a Pod or Job pass. An object that does not exist is no error."""
     patch = {"spec": {"activeDeadlineSeconds": SHORTEST_DEADLINE_SECONDS}}
-    path = f"{collection_path('Pod', scope.namespace)}/{pod.name}"
+    path = f"{collection_path(kind, scope.namespace)}/{name}"
     try:
         api.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
     except ApiError as exc:
         if exc.status != 404:
-            raise missing_right(exc, f"stop {pod.name!r}", "patch pods", scope) from exc
+            right = f"patch {plural_name(kind)}"
+            raise missing_right(exc, f"stop {name!r}", right, scope) from exc
 
 
 def replace_attempt(
@@ -290,15 +316,16 @@ def _update(
 ) -> dict[str, Any] | None:
     """Patch the object of a unit's latest attempt, and return the object.
 
-    ``change`` returns the patch, or None for no change. The patch is applied to the version of the
-    object that ``change`` received. Return None if the object does not exist or is not changed.
+    ``change`` returns the patch, an empty patch if none is necessary, or None if the object must
+    not be changed. The patch is applied to the version of the object that ``change`` received.
+    Return None if the object does not exist or must not be changed.
     """
     if not unit.exists:
         return None
-    kind = "Pod" if unit.job is None else "Job"
+    kind = "Pod" if unit.job is None else unit.job.kind
     current = unit.job or unit.pods[-1]
     path = f"{collection_path(kind, scope.namespace)}/{current.name}"
-    plural = f"{kind.lower()}s"
+    plural = plural_name(kind)
     while True:
         try:
             body = api.find(path)
@@ -308,6 +335,8 @@ def _update(
             patch = change(body)
             if patch is None:
                 return None
+            if not patch:
+                return body
             version = body["metadata"]["resourceVersion"]
             metadata = {**patch["metadata"], "resourceVersion": version}
             return api.call(

@@ -16,6 +16,7 @@ from symphony_kube.api.labels import RUN, Scope
 from symphony_kube.api.resources import (
     KINDS,
     NAMESPACES,
+    api_group,
     collection_path,
     describe,
     is_managed,
@@ -58,6 +59,13 @@ class DeletionTarget:
     name: str
     uid: str
     of_job: bool = False
+
+    @property
+    def owners(self) -> int:
+        """The number of owners, such as a Job and a JobSet, that are deleted before the object."""
+        if self.of_job:
+            return 2
+        return 1 if self.kind == "Job" else 0
 
 
 def delete(
@@ -237,9 +245,9 @@ def _delete_targets(
             what = describe(target.kind, target.name)
             raise _cannot("delete", what, scope, exc) from exc
 
-    # Jobs are deleted before their Pods, because a Job replaces its deleted Pods.
-    for of_job in (False, True):
-        step = [target for target in targets if target.of_job is of_job]
+    # A JobSet replaces its deleted Jobs, and a Job its deleted Pods, so these are deleted last.
+    for owners in (0, 1, 2):
+        step = [target for target in targets if target.owners == owners]
         in_parallel(remove, step, threads=api.connections)
     uids_by_kind: dict[str, set[str]] = {}
     for target in targets:
@@ -329,6 +337,9 @@ def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object]
     try:
         answer = api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST)
     except ApiError as exc:
+        if exc.status == 404 and kind == "JobSet":
+            # The cluster does not know JobSets.
+            return []
         if exc.status == 403 and _can_be_skipped(api, scope, kind, jobs_only=jobs_only):
             return None
         raise _cannot("list", plural_name(kind), scope, exc) from exc
@@ -351,9 +362,12 @@ def _can_be_skipped(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> bo
 
 def may(api: Api, scope: Scope, verb: str, kind: str) -> bool:
     """Return whether the user has a right in the namespace. If this is unknown, return False."""
-    attributes = {"namespace": scope.namespace, "verb": verb, "resource": plural_name(kind)}
-    if kind == "Job":
-        attributes["group"] = "batch"
+    attributes = {
+        "namespace": scope.namespace,
+        "verb": verb,
+        "group": api_group(kind),
+        "resource": plural_name(kind),
+    }
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

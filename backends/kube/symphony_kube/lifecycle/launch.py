@@ -32,7 +32,7 @@ from symphony_kube.lifecycle import delete, wait_deleted
 from symphony_kube.lifecycle.attempts import with_manifest
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.lifecycle.description import Description, complete_launch, launching_object
-from symphony_kube.lifecycle.queues import check_queues
+from symphony_kube.lifecycle.requirements import check_requirements
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
@@ -82,7 +82,7 @@ def launch(
     the server's reason and a fix. After any error during the creation, the objects that were
     already created are deleted.
     """
-    check_queues(api, manifest.units)
+    check_requirements(api, manifest.units)
     jobs_only = all(unit.job for unit in manifest.roster)
     remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only, keeping=keeping)
     manifest = _with_run_name(manifest, run_name)
@@ -101,7 +101,7 @@ def launch(
 
 
 def _with_run_name(manifest: KubeManifest, run_name: str) -> KubeManifest:
-    """Return a manifest in which each Pod and Job contains the identifier of the run."""
+    """Return a manifest in which each Pod, Job and JobSet contains the identifier of the run."""
     if not run_name:
         return manifest
     units = [dict(with_run_name(body, run_name)) for body in manifest.units]
@@ -313,7 +313,7 @@ def _wait_for_roll_back(api: Api, scope: Scope, creation: Creation) -> None:
         if resource.kind == "Namespace":
             delete.finish_namespace(api, scope, body["metadata"]["uid"], immediately=True)
             return
-    if any(resource.kind == "Job" for resource, _ in created):
+    if any(resource.kind in ("Job", "JobSet") for resource, _ in created):
         delete.end_pods_of_run(api, scope, creation.run_id)
 
 
@@ -329,9 +329,7 @@ def _create(
     base = [
         to_resource(with_run_label(body, run_id), scope.namespace) for body in manifest.base_objects
     ]
-    units: dict[str, Mapping[str, Any]] = {}
-    for unit, body in zip(manifest.roster, manifest.units, strict=True):
-        units[unit.name] = with_run_label(body, run_id)
+    units = {name: with_run_label(body, run_id) for name, body in manifest.objects_by_unit.items()}
     resources = {
         name: to_resource(with_manifest(body), scope.namespace) for name, body in units.items()
     }
@@ -349,8 +347,9 @@ def _create(
         stored = to_resource(with_run_label(secret, run_id), scope.namespace)
         steps.append(partial(_create_if_permitted, creation, stored))
     in_parallel(_call, steps, threads=api.connections, stopped=creation.stopped)
-    first_units = [unit.name for unit in manifest.roster if not unit.starts_after]
-    later_units = [unit.name for unit in manifest.roster if unit.starts_after]
+    with_objects = [unit for unit in manifest.roster if unit.name in units]
+    first_units = [unit.name for unit in with_objects if not unit.starts_after]
+    later_units = [unit.name for unit in with_objects if unit.starts_after]
     # An object that the server would reject later is reported before any process starts.
     checks = [partial(creation.check, resources[name]) for name in later_units]
     in_parallel(_call, checks, threads=api.connections, stopped=creation.stopped)
@@ -381,7 +380,9 @@ def _supervise(
     """Start the supervisor of a run, and return messages for the user."""
     # The supervisor also creates the Pods of ranks again that were deleted.
     created_by_supervisor = [
-        unit.name for unit in manifest.roster if unit.starts_after or unit.rank_of
+        unit.name
+        for unit in manifest.roster
+        if unit.name in units and (unit.starts_after or unit.rank_of)
     ]
     run = SupervisedRun(
         scope=replace(manifest.scope, run=run_id),
@@ -421,8 +422,10 @@ def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:
     if not names:
         return
     kinds = ["Pod"]
-    if any(unit.job for unit in run.roster):
+    if any(unit.job or unit.job_set for unit in run.roster):
         kinds.append("Job")
+    if any(unit.job_set for unit in run.roster):
+        kinds.append("JobSet")
     for kind in kinds:
         if not delete.may(api, run.scope, "patch", kind):
             raise LaunchFailed(
@@ -433,7 +436,7 @@ def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:
 
 
 def _roster_annotations(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the roster and the policies of the first Pod or Job of a manifest."""
+    """Return the roster and the policies of the first Pod, Job or JobSet of a manifest."""
     annotations = body["metadata"]["annotations"]
     return {name: annotations[name] for name in (ROSTER, POLICIES) if name in annotations}
 

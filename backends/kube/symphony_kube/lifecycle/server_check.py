@@ -13,8 +13,10 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import to_resource
 from symphony_kube.lifecycle.create import STRICT_QUERY, in_parallel
+from symphony_kube.lifecycle.requirements import check_requirements
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.overrides import Override, dropped_fields
+from symphony_kube.render.roster import units_by_object
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -41,11 +43,13 @@ def check_with_server(api: Api, manifest: KubeManifest) -> None:
     Raises `LaunchFailed` if the server rejects an object, or if an override contains a field that
     the server does not know.
     """
+    check_requirements(api, manifest.units)
     scope = manifest.scope
     namespace = scope.namespace if scope.shared else CHECK_NAMESPACE
     candidates = [_Candidate(body=body) for body in manifest.base_objects]
-    for unit, body in zip(manifest.roster, manifest.units, strict=True):
-        overrides = tuple(override for override in manifest.overrides if override.unit == unit.name)
+    for units, body in zip(units_by_object(manifest.roster).values(), manifest.units, strict=True):
+        names = {unit.name for unit in units}
+        overrides = tuple(override for override in manifest.overrides if override.unit in names)
         candidates.append(_Candidate(body=body, overrides=overrides))
     in_parallel(partial(_check_object, api, scope, namespace), candidates, threads=api.connections)
 

@@ -33,6 +33,11 @@ class PlannedUnit:
         """The unit of ranks to which the process belongs, or None."""
         return self.processes[0].settings.rank_of
 
+    @property
+    def job_set(self) -> str | None:
+        """The unit of ranks that becomes one JobSet, or None."""
+        return self.rank_of if self.processes[0].settings.jobset else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class RenderContext:

@@ -18,9 +18,10 @@ def with_deadline(body: Object, seconds: float | None) -> dict[str, Any]:
 
     The Pod is returned unchanged if ``seconds`` is None, or if its active deadline is earlier.
     Kubernetes counts the time from the start of a Pod. A Job that can create several Pods also has
-    an active deadline. When it has passed, Kubernetes deletes the running Pod with its logs.
+    an active deadline. When it has passed, Kubernetes deletes the running Pod with its logs. A
+    JobSet is returned unchanged, because its supervisor alone stops it at the deadline.
     """
-    if seconds is None:
+    if seconds is None or body["kind"] == "JobSet":
         return dict(body)
     limit = max(1, math.ceil(seconds))
     if body["kind"] != "Job":
@@ -38,6 +39,8 @@ def with_new_deadline(body: Object, seconds: float | None) -> dict[str, Any]:
     With None, the active deadline is removed. Other objects are returned unchanged, because their
     supervisor alone stops them at the deadline.
     """
+    if body["kind"] == "JobSet":
+        return dict(body)
     is_job = body["kind"] == "Job"
     pod = body["spec"]["template"] if is_job else body
     annotations = dict(pod["metadata"].get("annotations") or {})

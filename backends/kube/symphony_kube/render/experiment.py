@@ -30,6 +30,7 @@ from symphony_kube.render.context import (
 )
 from symphony_kube.render.deadline import with_deadline
 from symphony_kube.render.files import paths, read_files
+from symphony_kube.render.job_sets import job_name, job_set
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.overrides import Override
@@ -93,16 +94,16 @@ def _render(
     object_names = {key: file_object_name(scope, *key) for key in sources}
     context = render_context(plan, scope, options, object_names)
     planned = planned_units(plan)
+    job_sets = _ranks_of_job_sets(planned)
     policies = plan.policies
     limit = policies.deadline if options.limits_pods else None
-    bodies = tuple(with_deadline(_unit_body(unit, context), limit) for unit in planned)
-    roster = tuple(
-        _roster_entry(unit, body, context) for unit, body in zip(planned, bodies, strict=True)
-    )
-    first = roster.index(roster_unit(roster))
-    pods.annotate(bodies[first], ROSTER, encode_roster(roster))
+    unlimited = _unit_bodies(planned, job_sets, context)
+    bodies = {name: with_deadline(body, limit) for name, body in unlimited.items()}
+    roster = tuple(_roster_entry(unit, bodies.get(unit.name), context) for unit in planned)
+    first = bodies[roster_unit(roster).name]
+    pods.annotate(first, ROSTER, encode_roster(roster))
     if policies.names:
-        pods.annotate(bodies[first], POLICIES, json.dumps(policies.to_dict()))
+        pods.annotate(first, POLICIES, json.dumps(policies.to_dict()))
     base_dir = plan.base_dir or Path()
     return KubeManifest(
         experiment=plan.experiment,
@@ -112,11 +113,15 @@ def _render(
             *file_objects(sources, scope, files),
             *render_services(planned, context),
         ),
-        units=bodies,
+        units=tuple(bodies.values()),
         roster=roster,
         ignored=_ignored(plan, planned, context),
         policies=policies,
-        overrides=tuple(override for unit in planned for override in _overrides(unit, context)),
+        overrides=tuple(
+            override
+            for unit in planned
+            for override in _overrides(unit, _pod_path(unit, job_sets, context))
+        ),
         source_files=tuple(base_dir / source for source in paths(plan)),
     )
 
@@ -161,13 +166,42 @@ def _namespace(scope: Scope) -> list[Object]:
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}]
 
 
-def _unit_body(unit: PlannedUnit, context: RenderContext) -> Object:
-    return pods.job(unit, context) if pods.is_job(unit, context) else pods.pod(unit, context)
+def _unit_bodies(
+    planned: Sequence[PlannedUnit],
+    job_sets: Mapping[str, Sequence[PlannedUnit]],
+    context: RenderContext,
+) -> dict[str, Object]:
+    """Return the object of each unit, and of each JobSet at the name of its first rank."""
+    bodies: dict[str, Object] = {}
+    for unit in planned:
+        if unit.job_set is None:
+            is_job = pods.is_job(unit, context)
+            bodies[unit.name] = pods.job(unit, context) if is_job else pods.pod(unit, context)
+        elif unit is job_sets[unit.job_set][0]:
+            bodies[unit.name] = job_set(job_sets[unit.job_set], context)
+    return bodies
 
 
-def _overrides(unit: PlannedUnit, context: RenderContext) -> Iterator[Override]:
+def _ranks_of_job_sets(planned: Sequence[PlannedUnit]) -> dict[str, list[PlannedUnit]]:
+    ranks: dict[str, list[PlannedUnit]] = {}
+    for unit in planned:
+        if unit.job_set is not None:
+            ranks.setdefault(unit.job_set, []).append(unit)
+    return ranks
+
+
+def _pod_path(
+    unit: PlannedUnit, job_sets: Mapping[str, Sequence[PlannedUnit]], context: RenderContext
+) -> tuple[str, ...]:
+    """Return the path to the Pod of a unit in its object, as in `Override`."""
+    if unit.job_set is not None:
+        number = job_sets[unit.job_set].index(unit)
+        return ("spec", "replicatedJobs", job_name(number), "template", "spec", "template")
+    return ("spec", "template") if pods.is_job(unit, context) else ()
+
+
+def _overrides(unit: PlannedUnit, pod_path: tuple[str, ...]) -> Iterator[Override]:
     """Yield the override for a unit's Pod, if there is one, and those for the Pod's containers."""
-    pod_path = ("spec", "template") if pods.is_job(unit, context) else ()
     pod_yml = unit.processes[0].pod.pod_yml
     if pod_yml:
         yield Override(
@@ -187,10 +221,9 @@ def _overrides(unit: PlannedUnit, context: RenderContext) -> Iterator[Override]:
             )
 
 
-def _roster_entry(unit: PlannedUnit, body: Object, context: RenderContext) -> Unit:
-    """Return the roster entry for a unit."""
-    is_job = body["kind"] == "Job"
-    spec = body["spec"]["template"]["spec"] if is_job else body["spec"]
+def _roster_entry(unit: PlannedUnit, body: Object | None, context: RenderContext) -> Unit:
+    """Return the roster entry for a unit. ``body`` is None for the other ranks of a JobSet."""
+    is_job = body is not None and body["kind"] == "Job"
     ready: dict[str, float] = {}
     logs: dict[str, str] = {}
     connects: dict[str, list[str]] = {}
@@ -215,13 +248,22 @@ def _roster_entry(unit: PlannedUnit, body: Object, context: RenderContext) -> Un
         group=unit.is_group,
         processes=tuple(process.name for process in unit.processes),
         job=is_job,
-        restart=spec.get("restartPolicy") or "Always",
+        restart=_restart_policy(body),
         starts_after=dict(unit.processes[0].starts_after),
         ready=ready,
         logs=logs,
         connects=connects,
         serves=serves,
         supervised_restart=supervised,
-        rank_of=unit.rank_of or "",
+        rank_of=(unit.rank_of or "") if unit.job_set is None else "",
         within=unit.processes[0].settings.together_or_not or 0.0,
+        job_set=unit.job_set or "",
     )
+
+
+def _restart_policy(body: Object | None) -> str:
+    """Return the restart policy of a Pod, or of the Pods of a Job or JobSet."""
+    if body is None or body["kind"] == "JobSet":
+        return "Never"
+    spec = body["spec"]["template"]["spec"] if body["kind"] == "Job" else body["spec"]
+    return spec.get("restartPolicy") or "Always"

@@ -1,4 +1,4 @@
-"""The manifest of an experiment: the base objects, followed by the Pods and Jobs."""
+"""The manifest of an experiment: the base objects, followed by the Pods, Jobs and JobSets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from symphony.plan.policies import Policies
 from symphony_kube.api.labels import Scope
 from symphony_kube.render import secret_file
 from symphony_kube.render.overrides import Override
-from symphony_kube.render.roster import Roster, is_supervised_to_the_end
+from symphony_kube.render.roster import Roster, is_supervised_to_the_end, units_by_object
 
 Object = dict[str, Any]
 
@@ -31,7 +31,8 @@ class KubeManifest(Manifest):
 
     * ``base_objects``: the Namespace (unless it is shared), Secrets, ConfigMaps and Services. These
       objects are created before the Pods.
-    * ``units``: the Pod or Job of each unit in ``roster``, in the same order.
+    * ``units``: the Pod or Job of each unit in ``roster``, in the same order. The ranks of a
+      JobSet have one object, at the place of the first rank.
     * ``ignored``: the experiment's settings that Kubernetes does not support.
     * ``overrides``: the overrides that users set on the units.
     * ``policies``: the rules for the end of the experiment that its supervisor applies.
@@ -59,6 +60,11 @@ class KubeManifest(Manifest):
     def __iter__(self) -> Iterator[Object]:
         yield from self.base_objects
         yield from self.units
+
+    @property
+    def objects_by_unit(self) -> dict[str, Object]:
+        """The objects in ``units`` by the name of their first unit."""
+        return dict(zip(units_by_object(self.roster), self.units, strict=True))
 
     @property
     def needs_supervisor(self) -> bool:

@@ -40,6 +40,8 @@ def is_job(unit: PlannedUnit, context: RenderContext) -> bool:
 
     Raises `SpecError` if it cannot be one.
     """
+    if unit.job_set is not None:
+        return False
     if unit.rank_of is not None:
         _refuse_job(unit, context)
         return False
@@ -55,7 +57,7 @@ def is_restarted_by_supervisor(unit: PlannedUnit, context: RenderContext) -> boo
     supervisor replaces the Pod of a group as a whole, and the Pods of ranks together.
     """
     if unit.rank_of is not None:
-        return unit.processes[0].restart.policy != "Never"
+        return unit.job_set is None and unit.processes[0].restart.policy != "Never"
     if context.options.jobs_only or unit.processes[0].pod.job is not None:
         return False
     restart = unit.processes[0].restart
@@ -66,15 +68,16 @@ def is_restarted_by_supervisor(unit: PlannedUnit, context: RenderContext) -> boo
 
 
 def is_restarted_by_job(unit: PlannedUnit) -> bool:
-    """Return whether a Job limits the number of restarts of a unit.
+    """Return whether a Job or a JobSet limits the number of restarts of a unit.
 
     A Pod has no limit for the number of restarts, but a Job has a limit for the number of Pods that
     replace failed Pods. A Pod with several containers fails only when all of them have exited, so a
-    Job does not restart the members of a group. It does not restart the other ranks of a unit.
+    Job does not restart the members of a group. It does not restart the other ranks of a unit, but
+    a JobSet does.
     """
-    if unit.rank_of is not None:
-        return False
     restart = unit.processes[0].restart
+    if unit.rank_of is not None:
+        return unit.job_set is not None and restart.policy == "OnFailure"
     is_limited = restart.policy == "OnFailure" and restart.max_restarts is not None
     return is_limited and not unit.is_group
 
@@ -95,7 +98,7 @@ def _refuse_job(unit: PlannedUnit, context: RenderContext) -> None:
 
 def pod(unit: PlannedUnit, context: RenderContext) -> Object:
     """Return the Pod for a unit."""
-    body = {"apiVersion": "v1", "kind": "Pod", **_pod_body(unit, context)}
+    body = {"apiVersion": "v1", "kind": "Pod", **pod_body(unit, context)}
     wait_for_queue(body, unit, context)
     return body
 
@@ -105,7 +108,7 @@ def job(unit: PlannedUnit, context: RenderContext) -> Object:
 
     Raises `SpecError` if a Job does not support the unit's settings.
     """
-    body = _pod_body(unit, context)
+    body = pod_body(unit, context)
     policy = body["spec"].get("restartPolicy")
     if policy not in ("Never", "OnFailure"):
         by_option = unit.processes[0].pod.job is None
@@ -114,33 +117,51 @@ def job(unit: PlannedUnit, context: RenderContext) -> Object:
             f"{unit.description} has the restart policy {policy}, which a Job cannot have "
             f"because it runs to completion: set OnFailure or Never, or {alternative}"
         )
-    template_metadata = dict(body["metadata"])
-    # A Job generates the names of its Pods.
-    del template_metadata["name"], template_metadata["namespace"]
-    labels = context.labels(unit.name)
-    queue: Object = {}
-    if unit.processes[0].pod.queue:
-        # Kueue admits the Job, and not its Pods.
-        del template_metadata["labels"][QUEUE]
-        labels[QUEUE] = unit.processes[0].pod.queue
-        queue = {"suspend": True}
+    labels = {**context.labels(unit.name), **queue_label(unit)}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": context.metadata(unit.name, labels),
         "spec": {
             **_job_settings(unit, policy),
-            **queue,
-            "template": {"metadata": template_metadata, "spec": body["spec"]},
+            **waiting_fields(unit),
+            "template": pod_template(body),
         },
     }
 
 
+def pod_template(body: Object) -> Object:
+    """Return the Pod of a unit as the template of a Job.
+
+    A Job generates the names of its Pods. Kueue admits the Job or JobSet, and not its Pods.
+    """
+    metadata = dict(body["metadata"])
+    del metadata["name"], metadata["namespace"]
+    metadata["labels"].pop(QUEUE, None)
+    return {"metadata": metadata, "spec": body["spec"]}
+
+
+def queue_label(unit: PlannedUnit) -> dict[str, str]:
+    """Return the label of a Job or JobSet by which Kueue finds it, if it has a queue."""
+    queue = unit.processes[0].pod.queue
+    return {QUEUE: queue} if queue else {}
+
+
+def waiting_fields(unit: PlannedUnit) -> Object:
+    """Return the fields of a Job or JobSet with which it waits for its queue, if it has one."""
+    return {"suspend": True} if unit.processes[0].pod.queue else {}
+
+
 def annotate(body: Object, key: str, value: str) -> None:
-    """Add an annotation to a Pod, or to a Job and its Pod template."""
+    """Add an annotation to a Pod, to a Job and its Pod template, or to a JobSet and the Pod
+    template of its first rank.
+    """
     targets = [body]
     if body["kind"] == "Job":
         targets.append(body["spec"]["template"])
+    elif body["kind"] == "JobSet":
+        first = body["spec"]["replicatedJobs"][0]["template"]
+        targets.append(first["spec"]["template"])
     for target in targets:
         target["metadata"].setdefault("annotations", {})[key] = value
 
@@ -167,7 +188,7 @@ def _job_settings(unit: PlannedUnit, policy: str) -> Object:
     return result
 
 
-def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
+def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     """Return the metadata and spec of a unit's Pod."""
     settings = unit.processes[0].pod
     mounted = pod_volumes(unit, context)

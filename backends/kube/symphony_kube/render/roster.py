@@ -21,7 +21,8 @@ _MAX_REVISION_DIGITS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A process without a group, or a group with its members. Each unit becomes one Pod or one Job.
+    """A process without a group, or a group with its members. Each unit becomes one Pod or one Job,
+    unless it is a rank in a JobSet.
 
     * ``starts_after``: the processes for which the unit waits, and the condition for each of them.
     * ``ready``: for processes with a readiness test, the time in seconds within which they must
@@ -34,6 +35,8 @@ class Unit:
     * ``rank_of``: the unit of ranks to which the process belongs. The supervisor starts and stops
       these processes together. ``within`` is the time in seconds within which all of them must be
       scheduled, or 0.0 for no limit.
+    * ``job_set``: the unit of ranks that is a JobSet, and to which the process belongs. Its
+      controller starts and restarts these processes together.
     * ``serves``: the services that each member of a group serves. For other processes, the Services
       in the cluster contain this information.
     """
@@ -51,13 +54,14 @@ class Unit:
     supervised_restart: dict[str, Any] = field(default_factory=dict)
     rank_of: str = ""
     within: float = 0.0
+    job_set: str = ""
 
 
 Roster = tuple[Unit, ...]
 
 
 def roster_unit(roster: Roster) -> Unit:
-    """Return the unit whose Pod or Job contains the roster.
+    """Return the unit whose Pod, Job or JobSet contains the roster.
 
     This object is created first, so its unit does not wait for other processes.
     """
@@ -75,11 +79,33 @@ def is_supervised_to_the_end(roster: Roster, policies: Policies) -> bool:
 
 
 def units_of_ranks(roster: Roster) -> dict[str, list[Unit]]:
-    """Return a mapping from the names of units of ranks to their processes."""
+    """Return a mapping from the names of units of ranks to their processes, except for JobSets."""
     found: dict[str, list[Unit]] = {}
     for unit in roster:
         if unit.rank_of:
             found.setdefault(unit.rank_of, []).append(unit)
+    return found
+
+
+def units_by_object(roster: Roster) -> dict[str, list[Unit]]:
+    """Return a mapping from the first unit of each object of the manifest to all of its units.
+
+    The ranks of a JobSet have one object. Each of the other units has its own.
+    """
+    found: dict[str, list[Unit]] = {}
+    firsts: dict[str, str] = {}
+    for unit in roster:
+        first = firsts.setdefault(unit.job_set, unit.name) if unit.job_set else unit.name
+        found.setdefault(first, []).append(unit)
+    return found
+
+
+def ranks_of_job_sets(roster: Roster) -> dict[str, list[Unit]]:
+    """Return a mapping from the names of units of ranks that are JobSets to their processes."""
+    found: dict[str, list[Unit]] = {}
+    for unit in roster:
+        if unit.job_set:
+            found.setdefault(unit.job_set, []).append(unit)
     return found
 
 

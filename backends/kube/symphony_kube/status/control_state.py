@@ -10,7 +10,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 from symphony.model.limits import MAX_BYTES
@@ -79,6 +79,12 @@ class Attempt:
 
 
 NO_CONTROL, FIRST_ATTEMPT = Control(), Attempt()
+
+
+def after_restarts(first: Attempt, restarts: int) -> Attempt:
+    """Return the attempt after restarts by the controller of a JobSet."""
+    return replace(first, number=first.number + restarts, restarts=first.restarts + restarts)
+
 
 T = TypeVar("T", Control, Attempt)
 

@@ -27,7 +27,7 @@ from symphony_kube.status.kubernetes_warnings import (
     KubernetesWarnings,
     first_time,
 )
-from symphony_kube.status.observe import JOBS, PODS, observe
+from symphony_kube.status.observe import JOB_SETS, JOBS, PODS, observe
 from symphony_kube.status.supervisor_events import SupervisorEvents
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class EventWatch(ExperimentWatch):
         paths = {
             PODS: collection_path("Pod", scope.namespace),
             JOBS: collection_path("Job", scope.namespace),
+            JOB_SETS: collection_path("JobSet", scope.namespace),
             SUPERVISORS: collection_path("Pod", scope.namespace),
             EVENTS: f"/api/v1/namespaces/{scope.namespace}/events",
         }

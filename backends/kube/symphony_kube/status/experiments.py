@@ -13,7 +13,7 @@ from symphony_kube.api.client import ACCEPT_METADATA_LIST, Api, Object
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import NAMESPACES, collection_path, items_of
 from symphony_kube.status import pod_events
-from symphony_kube.status.observe import BACKEND, JOBS, PODS, PodObserver
+from symphony_kube.status.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
 from symphony_kube.status.permission_errors import cannot_list_pods, refused
 from symphony_kube.status.stored_roster import read_stored_roster
 
@@ -89,13 +89,15 @@ def experiment_status(api: Api, scope: Scope) -> ExperimentStatus:
 
 
 def observe_once(api: Api, scope: Scope) -> tuple[PodObserver, list[Object]]:
-    """Return an observer that tracks an experiment's Pods and Jobs, and a list of the Pods."""
+    """Return an observer that tracks an experiment's objects, and a list of the Pods."""
     observer = PodObserver(scope.experiment)
     pods = list_pods(api, scope)
     observer.replace(PODS, pods)
     if observer.has_jobs or observer.empty:
-        observer.replace(JOBS, list_jobs_if_permitted(lambda: _list_objects(api, scope, "Job")))
+        observer.replace(JOBS, list_if_possible(lambda: _list_objects(api, scope, "Job")))
     find_lost_roster(api, scope, observer)
+    if observer.has_job_sets or observer.empty:
+        observer.replace(JOB_SETS, list_if_possible(lambda: _list_objects(api, scope, "JobSet")))
     return observer, pods
 
 
@@ -125,15 +127,16 @@ def list_pods(api: Api, scope: Scope) -> list[Object]:
         raise cannot_list_pods(exc, scope) from exc
 
 
-def list_jobs_if_permitted(list_jobs: Callable[[], Iterable[Object]]) -> list[Object]:
-    """Return the Jobs that ``list_jobs`` returns, or an empty list if the user may not list Jobs.
+def list_if_possible(list_objects: Callable[[], Iterable[Object]]) -> list[Object]:
+    """Return the Jobs or JobSets that ``list_objects`` returns, or an empty list if the user may
+    not list them or the cluster does not know JobSets.
 
-    Without the Jobs, the status depends on the Pods alone.
+    Without these objects, the status depends on the Pods alone.
     """
     try:
-        return list(list_jobs())
+        return list(list_objects())
     except ApiError as exc:
-        if exc.status != 403:
+        if exc.status not in (403, 404):
             raise
         return []
 

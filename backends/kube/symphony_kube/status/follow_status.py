@@ -1,4 +1,5 @@
-"""Follow the status of an experiment by listing and watching its Pods, and its Jobs if it has any.
+"""Follow the status of an experiment by listing and watching its Pods, and its Jobs and JobSets if
+it has any.
 
 `ExperimentWatch` keeps an observer up to date. `ObservationStream` returns an observation whenever
 the status changes. `symphony_kube.logs.follow` uses an `ExperimentWatch` to decide which logs to
@@ -22,10 +23,10 @@ from symphony_kube.api.watch import LISTED, Change, Watcher
 from symphony_kube.render.roster import Roster
 from symphony_kube.status.experiments import (
     find_lost_roster,
-    list_jobs_if_permitted,
+    list_if_possible,
     status_without_objects,
 )
-from symphony_kube.status.observe import JOBS, PODS, Observation, PodObserver
+from symphony_kube.status.observe import JOB_SETS, JOBS, PODS, Observation, PodObserver
 from symphony_kube.status.permission_errors import cannot_list_pods
 from symphony_kube.status.stored_roster import read_stored_roster
 
@@ -44,7 +45,7 @@ class ExperimentWatch:
         self._api = api
         self._scope = scope
         self._supervising = roster is not None
-        self._with_jobs = False
+        self._watched: set[str] = set()
         self._watcher = self._make_watcher(api, scope, follow=follow)
         self.observer = PodObserver(scope.experiment, roster=roster)
 
@@ -52,6 +53,7 @@ class ExperimentWatch:
         paths = {
             PODS: collection_path("Pod", scope.namespace),
             JOBS: collection_path("Job", scope.namespace),
+            JOB_SETS: collection_path("JobSet", scope.namespace),
         }
         return Watcher(api, paths, scope.present_selector, follow=follow)
 
@@ -70,7 +72,7 @@ class ExperimentWatch:
         self._watcher.close()
 
     def start(self) -> tuple[Object, ...]:
-        """List the Pods, and the Jobs if any could exist, and begin to watch them.
+        """List the Pods, and the Jobs and JobSets if any could exist, and begin to watch them.
 
         Return the Pods. Raises `NotFound` if no experiment can have this name, and `ApiError` if
         the user may not list Pods.
@@ -86,9 +88,11 @@ class ExperimentWatch:
             raise cannot_list_pods(exc, self._scope) from exc
         self.observer.replace(PODS, pods)
         if self.observer.has_jobs or (self.observer.empty and not self._supervising):
-            self._start_jobs()
+            self._start_optional(JOBS)
         if not self._supervising:
             find_lost_roster(self._api, self._scope, self.observer)
+        if self.observer.has_job_sets or (self.observer.empty and not self._supervising):
+            self._start_optional(JOB_SETS)
         return pods
 
     def changes(self, seconds: float | None = None) -> list[Change]:
@@ -100,8 +104,8 @@ class ExperimentWatch:
         return self._watcher.changes(seconds)
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Apply changes to the observer, and watch Jobs as soon as at least one Job is known to
-        exist.
+        """Apply changes to the observer, and watch Jobs and JobSets as soon as at least one of them
+        is known to exist.
         """
         for change in changes:
             if change.event == LISTED:
@@ -109,14 +113,15 @@ class ExperimentWatch:
             else:
                 self.observer.apply(change.kind, change.event, *change.objects)
         if self.observer.has_jobs:
-            self._start_jobs()
+            self._start_optional(JOBS)
+        if self.observer.has_job_sets:
+            self._start_optional(JOB_SETS)
 
-    def _start_jobs(self) -> None:
-        if self._with_jobs:
-            return
-        self._with_jobs = True
-        jobs = list_jobs_if_permitted(lambda: self._watcher.start(JOBS, optional=True))
-        self.observer.replace(JOBS, jobs)
+    def _start_optional(self, kind: str) -> None:
+        if kind not in self._watched:
+            self._watched.add(kind)
+            objects = list_if_possible(lambda: self._watcher.start(kind, optional=True))
+            self.observer.replace(kind, objects)
 
 
 class ObservationStream:

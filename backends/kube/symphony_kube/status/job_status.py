@@ -1,9 +1,10 @@
-"""Read a Job's retries and result from its API object. Pure."""
+"""Read the retries and the result of a Job or a JobSet from its API object. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from symphony.status import ReasonCode, State
@@ -14,6 +15,7 @@ from symphony_kube.status.control_state import (
     NO_CONTROL,
     Attempt,
     Control,
+    after_restarts,
     decode_attempt,
     decode_control,
 )
@@ -27,18 +29,28 @@ Object = Mapping[str, Any]
 FIRST_BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS = 10, 360
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 # The Job controller sets FailureTarget before Failed, while it is still terminating the Pods.
-_RESULTS = {"Failed": State.FAILED, "FailureTarget": State.FAILED, "Complete": State.SUCCEEDED}
+# Completed is a condition of JobSets.
+_RESULTS = {
+    "Failed": State.FAILED,
+    "FailureTarget": State.FAILED,
+    "Complete": State.SUCCEEDED,
+    "Completed": State.SUCCEEDED,
+}
+# The part of the message of a failed JobSet that names the Job whose failure was the reason.
+_FIRST_FAILED = re.compile(r"first failed job: ([-a-z0-9]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """The state of a Job.
+    """The state of a Job, or that of a JobSet for one of its ranks.
 
     ``result`` is `State.SUCCEEDED`, `State.FAILED`, or None while the Job is active.
     ``backoff_limit`` is the maximum number of retries, and ``processes`` contains the names of the
-    containers in the Job's Pods. Times are seconds since the epoch.
+    containers in the Job's Pods. ``first_failed`` is the unit whose failure was the reason for that
+    of its JobSet, or ``""``. Times are seconds since the epoch.
     """
 
+    kind: str = "Job"
     name: str
     uid: str
     unit: str
@@ -55,6 +67,7 @@ class JobStatus:
     result: State | None = None
     reason: Reason = NO_REASON
     retries_exhausted: bool = False
+    first_failed: str = ""
     processes: tuple[str, ...] = ()
     ended: float | None = None
     suspended: bool = False
@@ -65,15 +78,68 @@ class JobStatus:
 def parse_job(job: Object) -> JobStatus:
     """Return the state of a Job from its API object."""
     metadata, spec, status = job["metadata"], job["spec"], job.get("status", {})
-    labels_of_job = metadata.get("labels") or {}
-    annotations = metadata.get("annotations") or {}
     result, condition = _result(status)
     failed = result is State.FAILED
-    containers = spec["template"]["spec"]["containers"]
+    return replace(
+        _common_status(job),
+        unit=unit_of(metadata.get("labels") or {}) or metadata["name"],
+        backoff_limit=spec.get("backoffLimit", 6),
+        result=result,
+        reason=_failure_reason(spec, status, condition) if failed else NO_REASON,
+        retries_exhausted=failed and condition.get("reason") == BACKOFF_LIMIT_EXCEEDED,
+        processes=_containers(spec["template"]),
+        ended=parse_time(condition.get("lastTransitionTime")),
+    )
+
+
+def parse_job_set(job_set: Object) -> list[JobStatus]:
+    """Return the state of a JobSet for each of its ranks, from its API object.
+
+    Each restart of the JobSet is an attempt of its ranks.
+    """
+    spec, status = job_set["spec"], job_set.get("status") or {}
+    common = _common_status(job_set)
+    policy = spec.get("failurePolicy") or {}
+    limit = policy.get("maxRestarts") or 0
+    restarts = status.get("restarts") or 0
+    counted = status.get("restartsCountTowardsMax", restarts)
+    result, condition = _result(status)
+    message = condition.get("message", "")
+    first_failed = _FIRST_FAILED.search(message)
+    jobs = {f"{common.name}-{job['name']}-0": job["template"] for job in spec["replicatedJobs"]}
+    units = {name: unit_of(template["metadata"]["labels"]) for name, template in jobs.items()}
+    reason = Reason(reasons.with_message(condition.get("reason", ""), message), ReasonCode.EXITED)
+    common = replace(
+        common,
+        kind="JobSet",
+        attempt=after_restarts(common.attempt, restarts),
+        backoff_limit=limit,
+        result=result,
+        reason=reason if result is State.FAILED else NO_REASON,
+        retries_exhausted=counted >= limit,
+        first_failed=units.get(first_failed[1], "") if first_failed else "",
+        ended=parse_time(condition.get("lastTransitionTime")),
+    )
+    return [
+        replace(common, unit=units[name], processes=_containers(template["spec"]["template"]))
+        for name, template in jobs.items()
+    ]
+
+
+def is_in_job_set(job: Object) -> bool:
+    """Return whether a Job belongs to a JobSet, which shows its state."""
+    owners = job["metadata"].get("ownerReferences") or ()
+    return any(owner.get("kind") == "JobSet" for owner in owners)
+
+
+def _common_status(body: Object) -> JobStatus:
+    """Return the part of the state that Jobs and JobSets have in common."""
+    metadata = body["metadata"]
+    annotations = metadata.get("annotations") or {}
     return JobStatus(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
-        unit=unit_of(labels_of_job) or metadata["name"],
+        unit="",
         created=parse_time(metadata.get("creationTimestamp")) or 0.0,
         roster=annotations.get(labels.ROSTER, ""),
         problems=annotations.get(labels.PROBLEMS, ""),
@@ -83,16 +149,14 @@ def parse_job(job: Object) -> JobStatus:
         attempt=decode_attempt(annotations.get(labels.ATTEMPT)),
         control=decode_control(annotations.get(labels.CONTROL)),
         has_manifest=labels.MANIFEST in annotations,
-        backoff_limit=spec.get("backoffLimit", 6),
-        result=result,
-        reason=_failure_reason(spec, status, condition) if failed else NO_REASON,
-        retries_exhausted=failed and condition.get("reason") == BACKOFF_LIMIT_EXCEEDED,
-        processes=tuple(container["name"] for container in containers),
-        ended=parse_time(condition.get("lastTransitionTime")),
-        suspended=bool(spec.get("suspend")),
-        queue=labels_of_job.get(labels.QUEUE, ""),
+        suspended=bool(body["spec"].get("suspend")),
+        queue=(metadata.get("labels") or {}).get(labels.QUEUE, ""),
         deleting="deletionTimestamp" in metadata,
     )
+
+
+def _containers(template: Object) -> tuple[str, ...]:
+    return tuple(container["name"] for container in template["spec"]["containers"])
 
 
 def back_off_seconds(failures: int) -> int:
@@ -102,7 +166,7 @@ def back_off_seconds(failures: int) -> int:
 
 
 def _result(status: Object) -> tuple[State | None, Object]:
-    """Return a Job's result, and the condition that reports it."""
+    """Return the result of a Job or JobSet, and the condition that reports it."""
     for condition in status.get("conditions") or ():
         if condition["type"] in _RESULTS and condition["status"] == "True":
             return _RESULTS[condition["type"]], condition

@@ -112,7 +112,7 @@ def _message(event: Object) -> str:
 
 
 def _is_problem(event: Object) -> bool:
-    if event["involvedObject"].get("kind") not in ("Pod", "Job"):
+    if event["involvedObject"].get("kind") not in ("Pod", "Job", "JobSet"):
         return False
     if _PROBE_FAILURES.match(_message(event)):
         return False

@@ -1,4 +1,4 @@
-"""Compute an experiment's status from its Pods and Jobs.
+"""Compute an experiment's status from its Pods, Jobs and JobSets.
 
 Pure: the caller passes the time and the objects.
 
@@ -18,7 +18,13 @@ from symphony.plan.policies import DEADLINE_EXCEEDED, Policies
 from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.api.errors import one_line
-from symphony_kube.render.roster import Roster, Unit, decode_roster, revision_of
+from symphony_kube.render.roster import (
+    Roster,
+    Unit,
+    decode_roster,
+    ranks_of_job_sets,
+    revision_of,
+)
 from symphony_kube.status.change_log import LoggedChange, decode_changes
 from symphony_kube.status.control_state import NO_CONTROL, Control
 from symphony_kube.status.creation_problems import Problem, decode_problems
@@ -28,7 +34,8 @@ from symphony_kube.status.ending import (
     decode_ending,
     decode_policies,
 )
-from symphony_kube.status.job_status import JobStatus, parse_job
+from symphony_kube.status.job_set_rank import JobSetRank, describe_failure
+from symphony_kube.status.job_status import JobStatus, is_in_job_set, parse_job, parse_job_set
 from symphony_kube.status.pod_status import (
     ContainerRef,
     ContainerStatus,
@@ -41,7 +48,10 @@ from symphony_kube.status.stored_roster import StoredRoster
 from symphony_kube.status.unit_status import POD_DELETED, UnitStatus
 
 BACKEND = "kube"
-PODS, JOBS = "pods", "jobs"
+PODS, JOBS, JOB_SETS = "pods", "jobs", "jobsets"
+
+# The kinds of objects whose state is a `JobStatus`.
+_KINDS = {JOBS: "Job", JOB_SETS: "JobSet"}
 
 # If a unit can be created but has not appeared after this time, the launcher or the supervisor is
 # assumed to have exited.
@@ -103,14 +113,16 @@ def observe(
     experiment: str,
     pods: Iterable[Object],
     jobs: Iterable[Object] = (),
+    job_sets: Iterable[Object] = (),
     *,
     now: float,
     roster: Roster | None = None,
 ) -> Observation:
-    """Return the state of an experiment, computed from its Pods and Jobs as the API lists them."""
+    """Return the state of an experiment, computed from its objects as the API lists them."""
     observer = PodObserver(experiment, roster=roster)
     observer.replace(PODS, pods)
     observer.replace(JOBS, jobs)
+    observer.replace(JOB_SETS, job_sets)
     return observer.observe(now)
 
 
@@ -119,7 +131,7 @@ _AFTER_DEADLINE = Reason(DEADLINE_EXCEEDED, ReasonCode.DEADLINE_EXCEEDED)
 
 
 class PodObserver:
-    """An observer that tracks the Pods and Jobs of an experiment.
+    """An observer that tracks the Pods, Jobs and JobSets of an experiment.
 
     A supervisor passes its ``roster``. The observer then assumes that the supervisor will still
     create all missing units of the roster, regardless of the time that has passed, except for the
@@ -136,7 +148,7 @@ class PodObserver:
         self._revision = 0
         self.created: frozenset[str] = frozenset()
         # These dictionaries map each unit to its Pods and to its Jobs by name, and to its most
-        # recently deleted Pod.
+        # recently deleted Pod. A JobSet is the Job of each of its ranks.
         self._pods: dict[str, dict[str, PodStatus]] = {}
         self._jobs: dict[str, dict[str, JobStatus]] = {}
         self._deleted: dict[str, PodStatus] = {}
@@ -144,6 +156,8 @@ class PodObserver:
         # These are caches. ``_units`` and ``_created`` are valid until an object is created or
         # deleted.
         self._unit_statuses: dict[str, UnitStatus] = {}
+        # The ranks of each JobSet in the roster.
+        self._job_sets: dict[str, list[str]] = {}
         self._process_statuses: dict[str, tuple[ContainerStatus, ProcessStatus]] = {}
         self._units: Roster | None = None
         self._created: float | None = None
@@ -154,12 +168,13 @@ class PodObserver:
     # --- input from the API ---
 
     def replace(self, kind: str, objects: Iterable[Object]) -> None:
-        """Replace all Pods or all Jobs with a new list."""
-        if kind == JOBS:
+        """Replace all Pods, all Jobs or all JobSets with a new list."""
+        if kind in _KINDS:
             for job_status in self._current_jobs():
-                self._remove_job(job_status)
+                if job_status.kind == _KINDS[kind]:
+                    self._remove_job(job_status)
             for job in objects:
-                self._put_job(parse_job(job))
+                self._put_jobs(_parse(kind, job))
             return
         listed = [parse_pod(pod) for pod in objects]
         listed_uids = {pod.uid for pod in listed}
@@ -172,12 +187,13 @@ class PodObserver:
     def apply(self, kind: str, event: str, changed: Object) -> None:
         """Apply a watch event: ADDED, MODIFIED or DELETED."""
         deleted = event == "DELETED"
-        if kind == JOBS:
-            job = parse_job(changed)
-            if deleted:
+        if kind in _KINDS:
+            jobs = _parse(kind, changed)
+            if not deleted:
+                self._put_jobs(jobs)
+                return
+            for job in jobs:
                 self._remove_job(job)
-            else:
-                self._put_job(job)
             return
         pod = parse_pod(changed)
         if deleted:
@@ -202,13 +218,21 @@ class PodObserver:
     def has_jobs(self) -> bool:
         """True if any known unit is a Job."""
         self._find_roster()
-        if any(unit.job for unit in self._roster or ()):
+        roster = self._roster or ()
+        if any(unit.job for unit in roster):
             return True
-        return any(pod.of_job for pod in self._current_pods())
+        in_job_sets = {unit.name for unit in roster if unit.job_set}
+        return any(pod.job and pod.unit not in in_job_sets for pod in self._current_pods())
+
+    @property
+    def has_job_sets(self) -> bool:
+        """True if any known unit is in a JobSet."""
+        self._find_roster()
+        return any(unit.job_set for unit in self._roster or ())
 
     @property
     def empty(self) -> bool:
-        """True if the experiment has neither Pods nor Jobs."""
+        """True if the experiment has neither Pods nor Jobs nor JobSets."""
         return not any(self._jobs.values()) and not any(self._pods.values())
 
     @property
@@ -255,14 +279,20 @@ class PodObserver:
         deleted = self._deleted.get(pod.unit)
         if deleted is not None and deleted.attempt.number <= pod.attempt.number:
             del self._deleted[pod.unit]
-        self._unit_statuses.pop(pod.unit, None)
+        self._forget_status(pod.unit)
+
+    def _put_jobs(self, jobs: Iterable[JobStatus]) -> None:
+        processes: tuple[str, ...] = ()
+        for job in jobs:
+            self._put_job(job)
+            processes += job.processes
+            self._processes_by_uid[job.uid] = processes
 
     def _put_job(self, job: JobStatus) -> None:
         jobs = self._jobs.setdefault(job.unit, {})
         if job.name not in jobs:
             self._units = None
         jobs[job.name] = job
-        self._processes_by_uid[job.uid] = job.processes
         self._note_roster(job.roster)
         self._unit_statuses.pop(job.unit, None)
 
@@ -279,7 +309,15 @@ class PodObserver:
             if earlier is None or earlier.attempt.number <= last.attempt.number:
                 self._deleted[pod.unit] = last
         self._units = None
-        self._unit_statuses.pop(pod.unit, None)
+        self._forget_status(pod.unit)
+
+    def _forget_status(self, unit: str) -> None:
+        """Discard the cached status of a unit, on which those of other ranks can depend."""
+        self._unit_statuses.pop(unit, None)
+        for ranks in self._job_sets.values():
+            if unit in ranks:
+                for rank in ranks:
+                    self._unit_statuses.pop(rank, None)
 
     # --- the units of the experiment ---
 
@@ -352,6 +390,9 @@ class PodObserver:
     def _find_units(self) -> Roster:
         self._find_roster()
         roster = self._roster or ()
+        self._job_sets = {
+            name: [rank.name for rank in ranks] for name, ranks in ranks_of_job_sets(roster).items()
+        }
         if self._supervising:
             return roster
         in_roster = {unit.name for unit in roster}
@@ -382,7 +423,7 @@ class PodObserver:
             pods.append(self._deleted[name])
         jobs = list(self._jobs.get(name, {}).values())
         processes = tuple(pods[-1].containers) if pods else jobs[-1].processes
-        is_job = bool(jobs) or any(pod.of_job for pod in pods)
+        is_job = bool(jobs) or any(pod.job for pod in pods)
         return Unit(name=name, group=processes != (name,), processes=processes, job=is_job)
 
     # --- the state of the experiment ---
@@ -465,12 +506,37 @@ class PodObserver:
             return None
         pods, job = self._latest_attempt(unit.name)
         deleted_pod = self._deleted.get(unit.name)
-        computed = UnitStatus(
-            unit, pods, job, deleted_pod, awaited_ready, now, supervising=self._supervising
-        )
+        computed = self._compute_status(unit, pods, job, deleted_pod, awaited_ready, now)
         computed.remember_ready(self._ready_times)
         self._unit_statuses[unit.name] = computed
         return computed
+
+    def _compute_status(
+        self,
+        unit: Unit,
+        pods: list[PodStatus],
+        job: JobStatus | None,
+        deleted_pod: PodStatus | None,
+        awaited_ready: set[str],
+        now: float,
+    ) -> UnitStatus:
+        arguments = (unit, pods, job, deleted_pod, awaited_ready, now)
+        if not unit.job_set:
+            return UnitStatus(*arguments, supervising=self._supervising)
+        failure = "" if job is None else self._failure_of_job_set(unit.job_set, job)
+        return JobSetRank(*arguments, supervising=self._supervising, failure=failure)
+
+    def _failure_of_job_set(self, name: str, job: JobStatus) -> str:
+        """Return the failure for which a JobSet restarted last or has failed, in words."""
+        attempt = job.attempt.number if job.result is State.FAILED else job.attempt.number - 1
+        pods: list[PodStatus] = []
+        for rank in self._job_sets.get(name, ()):
+            if job.result is State.FAILED and job.first_failed not in ("", rank):
+                continue
+            pods += self._pods.get(rank, {}).values()
+            if rank in self._deleted:
+                pods.append(self._deleted[rank])
+        return describe_failure(pods, attempt)
 
     def _latest_attempt(self, unit: str) -> tuple[list[PodStatus], JobStatus | None]:
         """Return the Pods, oldest first, and the Job of the latest attempt to run a unit.
@@ -632,7 +698,12 @@ class PodObserver:
         return sorted(problems)
 
     def _is_being_deleted(self) -> bool:
-        """Return whether the experiment has Pods and all of them are being deleted."""
+        """Return whether the experiment has Pods and all of them are being deleted.
+
+        The controller of a JobSet deletes its Pods when it restarts.
+        """
+        if any(job.kind == "JobSet" and not job.deleting for job in self._current_jobs()):
+            return False
         found = False
         for pods in self._pods.values():
             for pod in pods.values():
@@ -675,6 +746,13 @@ class PodObserver:
         )
         self._process_statuses[name] = (container, status)
         return status
+
+
+def _parse(kind: str, body: Object) -> list[JobStatus]:
+    """Return the states in a Job or a JobSet, by unit."""
+    if kind == JOB_SETS:
+        return parse_job_set(body)
+    return [] if is_in_job_set(body) else [parse_job(body)]
 
 
 def _explain_waiting(

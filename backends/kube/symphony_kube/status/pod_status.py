@@ -24,6 +24,7 @@ from symphony_kube.status.control_state import (
     NO_CONTROL,
     Attempt,
     Control,
+    after_restarts,
     decode_attempt,
     decode_control,
 )
@@ -122,15 +123,15 @@ class PodStatus:
     if the node has stopped reporting. ``is_stopped`` is true if the Pod's active deadline is the
     one with which Pods are stopped. ``time_limit`` is the time in seconds after its start at which
     Kubernetes stops the Pod because of the deadline of the experiment, or None. ``control``
-    contains the requests for the Pod. If the Pod belongs to a Job, the state of the Job contains
-    them.
+    contains the requests for the Pod. ``job`` is the name of the Job to which the Pod belongs, or
+    ``""``. If it belongs to one, the state of the Job or of its JobSet contains the requests.
     """
 
     name: str
     uid: str
     unit: str
     node: str = ""
-    of_job: bool = False
+    job: str = ""
     created: float = 0.0
     modified: float | None = None
     deadline: float | None = None
@@ -184,7 +185,7 @@ def parse_pod(pod: Object) -> PodStatus:
         uid=metadata.get("uid", ""),
         unit=_unit(metadata),
         node=spec.get("nodeName", ""),
-        of_job=_is_of_job(metadata),
+        job=_job_of(metadata),
         created=parse_time(metadata.get("creationTimestamp")) or 0.0,
         modified=_modified(metadata),
         deadline=deadline,
@@ -197,7 +198,7 @@ def parse_pod(pod: Object) -> PodStatus:
         ending=annotations.get(labels.ENDING, ""),
         policies=annotations.get(labels.POLICIES, ""),
         changes=annotations.get(labels.CHANGES, ""),
-        attempt=decode_attempt(annotations.get(labels.ATTEMPT)),
+        attempt=_attempt(metadata),
         control=decode_control(annotations.get(labels.CONTROL)),
         has_manifest=labels.MANIFEST in annotations,
         is_stopped=spec.get("activeDeadlineSeconds") == 1,
@@ -230,7 +231,7 @@ def container_refs(pod: Object) -> list[ContainerRef]:
     metadata, spec = pod["metadata"], pod["spec"]
     status = pod.get("status") or {}
     statuses = _by_name(status.get("containerStatuses"))
-    attempt = decode_attempt((metadata.get("annotations") or {}).get(labels.ATTEMPT))
+    attempt = _attempt(metadata)
     refs = []
     for container in spec["containers"]:
         reported = statuses.get(container["name"], {})
@@ -246,7 +247,7 @@ def container_refs(pod: Object) -> list[ContainerRef]:
             pod=metadata["name"],
             uid=metadata.get("uid", ""),
             created=parse_time(metadata.get("creationTimestamp")) or 0.0,
-            of_job=_is_of_job(metadata),
+            of_job=bool(_job_of(metadata)),
             host=status.get("hostIP") or "",
             state=state,
             restarts=restarts,
@@ -314,8 +315,18 @@ def unit_of(labels_of_object: Object) -> str:
     return ""
 
 
-def _is_of_job(metadata: Object) -> bool:
-    return any(owner.get("kind") == "Job" for owner in metadata.get("ownerReferences") or ())
+def _job_of(metadata: Object) -> str:
+    """Return the name of the Job to which a Pod belongs, or ``""``."""
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("kind") == "Job":
+            return str(owner.get("name"))
+    return ""
+
+
+def _attempt(metadata: Object) -> Attempt:
+    attempt = decode_attempt((metadata.get("annotations") or {}).get(labels.ATTEMPT))
+    restarts = (metadata.get("labels") or {}).get(labels.JOB_SET_RESTARTS, "")
+    return after_restarts(attempt, int(restarts)) if restarts.isdecimal() else attempt
 
 
 def _is_final(reported: Object, pod: Object) -> bool:

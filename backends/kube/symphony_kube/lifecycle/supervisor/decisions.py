@@ -25,6 +25,7 @@ from symphony_kube.lifecycle.supervisor.rank_decisions import (
 from symphony_kube.render.roster import (
     Roster,
     is_supervised_to_the_end,
+    units_by_object,
     units_of_ranks,
 )
 from symphony_kube.status.ending import StoppedProcesses
@@ -106,8 +107,9 @@ def _units_to_create(
     blocked = _processes_to_start_again(roster, observation)
     busy = _busy_units_of_ranks(roster, observation)
     absent = observation.missing_units | find_deleted_ranks(roster, observation)
+    with_objects = units_by_object(roster)
     for unit in roster:
-        if unit.name not in absent or unit.name in excluded:
+        if unit.name not in absent or unit.name in excluded or unit.name not in with_objects:
             continue
         decision = start_order.verdict(unit.starts_after, observation.containers)
         is_blocked = unit.rank_of in busy or bool(blocked.intersection(unit.starts_after))

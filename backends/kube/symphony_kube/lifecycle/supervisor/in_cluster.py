@@ -21,6 +21,7 @@ from symphony_kube.api.client import ACCEPT_METADATA, ACCEPT_METADATA_LIST, MERG
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import MANAGED_BY, MANAGED_SELECTOR, RUN, SUPERVISOR, SYMPHONY, Scope
 from symphony_kube.api.resources import (
+    api_group,
     collection_path,
     is_managed,
     items_of,
@@ -101,7 +102,7 @@ def start(
     problem = size_problem(content)
     if problem:
         raise CannotRunInCluster(problem)
-    objects = render(scope, content, options, record)
+    objects = render(scope, content, options, record, has_job_sets=_has_job_sets(run))
     supervisor = Creation(api, scope, scope.run)
     try:
         for body in objects:
@@ -139,7 +140,12 @@ def _is_not_permitted(exc: ApiError) -> bool:
 
 
 def render(
-    scope: Scope, content: bytes, options: SupervisorOptions, record: Record = EMPTY_RECORD
+    scope: Scope,
+    content: bytes,
+    options: SupervisorOptions,
+    record: Record = EMPTY_RECORD,
+    *,
+    has_job_sets: bool = False,
 ) -> list[Object]:
     """Return the supervisor's objects in the order of their creation. Pure."""
     name = scope.object_name(NAME)
@@ -157,7 +163,7 @@ def render(
         "apiVersion": f"{_RBAC}/v1",
         "kind": "Role",
         "metadata": metadata,
-        "rules": _rules(name),
+        "rules": _rules(name, has_job_sets=has_job_sets),
     }
     binding = {
         "apiVersion": f"{_RBAC}/v1",
@@ -169,7 +175,9 @@ def render(
     return [secret, account, role, binding, render_job(scope, name, options)]
 
 
-def _rules(name: str) -> list[Object]:
+def _rules(name: str, *, has_job_sets: bool) -> list[Object]:
+    verbs = ["create", "get", "list", "watch", "patch"]
+    job_sets = {"apiGroups": [api_group("JobSet")], "resources": ["jobsets"], "verbs": verbs}
     return [
         {
             "apiGroups": [""],
@@ -180,8 +188,9 @@ def _rules(name: str) -> list[Object]:
         {
             "apiGroups": ["batch"],
             "resources": ["jobs"],
-            "verbs": ["create", "get", "list", "watch", "patch"],
+            "verbs": verbs,
         },
+        *([job_sets] if has_job_sets else []),
         {
             "apiGroups": [""],
             "resources": ["secrets"],
@@ -318,7 +327,7 @@ def await_takeover(
         # The Job creates another Pod, which reads the new description.
         _delete_pods(api, run.scope)
     elif is_needed:
-        _create_job_again(api, run.scope, options, job)
+        _create_job_again(api, run, options, job)
     else:
         return
     _wait_until_running(api, run.scope)
@@ -337,6 +346,10 @@ def _acknowledges(api: Api, run: SupervisedRun, seconds: float) -> bool:
     return True
 
 
+def _has_job_sets(run: SupervisedRun) -> bool:
+    return any(unit.job_set for unit in run.roster)
+
+
 def _find_job(api: Api, scope: Scope) -> Object | None:
     return api.find(f"{collection_path('Job', scope.namespace)}/{scope.object_name(NAME)}")
 
@@ -349,9 +362,10 @@ def _has_finished(job: Object | None) -> bool:
 
 
 def _create_job_again(
-    api: Api, scope: Scope, options: SupervisorOptions, job: Object | None
+    api: Api, run: SupervisedRun, options: SupervisorOptions, job: Object | None
 ) -> None:
     """Replace the Job of a supervisor that has finished."""
+    scope = run.scope
     if job is not None:
         if options.image is None:
             options = _options_of(job)
@@ -361,7 +375,7 @@ def _create_job_again(
         query = {"fieldSelector": f"metadata.name={scope.object_name(NAME)}"}
         wait_deleted.until_gone(api, path, query, {uid})
     _delete_pods(api, scope)
-    _, *others = render(scope, b"", options)
+    _, *others = render(scope, b"", options, has_job_sets=_has_job_sets(run))
     creation = Creation(api, scope, scope.run)
     for body in others:
         creation.create(to_resource(with_run_label(body, scope.run), scope.namespace))

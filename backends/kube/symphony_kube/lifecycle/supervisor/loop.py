@@ -25,7 +25,7 @@ from symphony_kube.lifecycle.attempts import (
     MAX_OTHERS_CHARS,
     next_attempt,
     request,
-    stop_pod,
+    stop_pods_of_job,
     stop_requested,
     with_attempt,
     with_manifest,
@@ -359,7 +359,7 @@ class _Supervision:
         # A change can have replaced a Pod by a Job.
         status = self._unit_statuses.get(unit.name)
         if status is not None and status.job is not None:
-            kind, name = "Job", status.job.name
+            kind, name = status.job.kind, status.job.name
         elif status is not None and status.pods:
             kind, name = "Pod", status.pods[-1].name
         patch = {"metadata": {"annotations": {annotation: value}}}
@@ -410,9 +410,7 @@ class _Supervision:
         if not status.control.stop or status.control.start:
             self._request(status, lambda control: stop_requested(control, self._api.now()))
         elif status.job is not None:
-            # The Job may have created another Pod after the request.
-            for pod in status.pods:
-                stop_pod(self._api, self._scope, pod)
+            stop_pods_of_job(self._api, self._scope, status)
 
     def _request(self, status: UnitStatus, change: Callable[[Control], Control]) -> None:
         request(self._api, self._scope, status, change)

@@ -1,0 +1,60 @@
+"""Check that the cluster has what the objects of an experiment need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import LaunchFailed
+from symphony_kube.api.labels import QUEUE
+from symphony_kube.api.resources import KINDS, labels_of, names_of_resources
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+
+Object = Mapping[str, Any]
+
+# The first versions of Kubernetes 1 with scheduling gates of Pods, and with suspended Jobs.
+_FIRST_MINOR_VERSIONS = {"Pod": 27, "Job": 22, "JobSet": 22}
+
+
+def check_requirements(api: Api, bodies: Collection[Object]) -> None:
+    """Raise `LaunchFailed` if the cluster cannot run Pods, Jobs or JobSets as described."""
+    _check_job_sets(api, bodies)
+    _check_queues(api, bodies)
+
+
+def _check_job_sets(api: Api, bodies: Collection[Object]) -> None:
+    """Raise `LaunchFailed` if there are JobSets that the cluster does not know."""
+    if all(body["kind"] != "JobSet" for body in bodies):
+        return
+    root, plural = KINDS["JobSet"]
+    known = names_of_resources(api.find(root))
+    if plural not in known:
+        raise LaunchFailed(
+            f"the cluster has no JobSet controller ({root.removeprefix('/apis/')}); install it, or "
+            "remove jobset"
+        )
+
+
+def _check_queues(api: Api, bodies: Collection[Object]) -> None:
+    """Raise `LaunchFailed` if an object would start without waiting for its queue.
+
+    Older servers ignore the field with which an object waits.
+    """
+    waiting = [body for body in bodies if QUEUE in labels_of(body)]
+    if not waiting:
+        return
+    version = api.call("GET", "/version")
+    digits = re.match("[0-9]+", version["minor"])
+    minor = int(digits[0]) if digits else 0
+    for body in waiting:
+        kind, first = body["kind"], _FIRST_MINOR_VERSIONS[body["kind"]]
+        if minor < first:
+            queue = labels_of(body)[QUEUE]
+            raise LaunchFailed(
+                f"{kind.lower()} {body['metadata']['name']!r} would not wait for queue {queue!r}, "
+                f"because the cluster has Kubernetes 1.{minor}; use Kubernetes 1.{first} or newer, "
+                "or remove queue"
+            )

@@ -1,0 +1,201 @@
+"""Compute the state of a rank in a JobSet from its Pods and its JobSet. Pure.
+
+The controller of JobSets deletes the Jobs of an attempt, with their Pods, before it creates those
+of the next one. When a JobSet has failed, it deletes the Jobs that are still active. In both cases,
+the JobSet shows the state of the ranks that have no Pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from symphony.status import ENDED, ReasonCode, State
+from symphony_kube.render.roster import Unit
+from symphony_kube.status.job_status import JobStatus
+from symphony_kube.status.pod_status import ContainerStatus, PodStatus, waiting_for_queue
+from symphony_kube.status.reasons import NO_REASON, Reason
+from symphony_kube.status.unit_status import (
+    JOB_BLOCKED_SECONDS,
+    POD_DELETED,
+    STOPPING,
+    Containers,
+    UnitStatus,
+)
+
+# The exit codes of processes that TERM or KILL has ended.
+_EXITS_BY_SIGNAL = (143, 137)
+
+
+class JobSetRank(UnitStatus):
+    """The state of a rank in its latest attempt. ``job`` is the state of its JobSet.
+
+    ``failure`` is the failure for which the JobSet restarted before this attempt or for which it
+    has failed, in words, or ``""`` if no Pod shows it any more.
+    """
+
+    def __init__(
+        self,
+        unit: Unit,
+        pods: list[PodStatus],
+        job: JobStatus | None,
+        deleted_pod: PodStatus | None,
+        awaited_ready: set[str],
+        now: float,
+        *,
+        supervising: bool = False,
+        failure: str = "",
+    ) -> None:
+        self._failure = failure
+        super().__init__(unit, pods, job, deleted_pod, awaited_ready, now, supervising=supervising)
+
+    def _deleting(
+        self, container: ContainerStatus, pod: PodStatus, deadline: float
+    ) -> ContainerStatus:
+        """Return the state of a process whose Pod is being deleted.
+
+        The controller stops ranks by deleting their Pods, so an exit is the end of the rank.
+        """
+        if container.state in ENDED:
+            return container
+        return super()._deleting(container, pod, deadline)
+
+    def _with_job(self, containers: Containers, pod: PodStatus, job: JobStatus) -> Containers:
+        restarts = job.result is None and not job.retries_exhausted and not job.deleting
+        result = {}
+        for name, container in containers.items():
+            if container.state in ENDED and not _is_own_exit(name, container, pod):
+                container = self._ended_by_deletion(container, pod, job)
+            elif job.result is State.FAILED and container.state not in ENDED:
+                container = replace(container, ready=False, cause=STOPPING)
+            elif restarts and pod.phase == "Failed" and container.state is State.FAILED:
+                cause = container.cause.text
+                if container.exit_code is not None:
+                    cause = f"exit code {container.exit_code}"
+                container = self._restarting(container, job, cause)
+            result[name] = container
+        return result
+
+    def _ended_by_deletion(
+        self, container: ContainerStatus, pod: PodStatus, job: JobStatus
+    ) -> ContainerStatus:
+        """Return the state of a process that has exited because its Pod is being deleted."""
+        if job.result is None and not job.control.stop:
+            return self._waiting(job, pod)
+        return replace(container, state=State.FAILED, ready=False, cause=self._unit_failed(job))
+
+    def _job_without_pod(
+        self, job: JobStatus, deleted_pod: PodStatus | None, known: Mapping[str, ContainerStatus]
+    ) -> Containers:
+        if deleted_pod is not None and deleted_pod.attempt.number != job.attempt.number:
+            known = {}
+        result = {}
+        for name in self._unit.processes:
+            container = known.get(name, ContainerStatus())
+            if job.result is State.SUCCEEDED:
+                container = _succeeded(container, job)
+            elif job.result is State.FAILED:
+                container = self._failed(container, job)
+            elif container.state is not State.SUCCEEDED:
+                container = self._waiting(job, deleted_pod)
+            result[name] = container
+        return result
+
+    def _failed(self, container: ContainerStatus, job: JobStatus) -> ContainerStatus:
+        if container.state in ENDED:
+            return container
+        is_cause = job.first_failed == self._unit.name
+        cause = POD_DELETED if is_cause else self._unit_failed(job)
+        return replace(
+            container, state=State.FAILED, ready=False, exit_code=None, cause=cause, ended=job.ended
+        )
+
+    def _unit_failed(self, job: JobStatus) -> Reason:
+        """Return the reason of a rank that was stopped because another one has failed."""
+        failure = self._failure or job.reason.text
+        return Reason(_with_failure("the unit failed", failure), ReasonCode.UNIT_FAILED)
+
+    def _waiting(self, job: JobStatus, deleted_pod: PodStatus | None) -> ContainerStatus:
+        """Return the state of a rank that has no Pod yet in an attempt."""
+        if job.suspended and job.queue:
+            return ContainerStatus(cause=waiting_for_queue(job.queue))
+        if job.suspended:
+            return ContainerStatus(cause=Reason("its JobSet is suspended", ReasonCode.SCHEDULING))
+        if job.attempt.restarts:
+            cause = _with_failure("the unit restarts", self._failure)
+            return self._restarting(ContainerStatus(), job, cause, number=job.attempt.restarts)
+        since = job.created
+        if deleted_pod is not None:
+            since = max(since, deleted_pod.deadline or 0.0)
+        if self._now < since + JOB_BLOCKED_SECONDS:
+            self._expires_at(since + JOB_BLOCKED_SECONDS)
+            return ContainerStatus()
+        text = (
+            f"its JobSet has made no Pod: 'kubectl describe jobset {job.name}' shows why (a quota? "
+            "does its controller run?)"
+        )
+        return ContainerStatus(cause=Reason(text, ReasonCode.NOT_PERMITTED))
+
+    def _restarting(
+        self, container: ContainerStatus, job: JobStatus, cause: str, *, number: int = 0
+    ) -> ContainerStatus:
+        """Return the state of a rank that waits for a restart, which is the next one unless
+        ``number`` is set.
+        """
+        return replace(
+            container,
+            state=State.PENDING,
+            ready=False,
+            cause=Reason(cause, ReasonCode.BACKING_OFF),
+            restart_number=number or job.attempt.restarts + 1,
+            max_restarts=job.backoff_limit,
+        )
+
+
+def describe_failure(pods: Iterable[PodStatus], attempt: int) -> str:
+    """Return in words which rank of a JobSet failed first in an attempt, or ``""``.
+
+    Ranks that fail because the controller deletes their Pods are not considered.
+    """
+    found = []
+    for pod in pods:
+        if pod.attempt.number != attempt:
+            continue
+        for name, container in pod.containers.items():
+            if container.state is State.FAILED and _is_own_exit(name, container, pod):
+                is_by_signal = container.exit_code in _EXITS_BY_SIGNAL
+                found.append((container.ended or 0.0, is_by_signal, name, container))
+    if not found:
+        return ""
+    _, _, name, first = min(found, key=lambda item: item[:3])
+    if first.exit_code is not None:
+        return f"{name} exited with {first.exit_code}"
+    return f"{name} failed ({first.reason})" if first.reason else f"{name} failed"
+
+
+def _is_own_exit(name: str, container: ContainerStatus, pod: PodStatus) -> bool:
+    """Return whether a process has exited before the deletion of its Pod was requested.
+
+    Kubernetes reports times in seconds.
+    """
+    if pod.delete_requested is None:
+        return True
+    before = (pod.before_deletion or {}).get(name)
+    if before is not None:
+        return before.state in ENDED
+    return container.ended is not None and container.ended < pod.delete_requested
+
+
+def _with_failure(text: str, failure: str) -> str:
+    return f"{text}: {failure}" if failure else text
+
+
+def _succeeded(container: ContainerStatus, job: JobStatus) -> ContainerStatus:
+    return replace(
+        container,
+        state=State.SUCCEEDED,
+        ready=False,
+        exit_code=0,
+        cause=NO_REASON,
+        ended=container.ended or job.ended,
+    )

@@ -1,0 +1,142 @@
+"""JobSets on a real cluster, with stand-ins for their controller; see `job_set_stand_in`."""
+
+import signal
+
+import pytest
+
+from symphony.errors import BackendError, LaunchFailed
+from symphony.status import ReasonCode, State
+from symphony.testing import programs
+from symphony.testing.contract import all_running
+
+from .conftest import FOREVER, managed_objects, wait_until
+from .held import HELD, release
+from .job_set_stand_in import ROOT, JobSetApi, JobSetController
+
+# All ranks meet before they wait.
+MEETS = """
+import os, socket, time
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    server = socket.create_server(("", address[1]))
+    connections = [server.accept()[0] for _ in range(size - 1)]
+while rank:
+    try:
+        socket.create_connection(address, timeout=5).close()
+        break
+    except OSError:
+        time.sleep(0.05)
+print("met", flush=True)
+"""
+
+
+@pytest.fixture
+def job_sets(kube_cluster):
+    """An API server that knows JobSets."""
+    with JobSetApi(kube_cluster.kubeconfig, scratch=kube_cluster.scratch) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def cluster(kube_cluster, job_sets, open_cluster):
+    """A cluster that uses the namespace of the test, and knows JobSets."""
+    return open_cluster(kubeconfig=str(job_sets.kubeconfig), namespace=kube_cluster.namespace)
+
+
+@pytest.fixture
+def controller(kube_cluster, cluster):
+    with JobSetController(cluster.api, kube_cluster.namespace) as running:
+        yield running
+
+
+def new_job_set(exp, name, program, count=2, **policy):
+    """Add ranks that form a JobSet."""
+    for rank in exp.new_ranks(name, count, command=["python3", "-u", "-c", program]):
+        rank.jobset().termination_grace_period(1)
+        if policy:
+            rank.restart_policy(**policy)
+
+
+def test_a_cluster_without_job_sets_refuses_them(kube_cluster, shared, name):
+    if kube_cluster.raw.find(ROOT) is not None:
+        pytest.skip("the cluster has JobSets")
+    exp = shared.new_experiment(name)
+    new_job_set(exp, "unit", FOREVER)
+    message = (
+        r"the cluster has no JobSet controller \(jobset.x-k8s.io/v1alpha2\); install it, or remove "
+        "jobset"
+    )
+    for attempt in (shared.launch, lambda exp: shared.check(shared.manifest(exp))):
+        with pytest.raises(LaunchFailed, match=f"^{message}$"):
+            attempt(exp)
+    assert managed_objects(kube_cluster) == {}
+
+
+def test_the_controller_restarts_a_unit(kube_cluster, cluster, job_sets, name, controller):
+    """All ranks meet, one of them is killed, all of them meet again, and succeed."""
+    exp = cluster.new_experiment(name)
+    new_job_set(exp, "unit", MEETS + HELD, 3, policy="OnFailure", max_restarts=1)
+    cluster.check(cluster.manifest(exp))
+    cluster.launch(exp)
+    processes = ["unit-0", "unit-1", "unit-2"]
+
+    def have_met():
+        return all(cluster.get_log(name, process) == "met\n" for process in processes)
+
+    wait_until(lambda: all_running(cluster.describe_experiment(name)) and have_met())
+    controller.may_restart.clear()
+    cluster.signal_processes(name, ["unit-1"], signal.SIGKILL)
+
+    def between_attempts():
+        status = cluster.describe_experiment(name)
+        return {process.restarts for process in status} == {1} and status
+
+    for process in wait_until(between_attempts):
+        assert process.state is State.PENDING
+        assert process.reason.startswith("the unit restarts")
+        assert (process.restart_number, process.max_restarts) == (1, 1)
+        assert process.reason_code is ReasonCode.BACKING_OFF
+    # Some versions of the kubelet remove a Pod only ten seconds after the exit of its processes.
+    kube_cluster.raw.call("DELETE", kube_cluster.path("pods"), {"gracePeriodSeconds": 0})
+    controller.may_restart.set()
+    wait_until(lambda: all_running(cluster.describe_experiment(name)) and have_met())
+    for process in processes:
+        release(cluster, name, process)
+    status = cluster.wait(name, timeout=60)
+    assert [process.state for process in status] == [State.SUCCEEDED] * 3
+    assert {process.restarts for process in status} == {1}
+    assert status.exit_code == 0
+    assert list(job_sets.job_sets) == [f"{name}-unit"]
+    cluster.delete(name)
+    assert managed_objects(kube_cluster) == job_sets.job_sets == {}
+
+
+def test_units_that_fail_and_are_stopped(kube_cluster, cluster, job_sets, name, controller):
+    """A user stops a unit. Another one fails, so the supervisor stops the third one."""
+    exp = cluster.new_experiment(name, ends_with=["bad-0", "bad-1"])
+    new_job_set(exp, "quiet", FOREVER)
+    new_job_set(exp, "other", FOREVER, 1)
+    new_job_set(exp, "bad", HELD + programs.RANK)
+    cluster.launch(exp)
+    wait_until(lambda: all_running(cluster.describe_experiment(name)))
+    stopped = cluster.stop_processes(name, ["quiet-1"], timeout=60)
+    assert [process.name for process in stopped] == ["quiet-0", "quiet-1"]
+    assert [process.displayed_state for process in stopped] == ["stopped"] * 2
+    message = "cannot be started by symphony, because only the controller of a JobSet starts"
+    with pytest.raises(BackendError, match=f"quiet-0, quiet-1 {message}"):
+        cluster.start_processes(name, ["quiet-0"])
+    with pytest.raises(BackendError, match=f"other-0 {message}"):
+        cluster.restart_processes(name, ["other-0"])
+    for rank in (0, 1):
+        release(cluster, name, f"bad-{rank}")
+    quiet_0, quiet_1, other, failed_too, failed = cluster.wait(name, timeout=60)
+    assert (failed.state, failed.exit_code) == (State.FAILED, 3)
+    assert failed_too.reason == "the unit failed: bad-1 exited with 3"
+    assert failed_too.reason_code is ReasonCode.UNIT_FAILED
+    stopped = (quiet_0, quiet_1, other)
+    assert {process.displayed_state for process in stopped} == {"stopped"}
+    assert cluster.describe_experiment(name).exit_code == 3
+    assert cluster.get_log(name, "bad-1") == "rank 1 of 2\n"
+    cluster.delete(name)
+    assert managed_objects(kube_cluster) == job_sets.job_sets == {}

@@ -18,6 +18,10 @@ from typing import Any
 
 Message = dict[str, Any]
 
+# A connection is closed if the other node does not answer for this time.
+LOST_NODE_SECONDS = 30
+# How often the kernel asks an idle connection for an answer.
+KEEPALIVE_SECONDS = 5
 _RECEIVE_BYTES = 1 << 16
 _NONCE_BYTES = 32
 _HANDSHAKE_TIMEOUT_SECONDS = 10.0
@@ -36,11 +40,13 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # If a node loses its network or its power, the kernel reports this after about 30 s.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_SECONDS)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_SECONDS)
+        # Otherwise, the kernel sends a message again for about 15 minutes before it reports that
+        # the other node has lost its network or its power.
+        timeout = LOST_NODE_SECONDS * 1000
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
         self._received = b""
         self.pending: deque[Message] = deque()
         self.is_open = True

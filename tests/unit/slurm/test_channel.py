@@ -1,6 +1,9 @@
 """The connection between the supervisor and an agent."""
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -58,3 +61,34 @@ def test_end_of_a_connection_is_reported_and_later_messages_are_dropped(sides):
         second.receive()
     assert not second.is_open
     second.send({"text": "lost"})
+
+
+# Connect two channels, lose the network, and print what each of the first sides reports.
+LOST_NETWORK = """
+import socket, subprocess
+from symphony_slurm import channel
+
+channel.LOST_NODE_SECONDS = channel.KEEPALIVE_SECONDS = 1
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+server = socket.create_server(("127.0.0.1", 0))
+pairs = []
+for _ in range(2):
+    client = socket.create_connection(server.getsockname())
+    pairs.append((channel.Channel(server.accept()[0]), client))
+subprocess.run(["ip", "link", "set", "lo", "down"], check=True)
+pairs[0][0].send({"order": "lost"})
+for first, _ in pairs:
+    try:
+        print(first.receive())
+    except channel.ChannelClosed:
+        print("closed")
+"""
+
+
+def test_lost_network_closes_idle_connections_and_those_with_a_message_under_way():
+    command = ["unshare", "--map-root-user", "--net", sys.executable, "-c", LOST_NETWORK]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    if "unshare failed" in done.stderr:
+        pytest.skip(f"no network can be made: {done.stderr.strip()}")
+    assert done.stdout == "closed\nclosed\n", done.stderr

@@ -184,10 +184,18 @@ def batch_script(sbatch: Sequence[str], program: Sequence[str], options: JobOpti
     lines = ["#!/bin/bash"]
     lines += [f"#SBATCH {_directive(option)}" for option in sbatch]
     if options.modules:
-        lines.append(f"module load {shlex.join(options.modules)}")
+        lines.append(_load_modules(shlex.join(options.modules)))
     lines += options.prologue
     lines.append(f"exec {shlex.join(program)}")
     return "\n".join(lines) + "\n"
+
+
+def _load_modules(names: str) -> str:
+    """Return the line that loads modules, or ends the job with a message that the status shows."""
+    message = shlex.quote(
+        f": cannot load the modules {names}; 'module avail' lists the modules: set modules"
+    )
+    return f'module load {names} || {{ echo "node $(uname -n)"{message} >&2; exit 1; }}'
 
 
 def _directive(option: str) -> str:

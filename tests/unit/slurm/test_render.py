@@ -1,5 +1,6 @@
 """The batch script of a job."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -101,18 +102,31 @@ def test_further_options_can_change_what_the_job_requests(options, expected):
     assert changes_request(options) is expected
 
 
-def test_script_loads_modules_and_quotes_values():
-    options = JobOptions(modules=("cuda/12", "my module"), prologue=("ulimit -c 0",))
+def test_script_quotes_values():
+    options = JobOptions(prologue=("ulimit -c 0",))
     script = batch_script(["--exclusive", "--comment=a b", "--nodes=2"], ["/py thon", "x"], options)
     assert script == (
         "#!/bin/bash\n"
         "#SBATCH --exclusive\n"
         "#SBATCH --comment='a b'\n"
         "#SBATCH --nodes=2\n"
-        "module load cuda/12 'my module'\n"
         "ulimit -c 0\n"
         "exec '/py thon' x\n"
     )
+
+
+@pytest.mark.parametrize(("result", "output"), [("true", "ran\n"), ("false", "")])
+def test_script_loads_modules_or_ends_with_a_message(result, output):
+    options = JobOptions(modules=("cuda/12", "it's"))
+    script = batch_script([], ["echo", "ran"], options)
+    module = f'module() {{ test "$*" = "load cuda/12 it\'s" && {result}; }}\n'
+    done = subprocess.run(["bash", "-c", module + script], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == (output, 0 if output else 1)
+    if not output:
+        assert done.stderr.endswith(
+            ": cannot load the modules cuda/12 'it'\"'\"'s'; 'module avail' lists the modules: "
+            "set modules\n"
+        )
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 
 from symphony.cluster import Cluster
+from symphony.model import Experiment
 from symphony.testing import programs
+from tests.examples import messaging
 
 PYTHON = [sys.executable, "-u", "-c"]
+EXAMPLES = Path(__file__).parents[3] / "examples"
+# A Python that has PyTorch; see docs/testing.md.
+TORCH = os.environ.get("SYMPHONY_TEST_TORCH", "")
 
 
 @pytest.fixture
@@ -66,19 +71,47 @@ def test_ranks_on_two_nodes_find_each_other(cluster):
         assert cluster.get_log("nodes", f"unit-{number}") == f"rank {number} of 4\n"
 
 
-def test_zmq_example_on_two_nodes(cluster, monkeypatch):
+def test_messaging_example_on_four_nodes(new_cluster, monkeypatch):
     pytest.importorskip("zmq")
-    example = Path(__file__).parents[3] / "examples" / "zmq"
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    experiment = cluster.new_experiment("nodes")
-    experiment.base_dir = example
-    runpy.run_path(str(example / "experiment.py"))["build"](experiment)
+    example = EXAMPLES / "zmq" / "patterns.py"
+    patterns = Experiment("nodes")
+    runpy.run_path(str(example))["build"](patterns)
+    description = patterns.dump_dict()
+    groups = description["processes"].values()
+    # On four nodes, the members of a group must be able to run on different nodes.
+    description["processes"] = {
+        name: process for group in groups for name, process in group["processes"].items()
+    }
+    experiment = Experiment.load_dict(description)
+    experiment.base_dir = example.parent
+    cluster = new_cluster(nodes=4)
     cluster.launch(experiment)
     status = cluster.wait("nodes", timeout=60)
-    assert status.exit_code == 0, cluster.get_log("nodes", "client")
-    assert "20 round trips, 4 MB moved" in cluster.get_log("nodes", "client")
-    slots = cluster._find("nodes").load_manifest()["slots"]
-    assert slots["server"] != slots["client"]
+    logs = {process.name: cluster.get_log("nodes", process.name) for process in status}
+    assert status.exit_code == 0, logs
+    messaging.check(example, logs)
+    assert nodes_of(cluster, "nodes") == 4
+
+
+def test_torch_example_trains_on_four_nodes(new_cluster, tmp_path):
+    if not os.access(TORCH, os.X_OK):
+        pytest.skip("no Python with PyTorch: set SYMPHONY_TEST_TORCH")
+    parameters = {"python": TORCH, "checkpoint": str(tmp_path / "training.pt")}
+    experiment = Experiment.load_file(EXAMPLES / "torch" / "torch.yml", parameters=parameters)
+    cluster = new_cluster(nodes=4)
+    cluster.launch(experiment)
+    status = cluster.wait("torch", timeout=100)
+    logs = [cluster.get_log("torch", process.name) for process in status]
+    assert status.exit_code == 0, logs
+    learned = [f"rank {rank} of 4 has learned 3.000" for rank in range(4)]
+    assert [log.splitlines()[-1] for log in logs] == learned
+    assert nodes_of(cluster, "torch") == 4
+
+
+def nodes_of(cluster, name):
+    """Return the number of nodes on which the processes of an experiment run."""
+    return len(set(cluster._find(name).load_manifest()["slots"].values()))
 
 
 def test_reinforcement_learning_example_learns_on_four_nodes(tmp_path, monkeypatch):
@@ -86,7 +119,7 @@ def test_reinforcement_learning_example_learns_on_four_nodes(tmp_path, monkeypat
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path))
-    experiment = Path(__file__).parents[3] / "examples" / "rl" / "experiment.py"
+    experiment = EXAMPLES / "rl" / "experiment.py"
     symphony = [sys.executable, "-m", "symphony"]
     launch = [*symphony, "launch", str(experiment), "-b", "slurm", "--nodes", "4", "--follow"]
     done = subprocess.run(launch, capture_output=True, text=True, timeout=120)

@@ -227,12 +227,12 @@ def test_job_of_another_user_is_never_touched(new_cluster):
         slurm("scancel", other)
 
 
-def test_launch_sends_few_requests(new_cluster):
+def test_launch_of_1000_processes_sends_few_requests(new_cluster):
     """At most one step is created, and at most two queries are sent, however many processes."""
-    cluster = new_cluster(nodes=2)
-    experiment = forever(cluster, *(f"p{number}" for number in range(16)))
-    for process in experiment.list_processes():
-        process.resource_request(cpu=0.1).ready(log="^up", timeout=60)
+    cluster = new_cluster(nodes=4)
+    experiment = cluster.new_experiment("faults")
+    for process in experiment.new_replicas("many", 1000, command=["sleep", "300"]):
+        process.resource_request(cpu="10m")
     sent = [requests_of_launch(cluster, experiment)]
     # Other users of the cluster can send requests at the same time.
     while not is_small(sent[-1]) and len(sent) < 3:
@@ -241,11 +241,12 @@ def test_launch_sends_few_requests(new_cluster):
 
 
 def requests_of_launch(cluster, experiment):
-    """Return how many requests of each type slurmctld receives until all processes are ready."""
+    """Return how many requests of each type slurmctld receives until all processes are running."""
     before = requests()
     cluster.launch(experiment)
-    cluster.wait("faults", until="ready", timeout=60)
+    cluster.wait("faults", until="started", timeout=60)
     sent = {name: count - before.get(name, 0) for name, count in requests().items()}
+    assert all_running(cluster.describe_experiment("faults"))
     cluster.delete("faults")
     return sent
 

@@ -46,6 +46,7 @@ from symphony_slurm.placement import (
 )
 from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, TIMER_ERROR_SECONDS
 from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE, NODES_FILE, STOP_FILE
+from symphony_slurm.slurm import explanation
 
 ALIVE_INTERVAL_SECONDS = 5.0
 # How long the agents may take to exit after the experiment has finished.
@@ -279,8 +280,10 @@ def _last_error(step: AgentStep) -> str:
 
 def _missing_agents_message(step: AgentStep, agents: list[Agent], count: int) -> str:
     error = _last_error(step)
-    if error:
+    if error.startswith("node "):
         return error
+    if error:
+        return f"Slurm could not start the agents: {explanation(error)}"
     present = ", ".join(sorted(agent.node for agent in agents)) or "none"
     return (
         f"only {len(agents)} of {count} nodes ({present}) have started their agents; see {step.log}"

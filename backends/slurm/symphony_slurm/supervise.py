@@ -35,7 +35,7 @@ from symphony.signals import reset_signals
 from symphony.status import ReasonCode
 from symphony_slurm.agent import AGENT, SUPERVISOR
 from symphony_slurm.batch import AgentStep
-from symphony_slurm.channel import Channel
+from symphony_slurm.channel import Channel, ChannelClosed, Message
 from symphony_slurm.children import Agent, Agents, RemoteChildren, RemoteHost, own_node
 from symphony_slurm.placement import (
     Node,
@@ -258,13 +258,24 @@ def _accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent
                 raise JobFailed(_missing_agents_message(step, agents, count)) from None
             continue
         channel = Channel(connection)
-        if not channel.prove(token, SUPERVISOR, AGENT):
-            connection.close()
-            continue
-        hello: list[dict[str, Any]] = []
+        hello = _receive_hello(channel, token)
+        if hello is None:
+            channel.close()
+        else:
+            agents.append(Agent(channel, hello))
+
+
+def _receive_hello(channel: Channel, token: bytes) -> Message | None:
+    """Return the first message of an agent, or None if it has exited or is another program."""
+    if not channel.prove(token, SUPERVISOR, AGENT):
+        return None
+    hello: list[Message] = []
+    try:
         while not hello:
             hello = channel.receive()
-        agents.append(Agent(channel, hello[0]))
+    except ChannelClosed:
+        return None
+    return hello[0]
 
 
 def _last_error(step: AgentStep) -> str:

@@ -1,9 +1,14 @@
 """The supervisor in the batch step."""
 
+import os
+import socket
+import threading
+
 import pytest
 
 from symphony_slurm.batch import AgentStep
-from symphony_slurm.supervise import _missing_agents_message
+from symphony_slurm.channel import Channel
+from symphony_slurm.supervise import JobFailed, _accept_agents, _missing_agents_message
 
 
 @pytest.mark.parametrize(
@@ -30,3 +35,22 @@ def test_reason_for_missing_agents_is_that_of_a_node_or_of_slurm(tmp_path, log, 
     start = len("before the job was requeued\n")
     step = AgentStep(0, None, str(file), start)
     assert _missing_agents_message(step, [], 2).startswith(message)
+
+
+def test_agent_that_exits_before_its_first_message_is_missing(tmp_path):
+    log = tmp_path / "agents.log"
+    log.touch()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def be_killed():
+            channel = Channel(socket.create_connection(server.getsockname()))
+            channel.prove(b"token", "agent", "supervisor")
+            channel.close()
+
+        agent = threading.Thread(target=be_killed)
+        agent.start()
+        # The process of srun has exited.
+        step = AgentStep(os.posix_spawn("/bin/true", ["true"], {}), server, str(log), 0)
+        with pytest.raises(JobFailed, match="only 0 of 1 nodes"):
+            _accept_agents(step, b"token", 1, [])
+        agent.join()

@@ -14,14 +14,17 @@ import socket
 import sys
 import time
 
-# A command that replaces itself by the following command line, which starts with a path of Python.
-# If Python does not exist on the node, the error message contains the name of the node.
+# A command that replaces itself by the following command line: the path of Python, two options and
+# the path of a program. If one of them does not exist on the node, the error message contains the
+# name of the node.
 START_PYTHON = (
     "/bin/sh",
     "-c",
-    'if [ -x "$0" ]; then exec "$0" "$@"; fi; '
-    'echo "node ${SLURMD_NODENAME:-$(uname -n)}: $0 does not exist; run symphony with a Python '
-    'that all nodes share" >&2; exit 127',
+    "node=${SLURMD_NODENAME:-$(uname -n)}; "
+    'missing() { echo "node $node: $1 does not exist; $2" >&2; exit 127; }; '
+    '[ -x "$0" ] || missing "$0" "run symphony with a Python that all nodes share"; '
+    '[ -e "$3" ] || missing "$3" "install symphony in a directory that all nodes share"; '
+    'exec "$0" "$@"',
 )
 _POLL_SECONDS = 0.01
 

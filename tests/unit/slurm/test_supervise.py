@@ -2,11 +2,13 @@
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from symphony_slurm.batch import AgentStep
+from symphony_slurm.batch import START_PYTHON, AgentStep
 from symphony_slurm.channel import Channel
 from symphony_slurm.supervise import JobFailed, _accept_agents, _missing_agents_message
 
@@ -54,3 +56,25 @@ def test_agent_that_exits_before_its_first_message_is_missing(tmp_path):
         with pytest.raises(JobFailed, match="only 0 of 1 nodes"):
             _accept_agents(step, b"token", 1, [])
         agent.join()
+
+
+@pytest.mark.parametrize(
+    ("python", "program", "message"),
+    [
+        (sys.executable, "program.py", ""),
+        ("/no/python", "program.py", "/no/python does not exist; run symphony with a Python that "),
+        (sys.executable, "/no/agent.py", "/no/agent.py does not exist; install symphony in a "),
+    ],
+)
+def test_python_or_symphony_that_a_node_does_not_have_is_reported(
+    tmp_path, python, program, message
+):
+    (tmp_path / "program.py").write_text("import sys; print(sys.argv[1:])")
+    command = [*START_PYTHON, python, "-I", "-S", program, "two words", "$x"]
+    env = {"SLURMD_NODENAME": "n7"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env)
+    if message:
+        assert done.stderr.startswith(f"node n7: {message}"), done.stderr
+        assert (done.returncode, done.stderr.count("\n")) == (127, 1)
+    else:
+        assert (done.returncode, done.stdout) == (0, "['two words', '$x']\n")

@@ -14,7 +14,8 @@ interpreters of both launchers are already running then.
 torchx requests one component of a heterogeneous job for each replica, and starts the programs
 directly. The components of a job never share a node, so only as many replicas as nodes can run, and
 the last figure has no peer. Heterogeneous jobs are only started by the backfill scheduler, which
-runs every second on the Slurm for tests, and every 30 seconds by default (``bf_interval``).
+runs every second on the Slurm for tests, and every 30 seconds by default (``bf_interval``). For
+the default, start the Slurm with ``--set SchedulerParameters=bf_interval=30``.
 """
 
 from __future__ import annotations

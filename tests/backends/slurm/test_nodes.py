@@ -114,22 +114,41 @@ def nodes_of(cluster, name):
     return len(set(cluster._find(name).load_manifest()["slots"].values()))
 
 
-def test_reinforcement_learning_example_learns_on_four_nodes(tmp_path, monkeypatch):
-    pytest.importorskip("zmq")
+@pytest.fixture
+def symphony(tmp_path, monkeypatch):
+    """A function that runs a command of symphony, whose experiments are in ``tmp_path``."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path))
+
+    def run(command, *arguments):
+        argv = [sys.executable, "-m", "symphony", command, "-b", "slurm", *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+
+    return run
+
+
+def test_replicas_of_a_submitted_command_run_on_two_nodes(symphony):
+    command = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES of $SLURM_JOB_NUM_NODES; exit ${index}"]
+    options = ["--name=sweep", "--replicas=2", "--gpu=1", "--time=5m", "--nodes=2", "--follow"]
+    done = symphony("submit", *options, "--", *command)
+    symphony("delete", "--force", "sweep")
+    assert done.returncode == 1, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["main-0 | 0 of 2", "main-1 | 0 of 2"]
+    assert "process main-1 exited with 1" in done.stderr
+
+
+def test_reinforcement_learning_example_learns_on_four_nodes(symphony, tmp_path):
+    pytest.importorskip("zmq")
     experiment = EXAMPLES / "rl" / "experiment.py"
-    symphony = [sys.executable, "-m", "symphony"]
-    launch = [*symphony, "launch", str(experiment), "-b", "slurm", "--nodes", "4", "--follow"]
-    done = subprocess.run(launch, capture_output=True, text=True, timeout=120)
+    done = symphony("launch", str(experiment), "--nodes=4", "--follow")
     assert done.returncode == 0, done.stderr
     (last,) = re.findall(r"mean return -100.0 at first, (\S+) at last", done.stdout)
     # At best, the mean return is about -12.
     assert float(last) > -30
     nodes = json.loads((tmp_path / "slurm" / "rl" / "nodes.json").read_text())["nodes"]
     assert len({node["name"] for node in nodes}) == 4
-    subprocess.run([*symphony, "delete", "-b", "slurm", "--force", "rl"], check=True)
+    assert symphony("delete", "--force", "rl").returncode == 0
 
 
 def test_processes_with_the_same_gpu_of_two_nodes_are_restarted(cluster):

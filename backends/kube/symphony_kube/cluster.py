@@ -15,6 +15,7 @@ from symphony.errors import NotFound, SpecError, shown
 from symphony.model import validators
 from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
+from symphony_kube.api.retries import PATIENCE_SECONDS, Timeouts
 from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, Expose, RenderOptions
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class KubeCluster(Cluster):
     that are created for exposed services: LoadBalancer, NodePort or none. ``supervisor_image`` is
     an image that contains symphony with its extra ``kube``. If it is set, the supervisors of
     experiments run in the cluster instead of on this machine. ``connections`` is the maximum number
-    of concurrent API requests.
+    of concurrent API requests. ``patience`` is the number of seconds for which an API server that
+    has answered before can be unreachable before a method fails.
     """
 
     backend: ClassVar[str] = "kube"
@@ -79,6 +81,7 @@ class KubeCluster(Cluster):
         git_image: str = GIT_IMAGE,
         supervisor_image: str | None = None,
         connections: int = 16,
+        patience: int = PATIENCE_SECONDS,
         preamble_cmds: Strings | None = None,
         start_dir: str | None = None,
     ) -> None:
@@ -102,6 +105,7 @@ class KubeCluster(Cluster):
         pull_secrets = validators.strings(image_pull_secrets, "image_pull_secrets")
         validators.flag(jobs_only, "jobs_only")
         validators.whole_number(connections, "connections", least=1)
+        validators.whole_number(patience, "patience")
         if expose not in EXPOSE:
             raise SpecError(f"expose must be LoadBalancer, NodePort or none, not {shown(expose)}")
         if jobs_only and namespace is None:
@@ -130,6 +134,7 @@ class KubeCluster(Cluster):
         self._context = context
         self._kubeconfig = kubeconfig
         self._connections = connections
+        self._patience = patience
         self._supervisor_image = supervisor_image
 
     @property
@@ -150,7 +155,10 @@ class KubeCluster(Cluster):
         from symphony_kube.api.client import Api
 
         return Api(
-            kubeconfig=self._kubeconfig, context=self._context, connections=self._connections
+            kubeconfig=self._kubeconfig,
+            context=self._context,
+            connections=self._connections,
+            timeouts=Timeouts(outage=self._patience),
         )
 
     def scope(self, experiment: str) -> Scope:

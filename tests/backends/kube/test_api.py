@@ -17,7 +17,7 @@ import pytest
 from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
 from symphony_kube.api.client import ACCEPT_METADATA_LIST, MERGE_PATCH, Api
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
-from symphony_kube.api.retries import Timeouts, pause
+from symphony_kube.api.retries import Outage, Timeouts, pause
 
 pytestmark = pytest.mark.client
 
@@ -160,9 +160,17 @@ def test_permanent_server_error_is_raised(kube_faults, through):
         through.call("GET", "/version")
     assert kube_faults.count(path="/version") == 1 + 1 + len(QUICK.pauses)
     kube_faults.clear()
+    through.timeouts = replace(QUICK, outage=0.1)
     kube_faults.reset(path="/version")
     with pytest.raises(Unreachable, match="was lost|cannot be reached"):
         through.call("GET", "/version")
+
+
+def test_server_that_has_answered_is_waited_for(kube_faults, through):
+    through.timeouts = Timeouts(pauses=(0.01,), outage=30.0)
+    kube_faults.reset(path="/version", times=5)
+    through.call("GET", "/version")
+    assert kube_faults.count(path="/version") == 1 + 5 + 1
 
 
 def test_cancelled_call_is_not_retried(kube_faults, through):
@@ -185,30 +193,45 @@ def refusal(status, retry_after=None):
 
 
 @pytest.mark.parametrize(
-    ("exc", "failures", "elapsed", "reached", "expected"),
+    ("exc", "failures", "elapsed", "outage", "expected"),
     [
-        (REFUSED, 0, 0.0, False, 0.1),
-        (REFUSED, 1, 0.5, False, 1.0),
-        (REFUSED, 1, 1.5, False, None),  # a server that never answered
-        (REFUSED, 1, 1.5, True, 1.0),
-        (REFUSED, 1, 4.5, True, None),
-        (REFUSED, 2, 0.2, True, None),  # no pauses left
-        (UntrustedCertificate("no"), 0, 0.0, True, None),
-        (BackendError("no"), 0, 0.0, True, None),
-        (refusal(429), 0, 0.0, True, 0.1),
-        (refusal(429), 2, 0.0, True, None),
-        (refusal(429, 7.0), 5, 50.0, True, 7.0),
-        (refusal(429, 7.0), 5, 54.0, True, None),
-        (refusal(429, 0.0), 5, 0.0, True, 0.1),  # never without a pause
-        (refusal(503, 90.0), 0, 0.0, True, 30.0),
-        (refusal(500, 7.0), 0, 0.0, True, 0.1),
-        (refusal(504), 1, 99.0, True, 1.0),
-        (refusal(403), 0, 0.0, True, None),
-        (refusal(409), 0, 0.0, True, None),
+        (REFUSED, 0, 0.0, None, 0.1),
+        (REFUSED, 1, 0.5, None, 1.0),
+        (REFUSED, 1, 1.5, None, None),  # a server that never answered
+        (REFUSED, 1, 1.5, 1.5, 1.0),
+        (REFUSED, 9, 3.5, 3.9, 1.0),  # the last pause is repeated
+        (REFUSED, 1, 0.5, 4.5, None),  # an outage that began before this call
+        (REFUSED, 1, 4.5, 0.0, None),  # only this call receives no answer
+        (UntrustedCertificate("no"), 0, 0.0, 0.0, None),
+        (BackendError("no"), 0, 0.0, None, None),
+        (refusal(429), 0, 0.0, None, 0.1),
+        (refusal(429), 2, 0.0, None, None),
+        (refusal(429, 7.0), 5, 50.0, None, 7.0),
+        (refusal(429, 7.0), 5, 54.0, None, None),
+        (refusal(429, 0.0), 5, 0.0, None, 0.1),  # never without a pause
+        (refusal(503, 90.0), 0, 0.0, None, 30.0),
+        (refusal(500, 7.0), 0, 0.0, None, 0.1),
+        (refusal(504), 1, 99.0, None, 1.0),
+        (refusal(403), 0, 0.0, None, None),
+        (refusal(409), 0, 0.0, None, None),
     ],
 )
-def test_pause_before_the_next_try(exc, failures, elapsed, reached, expected):
-    assert pause(exc, ONE_SECOND, failures=failures, elapsed=elapsed, reached=reached) == expected
+def test_pause_before_the_next_try(exc, failures, elapsed, outage, expected):
+    assert pause(exc, ONE_SECOND, failures=failures, elapsed=elapsed, outage=outage) == expected
+
+
+def test_all_calls_share_an_outage(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("symphony_kube.api.retries.time.monotonic", lambda: clock[0])
+    outage = Outage()
+    assert outage.note_failure(ONE_SECOND) == 0.0
+    clock[0] += 3.0
+    assert outage.note_failure(ONE_SECOND) == 3.0
+    clock[0] += 6.0  # longer than the limit, without any call
+    assert outage.note_failure(ONE_SECOND) == 0.0
+    clock[0] += 1.0
+    outage.end()
+    assert outage.note_failure(ONE_SECOND) == 0.0
 
 
 def test_one_line():

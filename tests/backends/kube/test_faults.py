@@ -53,10 +53,10 @@ SHORT_TIMEOUTS = Timeouts(
     response=0.6,
     first_response=0.6,
     pauses=(0.02, 0.05, 0.1, 0.2, 0.4, 0.8),
-    outage=10.0,
+    outage=5.0,
     retry_after_total=1.0,
 )
-LONG_TIMEOUTS = Timeouts(pauses=(0.02, 0.05, 0.1), retry_after_total=1.0)
+LONG_TIMEOUTS = Timeouts(pauses=(0.02, 0.05, 0.1), outage=0.3, retry_after_total=1.0)
 
 
 class FaultyCallProxy(FaultProxy):

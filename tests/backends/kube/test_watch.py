@@ -387,12 +387,10 @@ def test_wait_survives_lost_connections_and_an_outage(
     assert (is_list(kube_faults), is_watch(kube_faults)) == (1, 6)
 
 
-def test_wait_reports_a_permanent_outage(
-    kube_cluster, kube_faults, open_cluster, name, monkeypatch
-):
-    monkeypatch.setattr(watch, "OUTAGE_SECONDS", 1.0)
+def test_wait_reports_a_permanent_outage(kube_cluster, kube_faults, open_cluster, name):
     through = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
-    vars(through)["api"] = Api(kubeconfig=kube_faults.kubeconfig, timeouts=Timeouts(pauses=()))
+    timeouts = Timeouts(pauses=(), outage=1.0)
+    vars(through)["api"] = Api(kubeconfig=kube_faults.kubeconfig, timeouts=timeouts)
     experiment = through.new_experiment(name)
     python(experiment, "p", FOREVER)
     through.launch(experiment)

@@ -24,7 +24,7 @@ from typing import Any
 
 from symphony.errors import BackendError, PluginError, Unreachable
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
-from symphony_kube.api.retries import Timeouts, pause
+from symphony_kube.api.retries import Outage, Timeouts, pause
 from symphony_kube.api.server_clock import ServerClock
 
 try:
@@ -160,6 +160,7 @@ class Api:
         self._auth_lock = threading.Lock()
         self._clock = ServerClock()
         self._reached = False
+        self._outage = Outage()
 
     def close(self) -> None:
         """Close the persistent connections."""
@@ -343,12 +344,15 @@ class Api:
                     renewed = True
                     if self._renew_credentials(auth):
                         continue
+                outage = None
+                if self._reached and isinstance(exc, Unreachable):
+                    outage = self._outage.note_failure(self.timeouts)
                 wait_seconds = pause(
                     exc,
                     self.timeouts,
                     failures=failures,
                     elapsed=time.monotonic() - began,
-                    reached=self._reached,
+                    outage=outage,
                 )
                 if wait_seconds is None:
                     raise
@@ -383,6 +387,7 @@ class Api:
                 timeout=urllib3.Timeout(connect=self.timeouts.connect, read=timeout),
             )
             self._reached = True
+            self._outage.end()
             self._clock.note(response.headers.get("Date"), sent=sent, received=time.time())
             if response.status < 300:
                 return response

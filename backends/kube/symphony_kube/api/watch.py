@@ -29,8 +29,6 @@ Object = dict[str, Any]
 # The duration of one watch, in seconds. If the network connection is lost without an error, changes
 # can be delayed by up to this time plus `WATCH_END_TOLERANCE_SECONDS`.
 WATCH_SECONDS = 120
-# How long the server can be unreachable before a watch fails, in seconds.
-OUTAGE_SECONDS = 60.0
 # The first and the longest pause between watches, in seconds. The pause doubles after each watch
 # without events.
 FIRST_PAUSE_SECONDS = 0.1
@@ -63,7 +61,8 @@ class Watcher:
 
     ``paths`` maps each kind to its API path. ``selector`` is a label selector. ``queries`` contains
     the query parameters of kinds to which this selector does not apply. ``outage_seconds`` is how
-    long the server can be unreachable before the watcher fails. Without ``follow``, objects are
+    long the server can be unreachable before the watcher fails, which is by default the limit of
+    ``api`` for calls. Without ``follow``, objects are
     only listed. Close the watcher when it is no longer needed. Any thread can close it.
     """
 
@@ -82,7 +81,9 @@ class Watcher:
         self._selector = selector
         self._queries = queries
         self._follow = follow
-        self._outage_seconds = OUTAGE_SECONDS if outage_seconds is None else outage_seconds
+        if outage_seconds is None:
+            outage_seconds = api.timeouts.outage
+        self._outage_seconds = outage_seconds
         self._changes: Changes = queue.SimpleQueue()
         self._feeds: list[_Feed] = []
         self._closed = False

@@ -70,6 +70,13 @@ class LaunchFailed(BackendError):
         self.trouble = trouble
 
 
+class LaunchIncomplete(LaunchFailed):
+    """A launch was cut after it had started processes, which keep running.
+
+    The launch can be continued with `Cluster.up`.
+    """
+
+
 class Unreachable(BackendError):
     """The backend does not respond."""
 

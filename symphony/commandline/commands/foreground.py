@@ -27,7 +27,7 @@ from symphony.commandline.output.terminal import (
     show_progress,
 )
 from symphony.commandline.parsing import completion_cache
-from symphony.errors import LaunchFailed, NotFound, Unsupported
+from symphony.errors import NotFound, Unsupported
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster, Manifest
@@ -211,18 +211,13 @@ def wait_for_start(
     """Wait until every process has started or is ready, depending on ``until``.
 
     Return the experiment's status. A process that has exited or was not ready in time does not
-    prolong the wait. Raises `TimeoutError` after ``timeout`` seconds. If a process can never start,
-    delete the experiment and raise `LaunchFailed`.
+    prolong the wait. Raises `TimeoutError` after ``timeout`` seconds.
     """
-    try:
-        with (
-            show_progress(f"waiting for {name}") as shown,
-            reporting_progress(shown, views.startup_line) as on_change,
-        ):
-            return cluster.wait(name, until=until, timeout=timeout, on_change=on_change)
-    except LaunchFailed:
-        cluster.delete(name)
-        raise
+    with (
+        show_progress(f"waiting for {name}") as shown,
+        reporting_progress(shown, views.startup_line) as on_change,
+    ):
+        return cluster.wait(name, until=until, timeout=timeout, on_change=on_change)
 
 
 def report_failures(status: ExperimentStatus, until: Until) -> int:

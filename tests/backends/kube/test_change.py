@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from symphony.errors import AlreadyExists
+from symphony.errors import AlreadyExists, LaunchIncomplete, Unreachable
 from symphony.plan.policies import Policies
 from symphony.status import State
 from symphony_kube import change
@@ -271,16 +271,19 @@ def test_keys_of_encrypted_services_are_created_and_kept(kube_cluster, shared, n
     shared.delete(name)
 
 
-def test_up_continues_an_interrupted_launch(shared, name, monkeypatch):
+def test_up_continues_a_launch_that_an_outage_interrupted(shared, name, monkeypatch):
+    def fail(*_):
+        raise Unreachable("the API server does not answer")
+
     experiment = shared.new_experiment(name)
     python(experiment, "first", FOREVER)
     python(experiment, "second", FOREVER).starts_after("first")
     with monkeypatch.context() as patched:
-        # A killed client does not delete what it has created.
-        patched.setattr(launch, "_roll_back", lambda *_: [])
-        patched.setattr(launch, "_supervise", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        patched.setattr(launch, "_supervise", fail)
+        left = "does not answer; nothing was deleted, and these keep running: first; 'symphony up'"
+        with pytest.raises(LaunchIncomplete, match=left):
             shared.up(experiment)
+    assert [run.experiment for run in shared.list_runs()].count(name) == 1
     # This process has not exited, so its claim must expire.
     monkeypatch.setattr(description, "CLAIM_SECONDS", 0.0)
     try:

@@ -47,7 +47,8 @@ class Creation:
 
     Each object is labelled with ``run_id``. ``created`` contains the created objects, keyed by API
     path. ``uncertain`` contains the objects whose creation was requested but has not been confirmed
-    or rejected by the server. ``stopped`` is set when no more objects are to be created.
+    or rejected by the server. ``has_units`` is true when all units have been created that do not
+    wait for others. ``stopped`` is set when no more objects are to be created.
     """
 
     def __init__(self, api: Api, scope: Scope, run_id: str) -> None:
@@ -56,6 +57,7 @@ class Creation:
         self.run_id = run_id
         self.created: dict[str, tuple[Resource, dict[str, Any]]] = {}
         self.uncertain: dict[str, Resource] = {}
+        self.has_units = False
         self.stopped = threading.Event()
 
     def create(self, resource: Resource) -> dict[str, Any]:

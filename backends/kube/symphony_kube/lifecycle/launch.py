@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.matching import experiment_exists
-from symphony.errors import AlreadyExists, BackendError, LaunchFailed, NotFound
+from symphony.errors import AlreadyExists, BackendError, LaunchFailed, LaunchIncomplete, NotFound
 from symphony.names import join_names
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import POLICIES, REMOVED_UNIT, ROSTER, RUN, Scope
+from symphony_kube.api.labels import DESCRIPTION, POLICIES, REMOVED_UNIT, ROSTER, RUN, Scope
 from symphony_kube.api.resources import (
     NAMESPACES,
     Resource,
@@ -80,7 +80,8 @@ def launch(
 
     Raises `LaunchFailed` if an object cannot be created. The message names the object, and states
     the server's reason and a fix. After any error during the creation, the objects that were
-    already created are deleted.
+    already created are deleted. If the server becomes unreachable after the first processes were
+    created, nothing is deleted, and `LaunchIncomplete` is raised.
     """
     check_requirements(api, manifest.units)
     jobs_only = all(unit.job for unit in manifest.roster)
@@ -241,11 +242,14 @@ def _create_or_roll_back(
     try:
         return _create(api, manifest, creation, run_id, supervisor, description)
     except BaseException as exc:
-        # The launch is also rolled back after Ctrl-C.
         error = _launch_error(api, scope, exc)
+        # Processes that already work are not destroyed because of a temporary problem.
+        is_trouble = isinstance(error, BackendError) and error_messages.is_trouble(error)
+        if creation.has_units and is_trouble:
+            raise _launch_incomplete(manifest, creation, exc) from exc
+        # The launch is also rolled back after Ctrl-C.
         remaining = _roll_back(api, scope, creation)
         if remaining:
-            is_trouble = isinstance(error, BackendError) and error_messages.is_trouble(error)
             raise LaunchFailed(
                 f"{error or 'the launch was interrupted'}; not all created objects could be "
                 f"deleted again, in namespace {scope.namespace!r} these remain: "
@@ -255,6 +259,26 @@ def _create_or_roll_back(
         if error is None or error is exc:
             raise
         raise error from exc
+
+
+def _launch_incomplete(
+    manifest: KubeManifest, creation: Creation, exc: BaseException
+) -> LaunchIncomplete:
+    """Return the error for a launch whose first processes run, but whose supervisor does not."""
+    name = manifest.scope.experiment
+    running = [unit.name for unit in manifest.roster if not unit.starts_after]
+    advice = "launch it again with force"
+    description = manifest.scope.object_name(DESCRIPTION, "Secret")
+    if any(resource.name == description for resource, _ in creation.created.values()):
+        advice = (
+            f"'symphony up' with its file continues the launch, and 'symphony delete {name}' ends "
+            "it"
+        )
+    return LaunchIncomplete(
+        f"the supervisor of {name!r} could not be started: {exc}; nothing was deleted, "
+        f"and these keep running: {join_names(running, limit=5)}; {advice}",
+        trouble=True,
+    )
 
 
 def _launch_error(api: Api, scope: Scope, exc: BaseException) -> BaseException | None:
@@ -361,6 +385,7 @@ def _create(
         if scope.shared:
             _check_no_other_launch(api, scope, creation, first, body)
         creation.create_all([resources[name] for name in first_units[1:]])
+    creation.has_units = True
     notes: tuple[str, ...] = ()
     if manifest.needs_supervisor:
         notes = _supervise(api, manifest, creation, run_id, units, supervisor)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.errors import BackendError, SpecError, SymphonyError
+from symphony.errors import BackendError, LaunchIncomplete, SpecError, SymphonyError
 from symphony.runs import archive, record
 from symphony.runs.archive import Retention, Run
 from symphony.runs.code_state import CodeCapture
@@ -90,8 +90,9 @@ def recording_launch(
 ) -> Iterator[list[str]]:
     """Record the launch that happens inside the block.
 
-    The value is a list of messages for the user. If the launch fails, no record is kept. If the
-    record cannot be written, for example because the disk is full, the launch continues.
+    The value is a list of messages for the user. If the launch fails and is rolled back, no record
+    is kept. If the record cannot be written, for example because the disk is full, the launch
+    continues.
     """
     path = archive.active_directory() / launch.run
     notes: list[str] = []
@@ -107,6 +108,8 @@ def recording_launch(
         with CodeCapture(source, path) as code:
             code.start()
             yield notes
+    except LaunchIncomplete:
+        raise
     except BaseException:
         _remove(path)
         raise

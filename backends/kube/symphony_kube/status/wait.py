@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import still_awaited, wait_timeout
 from symphony.errors import LaunchFailed, SymphonyError
-from symphony.status import ExperimentStatus, State
+from symphony.status import ExperimentStatus, ReasonCode, State
 from symphony_kube.status import pod_events, reasons
 from symphony_kube.status.experiments import list_pods
 from symphony_kube.status.follow_status import ObservationStream
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from symphony_kube.render.roster import Roster
     from symphony_kube.status.observe import Observation
 
+# How long a wait without a time limit continues while an image cannot be pulled. Kubernetes retries
+# for as long as the Pod exists, and a registry can be unavailable for some minutes.
+IMAGE_SECONDS = 300.0
 # After the deletion of one Pod, wait this long for the deletion of the other Pods.
 DELETION_SETTLE_SECONDS = 1.0
 
@@ -41,9 +44,11 @@ def wait(
     also reads the Pod's events, and calls ``on_change`` with a status that explains the delay.
 
     Raises `LaunchFailed` if a process is to be started or ready, but waits for another process
-    whose image cannot be pulled. Such a process would wait forever.
+    whose image cannot be pulled. Such a process would wait forever. Without a ``timeout``, raises
+    `TimeoutError` when the image of an awaited process cannot be pulled for `IMAGE_SECONDS`.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
+    unpulled_since: dict[str, float] = {}
     with ObservationStream(api, scope) as stream:
         observation = stream.first()
         while True:
@@ -53,7 +58,12 @@ def wait(
             if until != "ended":
                 _check_awaited_images(stream.observer.units, observation)
             if awaited:
-                later = _next(api, scope, stream, observation, deadline, on_change)
+                limit = deadline
+                if timeout is None:
+                    limit = _image_deadline(observation.status, awaited, unpulled_since)
+                later = _next(api, scope, stream, observation, limit, on_change)
+                if later is None and timeout is None:
+                    raise _image_timeout(observation.status, unpulled_since)
                 if later is None:
                     raise wait_timeout(scope.experiment, until, awaited, timeout or 0.0)
             elif observation.deleted_units:
@@ -65,6 +75,36 @@ def wait(
             else:
                 return observation.status
             observation = later
+
+
+def _image_deadline(
+    status: ExperimentStatus, awaited: Sequence[str], since: dict[str, float]
+) -> float | None:
+    """Return when to stop waiting for images that cannot be pulled, or None if all can be.
+
+    ``since`` maps processes to the times at which their images were first reported.
+    """
+    unpulled = [
+        process.path
+        for process in status
+        if process.path in awaited and process.reason_code is ReasonCode.IMAGE_UNAVAILABLE
+    ]
+    for path in list(since):
+        if path not in unpulled:
+            del since[path]
+    for path in unpulled:
+        since.setdefault(path, time.monotonic())
+    return min(since.values()) + IMAGE_SECONDS if since else None
+
+
+def _image_timeout(status: ExperimentStatus, since: dict[str, float]) -> TimeoutError:
+    path = min(since, key=lambda path: since[path])
+    reason = next(process.reason for process in status if process.path == path)
+    return TimeoutError(
+        f"process {path!r} of experiment {status.name!r} cannot start, and has been tried for "
+        f"{IMAGE_SECONDS:g} s: {reason}; set an image that the cluster can pull, or set a timeout "
+        "to wait longer"
+    )
 
 
 def _check_awaited_images(roster: Roster, observation: Observation) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from symphony.cluster.entry_points import EntryPoint, read_entry_points
 from symphony.errors import PluginError, shown
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 HOOK = "symphony_backend"
 
 
+class _UnknownBackend(PluginError):
+    """Raised if no distribution provides a backend with the name."""
+
+
 def backend_names() -> list[str]:
     """Return the sorted names and aliases of all installed backends."""
     return sorted({point.name for point in read_entry_points(GROUP)})
@@ -34,11 +38,20 @@ def open_backend(name: str, base: type[Any]) -> type[Cluster]:
     case-insensitive.
 
     ``base`` is the class `Cluster`, which is a parameter because its module imports this module.
+    Without such a backend, ``name`` can be that of a subclass that the program has defined: the
+    class ``LabCluster`` has the name ``lab``.
+
     Raises `PluginError` if the backend does not exist, if two distributions provide it, if its
     plug-in cannot be imported or does not contain a valid hook, or if the backend's class cannot be
     loaded. If an optional package is missing, the message contains the command that installs it.
     """
-    info = find_backend(name)
+    try:
+        info = find_backend(name)
+    except _UnknownBackend:
+        defined = _find_subclass(base, name)
+        if defined is None:
+            raise
+        return defined
     module_name, _, class_name = info.load.partition(":")
     try:
         loaded = getattr(importlib.import_module(module_name), class_name)
@@ -55,6 +68,16 @@ def open_backend(name: str, base: type[Any]) -> type[Cluster]:
     return loaded
 
 
+def _find_subclass(base: type[Any], name: str) -> type[Cluster] | None:
+    """Return the subclass of ``base`` whose name without ``Cluster`` is ``name``, or None."""
+    subclasses = base.__subclasses__()
+    for subclass in subclasses:
+        if subclass.__name__.lower() == f"{name}cluster".lower():
+            return cast("type[Cluster]", subclass)
+        subclasses += subclass.__subclasses__()
+    return None
+
+
 def find_backend(name: str) -> BackendInfo:
     """Return the description of the backend with the name or alias ``name``, importing only this
     backend's plug-in.
@@ -68,7 +91,7 @@ def find_backend(name: str) -> BackendInfo:
     if not matching:
         known = sorted({point.name for point in points})
         hint = did_you_mean(wanted, known)
-        raise PluginError(
+        raise _UnknownBackend(
             f"no backend {shown(name)}{hint}; installed backends: {join_names(known, limit=20)}"
         )
     return _load_info(_single(matching))

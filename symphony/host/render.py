@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.cluster import Manifest
+from symphony.config.locations import expand_user
 from symphony.errors import SpecError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.host.processes.spec import (
@@ -202,7 +203,7 @@ def render(
         env=env,
         services={name: endpoint.addr for name, endpoint in plan.addresses.items()},
         exposed=tuple(name for name, endpoint in plan.addresses.items() if endpoint.exposed),
-        secrets={name: str(base / source) for name, source in plan.secrets.items()},
+        secrets={name: str(base / expand_user(source)) for name, source in plan.secrets.items()},
         ignored=ignored_settings(plan, honoured),
         keys=plan.key_variables,
         policies=plan.policies,

@@ -214,14 +214,19 @@ class Component(CheckedAttributes):
         cpu: float | str | None = None,
         memory: int | str | None = None,
         mem: int | str | None = None,
+        gpu: int | None = None,
     ) -> Self:
         """Set the resources that must be available for the process to start.
 
         ``cpu`` is a number of cores, or a string such as ``"500m"``. ``memory`` is a number of
-        bytes, or a string such as ``"4Gi"``; ``mem`` is a synonym. Resources that are not given
-        keep their values from earlier calls.
+        bytes, or a string such as ``"4Gi"``; ``mem`` is a synonym. ``gpu`` sets the limit for GPUs,
+        because a process cannot use more GPUs than it requests. Resources that are not given keep
+        their values from earlier calls.
         """
-        self._settings.resource_request.update(_resources(cpu=cpu, memory=memory, mem=mem))
+        amounts = _resources(cpu=cpu, memory=memory, mem=mem)
+        if gpu is not None:
+            self.resource_limit(gpu=gpu)
+        self._settings.resource_request.update(amounts)
         return self
 
     def resource_limit(

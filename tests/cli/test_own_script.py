@@ -24,7 +24,7 @@ class Mine(SymphonyParser):
         train = self.add_subparser("train", aliases=["t"])
         train.add_argument("--size", type=int, default=2)
         self.add_dry_run(train)
-        shout = self.add_subparser("shout-it", remainder=True)
+        shout = self.add_subparser("shout-it", aliases=["s"])
         self._add_experiment_name(shout)
         self.get_subparser("ls").add_argument("--greet", action="store_true")
 
@@ -101,8 +101,9 @@ def test_help_has_the_name_and_the_docstring_of_the_script(script: Script) -> No
 
 
 def test_exit_code_and_remainder_of_an_action(script: Script) -> None:
-    done = script("shout-it", "rl", "--", "-a", "--", "b")
+    done = script("s", "rl", "--", "-a", "--", "b")
     assert (done.returncode, done.stdout) == (5, "rl ['-a', '--', 'b'] True\n")
+    assert script("ls", "--", "b").returncode == 2
 
 
 def test_errors_have_the_name_of_the_script(script: Script) -> None:

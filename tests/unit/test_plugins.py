@@ -18,6 +18,7 @@ import pytest
 from symphony.cluster import Cluster, plugins
 from symphony.errors import PluginError
 from symphony.installation import install_command
+from symphony.local import LocalCluster
 
 PLUGIN = """
 from symphony.hookspecs import BackendInfo, hookimpl
@@ -181,6 +182,14 @@ def test_unknown_backend(site: Site) -> None:
     error = open_error("lfs")
     assert error.startswith("no backend 'lfs'; did you mean 'lsf'?; installed backends: ")
     assert "local" in error
+
+
+def test_backend_can_be_a_subclass_that_the_program_defines() -> None:
+    class OurLabCluster(LocalCluster):
+        pass
+
+    assert type(Cluster.new("ourlab")) is OurLabCluster
+    assert type(Cluster.new("local")) is LocalCluster
 
 
 # --- broken plug-ins ---

@@ -153,7 +153,9 @@ def test_relative_directories_start_in_the_working_directory(
     assert spec(experiment).cwd == cwd
 
 
-def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
+def test_paths_in_a_file_are_relative_to_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     experiment = Experiment("e", secrets=["token", "/etc/key"], start_dir="work")
     experiment.new_process("p", command="c")
     experiment.dump_file(tmp_path / "e.yml")
@@ -161,6 +163,9 @@ def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
     assert manifest.processes[0].cwd == str(tmp_path / "work")
     assert manifest.secrets == {"token": str(tmp_path / "token"), "key": "/etc/key"}
     assert rendered(experiment).secrets["token"] == "/here/token"
+    monkeypatch.setenv("HOME", "/home/ann")
+    experiment.secrets = "~/key"
+    assert rendered(experiment).secrets == {"key": "/home/ann/key"}
 
 
 # --- variables ---

@@ -70,6 +70,7 @@ VALUES: list[tuple[str, list[Call], Any]] = [
         {"cpu": "3", "gpu": 1, "memory": "2Gi"},
     ),
     ("resource_limit", [lambda c: c.resource_limit(gpu=0)], {"gpu": 0}),
+    ("resource_limit", [lambda c: c.resource_request(gpu=2)], {"gpu": 2}),
     ("image_pull_policy", [lambda c: c.image_pull_policy("Always")], "Always"),
     (
         "restart_policy",

@@ -35,6 +35,7 @@ class LogsCommands(ReadingCommands):
         )
         self._add_since(parser, "lines")
         parser.add_argument(
+            "-t",
             "--tail",
             metavar="N",
             type=parse_count,

@@ -23,6 +23,7 @@ class ReadingCommands(BaseCommands):
         from symphony.commandline.parsing.arguments import check_since
 
         parser.add_argument(
+            "-s",
             "--since",
             metavar="TIME",
             type=check_since,

@@ -221,12 +221,17 @@ def _display_name(action: argparse.Action) -> str:
 
 
 def expand_dry_run(words: Sequence[str]) -> list[str]:
-    """Replace the kubectl options ``--dry-run=server`` and ``--dry-run=client``.
+    """Replace the kubectl options ``--dry-run=server`` and ``--dry-run=client``, and the option
+    ``-dr`` of the first versions of symphony.
 
     They are replaced with options that take no value. If ``--dry-run`` had an optional value,
     argparse would interpret a file name after it as that value.
     """
-    forms = {"--dry-run=server": DRY_RUN_SERVER, "--dry-run=client": "--dry-run"}
+    forms = {
+        "--dry-run=server": DRY_RUN_SERVER,
+        "--dry-run=client": "--dry-run",
+        "-dr": "--dry-run",
+    }
     return [forms.get(word, word) for word in words]
 
 

@@ -224,12 +224,13 @@ class CommandLine:
             )
 
     def add_subparser(
-        self, name: str, aliases: Iterable[str] = (), *, remainder: bool = False
+        self, name: str, aliases: Iterable[str] = (), *, remainder: bool | None = None
     ) -> argparse.ArgumentParser:
         """Add the command ``name``, which calls ``action_<name>(args)``.
 
         The docstring of ``action_<name>`` is the command's help. ``action_<name>`` returns the exit
-        code, or None for 0. If ``remainder`` is true, the command accepts words after ``--``.
+        code, or None for 0. If ``remainder`` is true, the command accepts words after ``--``. By
+        default, the commands of a subclass accept them, and other commands do not.
         """
         method = f"action_{name.replace('-', '_')}"
         action: Callable[[argparse.Namespace], int | None] | None = getattr(self, method, None)
@@ -260,6 +261,8 @@ class CommandLine:
         parser.set_defaults(action=action, verb=name)
         _add_common_options(parser, argparse.SUPPRESS, show_backend=self._shows_backend)
         self._add_options(parser)
+        if remainder is None:
+            remainder = name not in self._groups
         if remainder:
             self._takes_remainder.add(name)
         return parser

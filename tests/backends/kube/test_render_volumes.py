@@ -244,6 +244,8 @@ def test_paths_are_relative_to_the_experiment_file(
     absolute = str(tmp_path / "b")
     plan = planned_with({"x": "a", "y": absolute}, tmp_path)
     assert read_files(plan) == {"a": b"\x00\xff", absolute: b""}
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read_files(planned_with({"x": "~/a"}, tmp_path)) == {"~/a": b"\x00\xff"}
     monkeypatch.chdir(tmp_path)
     exp = Experiment("e", secrets=["a"])
     exp.new_process("p", command="c")

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from symphony.config.locations import expand_user
 from symphony.model.settings import SETTINGS
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.process_settings import secret_text
@@ -122,7 +123,7 @@ def _render(
             for unit in planned
             for override in _overrides(unit, _pod_path(unit, job_sets, context))
         ),
-        source_files=tuple(base_dir / source for source in paths(plan)),
+        source_files=tuple(base_dir / expand_user(source) for source in paths(plan)),
     )
 
 

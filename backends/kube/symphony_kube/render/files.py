@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from symphony.config.locations import expand_user
 from symphony.errors import SpecError
 from symphony.plan.encryption_keys import generate
 from symphony.plan.resolve import Plan
@@ -26,7 +27,7 @@ def read_files(plan: Plan) -> Mapping[str, bytes]:
     contents: dict[str, bytes] = {}
     for what, source in _sources(plan):
         if source not in contents:
-            contents[source] = _read(base / source, what)
+            contents[source] = _read(base / expand_user(source), what)
     for variable, key in generate(plan.key_variables).items():
         contents[variable] = key.encode()
     return contents

@@ -8,6 +8,7 @@ import contextlib
 import re
 import secrets
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -296,6 +297,7 @@ def test_wait_survives_one_failed_call(
     """A wait makes two calls: a list, and a watch, in which a silent loss is noticed at its end."""
     monkeypatch.setattr("symphony_kube.api.watch.WATCH_SECONDS", 1)
     monkeypatch.setattr("symphony_kube.api.watch.WATCH_END_TOLERANCE_SECONDS", 0.5)
+    api.timeouts = replace(api.timeouts, outage=20.0)
     exp = shared.new_experiment(name)
     unschedulable(exp, "worker")
     manifest = shared.manifest(exp)

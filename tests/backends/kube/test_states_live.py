@@ -10,7 +10,7 @@ from symphony.errors import NotFound
 from symphony.status import State
 from symphony.testing.contract import until
 
-from .conftest import FOREVER, python
+from .conftest import FOREVER, managed_objects, python, wait_until
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
 
@@ -160,6 +160,32 @@ def test_processes_are_known_when_all_pods_are_gone(kube_cluster, any_cluster, n
     assert [(item.name, item.state, item.reason) for item in again] == lost
     assert again.exit_code == 1
     assert name in any_cluster.list_experiments()
+
+
+def test_removed_jobs_keep_their_results(kube_cluster, shared, name):
+    experiment = shared.new_experiment(name)
+    python(experiment, "good", "pass").job(ttl=0)
+    python(experiment, "bad", "raise SystemExit(3)").job(ttl=0)
+    shared.launch(experiment)
+    assert shared.wait(name, timeout=60).exit_code == 3
+    # The controller that removes Jobs is not enabled in old versions of Kubernetes.
+    jobs = f"/apis/batch/v1/namespaces/{kube_cluster.namespace}/jobs"
+    for process in ("good", "bad"):
+        kube_cluster.raw.call(
+            "DELETE", f"{jobs}/{name}-{process}", {"propagationPolicy": "Foreground"}
+        )
+    wait_until(lambda: not {"pods", "jobs"} & managed_objects(kube_cluster).keys())
+    results = [
+        ("good", SUCCEEDED, ""),
+        ("bad", FAILED, "BackoffLimitExceeded: Job has reached the specified backoff limit"),
+    ]
+    status = shared.wait(name, timeout=60)
+    assert [(item.name, item.state, item.reason) for item in status] == results
+    assert status.exit_code == 1
+    shared.delete(name)
+    run = next(run for run in shared.list_runs() if run.experiment == name)
+    recorded = shared.at_run(run).describe_experiment(name)
+    assert [(item.name, item.state, item.reason) for item in recorded] == results
 
 
 def test_nothing_known_is_not_success(kube_cluster, own_namespaces, name):

@@ -235,7 +235,8 @@ class _Collected:
 def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
     """Write the status and the logs of an experiment into its record.
 
-    Return None if it has no Pods. Raises OSError if the record cannot be written.
+    Return None if nothing is known about its processes. Raises OSError if the record cannot be
+    written.
     """
     try:
         observer, pods = experiments.observe_once(api, scope)
@@ -244,9 +245,9 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
     except SymphonyError:
         # The deletion itself reports what the user may not do.
         return None
-    if not pods:
-        return None
     identity = _find_identity(api, scope, pods, status)
+    if identity is None:
+        return None
     path = archive.active_directory() / identity["run"]
     create_state_directory(path)
     if not (path / record.RECORD_FILE).exists():
@@ -259,7 +260,7 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
         fetcher.start()
         problems = objects.result()
     final = _final_status(status, api.now())
-    if _is_being_deleted(pods):
+    if pods and _is_being_deleted(pods):
         # An interrupted deletion is continued, so the status was written before.
         previous = _read_status(path)
         final = final if previous is None else previous
@@ -310,8 +311,14 @@ def _final_status(status: ExperimentStatus, now: float) -> ExperimentStatus:
 
 def _find_identity(
     api: Api, scope: Scope, pods: Sequence[Object], status: ExperimentStatus
-) -> dict[str, Any]:
-    """Return the identity of the run to which the newest Pod belongs."""
+) -> dict[str, Any] | None:
+    """Return the identity of the run to which the newest Pod belongs.
+
+    If there are no Pods, it is the newest run that was launched on this machine, or None.
+    """
+    if not pods:
+        newest_run = max(_active_runs(api, scope), key=lambda run: run.launched, default=None)
+        return None if newest_run is None or not status.processes else _identity_of(newest_run)
     newest = max(pods, key=lambda pod: parse_time(pod["metadata"]["creationTimestamp"]) or 0.0)
     run_id = labels_of(newest).get(RUN, "")
     for run in _active_runs(api, scope):

@@ -13,6 +13,7 @@ from symphony_kube.api.client import ACCEPT_METADATA_LIST, Api, Object
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import NAMESPACES, collection_path, items_of
 from symphony_kube.status import pod_events
+from symphony_kube.status.job_events import find_results_of_missing_jobs
 from symphony_kube.status.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
 from symphony_kube.status.permission_errors import cannot_list_pods, refused
 from symphony_kube.status.stored_roster import read_stored_roster
@@ -95,16 +96,20 @@ def observe_once(api: Api, scope: Scope) -> tuple[PodObserver, list[Object]]:
     observer.replace(PODS, pods)
     if observer.has_jobs or observer.empty:
         observer.replace(JOBS, list_if_possible(lambda: _list_objects(api, scope, "Job")))
-    find_lost_roster(api, scope, observer)
+    complete_observer(api, scope, observer)
     if observer.has_job_sets or observer.empty:
         observer.replace(JOB_SETS, list_if_possible(lambda: _list_objects(api, scope, "JobSet")))
     return observer, pods
 
 
-def find_lost_roster(api: Api, scope: Scope, observer: PodObserver) -> None:
-    """Read the stored roster if no Pod and no Job of an experiment has the roster."""
+def complete_observer(api: Api, scope: Scope, observer: PodObserver) -> None:
+    """Add to ``observer`` what the objects of an experiment do not show because some are missing.
+
+    The stored roster is read if no Pod and no Job has the roster, and events if a Job is missing.
+    """
     if observer.needs_stored_roster and is_name(scope.experiment):
         observer.use_stored_roster(read_stored_roster(api, scope))
+    find_results_of_missing_jobs(api, scope, observer)
 
 
 def current_status(api: Api, scope: Scope, observer: PodObserver) -> ExperimentStatus:

@@ -22,7 +22,7 @@ from symphony_kube.api.resources import NAMESPACES, collection_path
 from symphony_kube.api.watch import LISTED, Change, Watcher
 from symphony_kube.render.roster import Roster
 from symphony_kube.status.experiments import (
-    find_lost_roster,
+    complete_observer,
     list_if_possible,
     status_without_objects,
 )
@@ -90,7 +90,7 @@ class ExperimentWatch:
         if self.observer.has_jobs or (self.observer.empty and not self._supervising):
             self._start_optional(JOBS)
         if not self._supervising:
-            find_lost_roster(self._api, self._scope, self.observer)
+            complete_observer(self._api, self._scope, self.observer)
         if self.observer.has_job_sets or (self.observer.empty and not self._supervising):
             self._start_optional(JOB_SETS)
         return pods

@@ -152,6 +152,8 @@ class PodObserver:
         self._pods: dict[str, dict[str, PodStatus]] = {}
         self._jobs: dict[str, dict[str, JobStatus]] = {}
         self._deleted: dict[str, PodStatus] = {}
+        # The Jobs that have finished and no longer exist, by unit.
+        self._removed_jobs: dict[str, JobStatus] = {}
         self._ready_times: dict[tuple[str, str], float] = {}
         # These are caches. ``_units`` and ``_created`` are valid until an object is created or
         # deleted.
@@ -213,6 +215,20 @@ class PodObserver:
         self._units = None
         if stored is not None:
             self._note_roster(stored.roster)
+
+    @property
+    def missing_jobs(self) -> list[str]:
+        """The units that are Jobs and about which nothing is known."""
+        return [unit.name for unit in self.units if unit.job and not self._existed(unit.name)]
+
+    def use_results_of_missing_jobs(self, jobs: Iterable[JobStatus]) -> None:
+        """Use the results of Jobs that no longer exist."""
+        self._removed_jobs.update({job.unit: job for job in jobs})
+
+    @property
+    def launched(self) -> float:
+        """When the oldest object was created, in seconds since the epoch, or 0 if it is unknown."""
+        return 0.0 if not self.units or self._created is None else self._created
 
     @property
     def has_jobs(self) -> bool:
@@ -293,12 +309,15 @@ class PodObserver:
         if job.name not in jobs:
             self._units = None
         jobs[job.name] = job
+        self._removed_jobs.pop(job.unit, None)
         self._note_roster(job.roster)
         self._unit_statuses.pop(job.unit, None)
 
     def _remove_job(self, job: JobStatus) -> None:
         self._units = None
         self._jobs.get(job.unit, {}).pop(job.name, None)
+        if job.result is not None:
+            self._removed_jobs[job.unit] = job
         self._unit_statuses.pop(job.unit, None)
 
     def _remove_pod(self, pod: PodStatus) -> None:
@@ -412,6 +431,9 @@ class PodObserver:
         )
         return not is_removed
 
+    def _existed(self, unit: str) -> bool:
+        return self._is_known(unit) or unit in self._removed_jobs
+
     def _creation_order(self, unit: str) -> tuple[float, str]:
         times = [pod.created for pod in self._pods.get(unit, {}).values()]
         return min(times, default=0.0), unit
@@ -502,7 +524,7 @@ class PodObserver:
         cached = self._unit_statuses.get(unit.name)
         if cached is not None and (cached.valid_until is None or now < cached.valid_until):
             return cached
-        if not self._is_known(unit.name):
+        if not self._existed(unit.name):
             return None
         pods, job = self._latest_attempt(unit.name)
         deleted_pod = self._deleted.get(unit.name)
@@ -522,7 +544,8 @@ class PodObserver:
     ) -> UnitStatus:
         arguments = (unit, pods, job, deleted_pod, awaited_ready, now)
         if not unit.job_set:
-            return UnitStatus(*arguments, supervising=self._supervising)
+            removed_job = self._removed_jobs.get(unit.name)
+            return UnitStatus(*arguments, supervising=self._supervising, removed_job=removed_job)
         failure = "" if job is None else self._failure_of_job_set(unit.job_set, job)
         return JobSetRank(*arguments, supervising=self._supervising, failure=failure)
 

@@ -85,7 +85,8 @@ class UnitStatus:
     true if no process of the attempt is running or can start. ``retry`` is the restart that the
     supervisor has to request, or None. ``restarts`` is the number of restarts of the next attempt.
     ``pods`` and ``job`` are the objects of the attempt, of which ``pods[-1]`` is the newest. There
-    are none if the Pod of the attempt was deleted.
+    are none if the Pod of the attempt was deleted. ``removed_job`` is the Job of the attempt if it
+    has finished and no longer exists.
 
     If ``supervising`` is true, a supervisor creates the next attempt if its creation has begun, so
     the processes are pending for as long as this takes.
@@ -101,11 +102,12 @@ class UnitStatus:
         now: float,
         *,
         supervising: bool = False,
+        removed_job: JobStatus | None = None,
     ) -> None:
         self._unit = unit
         self._deleted_pod = deleted_pod
         self._supervising = supervising
-        self._job = job
+        self._job = job or removed_job
         self._awaited_ready = awaited_ready
         self._now = now
         self._pods = self.pods = pods

@@ -34,6 +34,23 @@ def test_force_stops_and_deletes_all_named_experiments(program: Program, rl: str
         os.kill(pid, 0)
 
 
+def test_experiments_are_deleted_at_the_same_time(program: Program) -> None:
+    """The processes exit when both have received SIGTERM."""
+    directory = program.directory
+    for name, other in (("sweep-1", "sweep-2"), ("sweep-2", "sweep-1")):
+        wait = f"touch {directory}/{name}; until [ -e {directory}/{other} ]; do sleep 0.05; done"
+        trap = f"trap '{wait}; touch {directory}/{name}-done; exit' TERM"
+        process = {
+            "cmd": f"{trap}; echo ready; while :; do sleep 0.1; done",
+            "ready": {"log": "ready"},
+            "termination_grace_period": 5,
+        }
+        program.ok("launch", program.file(name, {"a": process}), "--wait", "ready")
+    assert program.ok("delete", "-f", "sweep-*") == "deleted sweep-1\ndeleted sweep-2\n"
+    done = sorted(path.name for path in directory.glob("*-done"))
+    assert done == ["sweep-1-done", "sweep-2-done"]
+
+
 def test_input_that_is_not_a_terminal_is_not_an_answer(program: Program, rl: str) -> None:
     done = program("delete", rl, input="y\n")
     assert (done.returncode, done.stdout) == (2, "")

@@ -16,6 +16,7 @@ from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
+    from symphony.commandline.commands.delete_with_progress import DeletedExperiment
 
 
 class DeleteCommands(BaseCommands):
@@ -59,9 +60,9 @@ class DeleteCommands(BaseCommands):
         one backend, which is the configured one unless -b names another. A name is found on any
         backend.
 
-        Each process has its grace period to exit. Ctrl-C kills the processes that still run, and
-        the deletion continues; a second Ctrl-C ends the command. On Kubernetes, the first Ctrl-C
-        ends the command.
+        Several experiments are deleted at the same time. Each process has its grace period to exit.
+        Ctrl-C kills the processes that still run, and the deletion continues; a second Ctrl-C ends
+        the command. On Kubernetes, the first Ctrl-C ends the command.
 
         For example:
           symphony delete rl
@@ -207,19 +208,41 @@ class Deletion:
         return not self._force and is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
     def _delete_all(self) -> int:
+        from symphony.commandline.commands.delete_with_progress import delete_with_progress
+        from symphony.commandline.parsing import completion_cache
+
         code = OK
         deleted = []
+        targets = []
         for cluster, name in self._experiments:
             try:
-                if self._delete(cluster, name):
-                    deleted.append(name)
+                targets.append(self._find_target(cluster, name))
+            except NotFound as exc:
+                print_note(f"{error_message(exc)}; nothing to delete")
             except SymphonyError as exc:
                 # A failure must not prevent the deletion of the remaining experiments.
-                print_note(f"symphony: error: {error_message(exc)}")
-                code = code or exit_code(exc)
+                code = code or self._report(exc)
+        results = delete_with_progress(targets, purge=self._purge) if targets else iter(())
+        for target, error in zip(targets, results, strict=True):
+            if error is not None:
+                code = code or self._report(error)
+                continue
+            deleted.append(target.name)
+            self._report_deleted(target.cluster, target.name)
+        completion_cache.clear_cached_names()
         if self._as_json:
             self._show_names(deleted)
         return code
+
+    def _find_target(self, cluster: Cluster, name: str) -> DeletedExperiment:
+        from symphony.commandline.commands.delete_with_progress import DeletedExperiment
+
+        size = self._describe(cluster, name).size
+        return DeletedExperiment(cluster=cluster, name=name, size=size)
+
+    def _report(self, exc: SymphonyError) -> int:
+        print_note(f"symphony: error: {error_message(exc)}")
+        return exit_code(exc)
 
     def _report_dry_run(self) -> int:
         candidates = [self._describe_or_none(cluster, name) for cluster, name in self._experiments]
@@ -302,25 +325,15 @@ class Deletion:
         print_note(f"delete {summaries}? [y/N] ", end="")
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
-    def _delete(self, cluster: Cluster, name: str) -> bool:
-        """Delete one experiment. Return False if it does not exist."""
+    def _report_deleted(self, cluster: Cluster, name: str) -> None:
+        """Report that an experiment was deleted, and forget it."""
         from symphony.commandline.commands.current_experiment import clear_current
-        from symphony.commandline.commands.delete_with_progress import delete_with_progress
-        from symphony.commandline.parsing import completion_cache
 
-        try:
-            size = self._describe(cluster, name).size
-        except NotFound as exc:
-            print_note(f"{error_message(exc)}; nothing to delete")
-            return False
-        delete_with_progress(cluster, name, size, purge=self._purge)
         clear_current(cluster.backend, name)
-        completion_cache.clear_cached_names()
         if not self._as_json:
             print_text(f"deleted {name}")
         if not self._purge:
             self._report_cut_record(cluster, name)
-        return True
 
     def _report_cut_record(self, cluster: Cluster, name: str) -> None:
         """Report which parts of the record of the deleted run are missing."""

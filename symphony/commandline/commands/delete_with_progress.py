@@ -1,77 +1,159 @@
-"""Delete one experiment, show what the deletion waits for, and handle Ctrl-C."""
+"""Delete experiments, show what the deletions wait for, and handle Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
+import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from symphony.cluster.plugins import backend_supports
 from symphony.commandline.output.exit_progress import reporting_exits
-from symphony.commandline.output.terminal import print_note, show_progress
+from symphony.commandline.output.terminal import ProgressLine, print_note, show_progress
 from symphony.errors import SymphonyError
+from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
 
+# A deletion mostly waits for processes to exit, so several take hardly longer than one.
+MAX_PARALLEL = 8
 
-def delete_with_progress(cluster: Cluster, name: str, size: str, *, purge: bool = False) -> None:
-    """Delete an experiment. ``size`` is the number of its processes as text.
 
-    With ``purge``, also remove the record of its run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedExperiment:
+    """An experiment to delete. ``size`` is the number of its processes as text."""
 
-    If the backend can stop experiments, the first Ctrl-C kills the processes, and the deletion
-    continues. Otherwise, or after a second Ctrl-C, KeyboardInterrupt is raised, and a note says
-    that the experiment may still exist.
+    cluster: Cluster
+    name: str
+    size: str
+
+
+def delete_with_progress(
+    targets: Sequence[DeletedExperiment], *, purge: bool = False
+) -> Iterator[SymphonyError | None]:
+    """Delete experiments, several at the same time, and yield the error of each, or None.
+
+    The results have the order of ``targets``. With ``purge``, also remove the records of the runs.
+
+    If the backend can stop experiments, the first Ctrl-C kills their processes, and the deletions
+    continue. Otherwise, or after a second Ctrl-C, KeyboardInterrupt is raised, and a note says
+    which experiments may still exist.
     """
-    can_kill = backend_supports(cluster.backend, "stop")
-    hint = "; Ctrl-C kills them" if can_kill else ""
-    # Several threads write to the terminal.
-    writing = threading.Lock()
-    with show_progress(f"deleting {name} ({size})") as shown:
-
-        def announce_kill() -> None:
-            with writing:
-                shown.clear()
-                print_note(f"symphony: killing {name!r}")
-
+    deletions = _Deletions(targets, purge=purge)
+    with show_progress(deletions.title) as shown:
         try:
-            with (
-                reporting_exits(
-                    cluster, name, f"deleting {name}", shown, writing=writing, hint=hint
-                ),
-                _killing(cluster, name, announce_kill, can_kill),
-            ):
-                # A third-party backend can lack the parameter ``purge``.
-                options = {"purge": True} if purge else {}
-                cluster.delete(name, **options)
+            with _killing(deletions, shown):
+                yield from deletions.run(shown)
         except KeyboardInterrupt:
             shown.clear()
+            names = deletions.remaining
             print_note(
-                f"symphony: {name!r} is not completely deleted; its processes may still be "
-                f"stopping; 'symphony delete -f {name}' continues"
+                f"symphony: not completely deleted: {join_names(names)}; processes may still be "
+                f"stopping; 'symphony delete -f {' '.join(names)}' continues"
             )
             raise
 
 
+class _Deletions:
+    """Deletions that run in several threads."""
+
+    def __init__(self, targets: Sequence[DeletedExperiment], *, purge: bool) -> None:
+        self._targets = targets
+        self._purge = purge
+        self._results: dict[int, Exception | None] = {}
+        self._waiting = iter(enumerate(targets))
+        self._finished: queue.SimpleQueue[tuple[int, Exception | None]] = queue.SimpleQueue()
+        # Several threads write to the terminal.
+        self.writing = threading.Lock()
+        self.can_kill = all(backend_supports(item.cluster.backend, "stop") for item in targets)
+
+    @property
+    def title(self) -> str:
+        """What is deleted, as text for messages."""
+        if len(self._targets) == 1:
+            return f"deleting {self._targets[0].name} ({self._targets[0].size})"
+        return f"deleting {len(self._targets)} experiments"
+
+    @property
+    def remaining(self) -> list[str]:
+        """The names of the experiments that are not deleted."""
+        return [item.name for index, item in enumerate(self._targets) if index not in self._results]
+
+    def run(self, shown: ProgressLine) -> Iterator[SymphonyError | None]:
+        """Delete all experiments, and yield the results in order."""
+        # The threads are daemons, so that a second Ctrl-C ends the command at once.
+        for number in range(min(MAX_PARALLEL, len(self._targets))):
+            thread = threading.Thread(
+                target=self._work, args=(shown,), daemon=True, name=f"delete-{number}"
+            )
+            thread.start()
+        for index in range(len(self._targets)):
+            while index not in self._results:
+                finished, error = self._finished.get()
+                self._results[finished] = error
+            error = self._results[index]
+            if error is not None and not isinstance(error, SymphonyError):
+                raise error
+            # The caller reports the result, and the threads must not write at the same time.
+            with self.writing:
+                shown.clear()
+                yield error
+
+    def kill(self) -> None:
+        """Kill the processes of the remaining experiments."""
+        for item in self._targets:
+            if item.name in self.remaining:
+                # The deletion reports the same error. The experiment may also have been deleted.
+                with contextlib.suppress(SymphonyError):
+                    item.cluster.stop(item.name, at_once=True)
+
+    def _work(self, shown: ProgressLine) -> None:
+        while True:
+            with self.writing:
+                index, target = next(self._waiting, (None, None))
+            if index is None or target is None:
+                return
+            error: Exception | None = None
+            try:
+                self._delete(target, shown)
+            except Exception as exc:
+                error = exc
+            self._finished.put((index, error))
+
+    def _delete(self, target: DeletedExperiment, shown: ProgressLine) -> None:
+        hint = "; Ctrl-C kills them" if self.can_kill else ""
+        with reporting_exits(
+            target.cluster,
+            target.name,
+            f"deleting {target.name}",
+            shown,
+            writing=self.writing,
+            hint=hint,
+        ):
+            # A third-party backend can lack the parameter ``purge``.
+            options = {"purge": True} if self._purge else {}
+            target.cluster.delete(target.name, **options)
+
+
 @contextlib.contextmanager
-def _killing(
-    cluster: Cluster, name: str, announce: Callable[[], None], can_kill: bool
-) -> Iterator[None]:
-    """Kill the experiment's processes on the first Ctrl-C inside the block."""
-    if not can_kill or threading.current_thread() is not threading.main_thread():
+def _killing(deletions: _Deletions, shown: ProgressLine) -> Iterator[None]:
+    """Kill the experiments' processes on the first Ctrl-C inside the block."""
+    if not deletions.can_kill or threading.current_thread() is not threading.main_thread():
         yield
         return
     count = 0
 
     def kill() -> None:
-        announce()
-        # The deletion reports the same error. The experiment may also have been deleted already.
-        with contextlib.suppress(SymphonyError):
-            cluster.stop(name, at_once=True)
+        with deletions.writing:
+            shown.clear()
+            names = ", ".join(map(repr, deletions.remaining))
+            print_note(f"symphony: killing {names}")
+        deletions.kill()
 
     def on_interrupt(_signal: int, _frame: FrameType | None) -> None:
         nonlocal count

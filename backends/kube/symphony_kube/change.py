@@ -633,16 +633,17 @@ class _Application:
     def _put(self, body: Object) -> None:
         resource = to_resource(body, self._scope.namespace)
         try:
-            self._creation.create(resource)
-            return
+            # If the launch or an earlier change has created the object, it is returned as it is.
+            found = self._creation.create(resource)
         except NameTaken as exc:
             if exc.found is None or not is_managed(exc.found, self._scope.experiment):
                 text = error_messages.name_taken(
                     resource.kind, resource.name, self._scope, exc.found
                 )
                 raise BackendError(text) from exc
-            is_keys = resource.name == self._scope.object_name(KEYS, "Secret")
-            patch = _missing_data(body, exc.found) if is_keys else _patch_of(body, exc.found)
+            found = exc.found
+        is_keys = resource.name == self._scope.object_name(KEYS, "Secret")
+        patch = _missing_data(body, found) if is_keys else _patch_of(body, found)
         if patch is None:
             return
         try:

@@ -1,5 +1,6 @@
 """Changing running experiments: what changes, what is refused, and interrupted changes."""
 
+import base64
 import socket
 import threading
 
@@ -72,6 +73,8 @@ def test_interrupted_changes_are_completed(shared, kube_cluster, name, tmp_path,
         variables = units["team"]["spec"]["containers"][1]["env"]
         assert {"name": "VERSION", "value": version} in variables
         assert set(objects("services")) == {"same", f"only-{version}"}
+        stored = objects("secrets")["symphony-secrets"]["data"]["token"]
+        assert base64.b64decode(stored).decode() == f"value {version}"
 
     (run,) = [run for run in shared.list_runs() if run.experiment == name]
     assert f"later-{version}" in run.load_record()["definition"]["processes"]

@@ -55,7 +55,6 @@ def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
         return
     processes = {process.name: process for process in experiment.list_all_processes()}
     shared_bytes = _env_bytes(plan.shared_env)
-    shared_json_bytes = _env_json_bytes(plan.shared_env)
     object_bytes: dict[str, int] = {}
     for planned in plan:
         process = processes[planned.name]
@@ -77,7 +76,9 @@ def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
             planned.path,
         )
         unit = planned.group or planned.name
-        size = shared_json_bytes + _env_json_bytes(planned.env)
+        # On Kubernetes, the variables of all processes are in an object of their own if they are
+        # large.
+        size = _env_json_bytes(planned.env)
         size += sum(len(json.dumps(word)) for word in words)
         object_bytes[unit] = object_bytes.get(unit, 0) + size
     if target.is_remote:

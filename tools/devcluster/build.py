@@ -36,13 +36,51 @@ KUBE_GIT_MINOR={VERSION.split(".")[1]}
 """
 
 
+# Since Go 1.18, reflect.mapiterinit stores the state of an iteration in memory of the caller. The
+# vendored reflect2 1.0.1 calls it as before, so that it writes to arbitrary memory: an API server
+# crashes sooner or later, most often while it handles a patch or a custom resource. Each item
+# consists of a file, a part of it, and the replacement.
+_REFLECT2 = "vendor/github.com/modern-go/reflect2"
+SOURCE_CHANGES = (
+    (
+        f"{_REFLECT2}/unsafe_link.go",
+        "func mapiterinit(rtype unsafe.Pointer, m unsafe.Pointer) *hiter\n",
+        "func mapiterinit(rtype unsafe.Pointer, m unsafe.Pointer, it *hiter)\n",
+    ),
+    (
+        f"{_REFLECT2}/unsafe_link.go",
+        "\t// rest fields are ignored\n",
+        """\
+\tt, h, buckets, bptr unsafe.Pointer
+\toverflow, oldoverflow unsafe.Pointer
+\tstartBucket uintptr
+\toffset uint8
+\twrapped bool
+\tB, i uint8
+\tbucket, checkBucket uintptr
+""",
+    ),
+    (
+        f"{_REFLECT2}/unsafe_map.go",
+        "\treturn &UnsafeMapIterator{\n"
+        "\t\thiter:      mapiterinit(type2.rtype, *(*unsafe.Pointer)(obj)),\n",
+        "\tit := new(hiter)\n"
+        "\tmapiterinit(type2.rtype, *(*unsafe.Pointer)(obj), it)\n"
+        "\treturn &UnsafeMapIterator{\n"
+        "\t\thiter:      it,\n",
+    ),
+)
+
+
 def cache_entry(cache: Path) -> Path:
     """Return the cache entry for the binaries.
 
-    Its name depends on the version, the source's checksum, the components, the linker flags and the
-    pause program.
+    Its name depends on the version, the source's checksum and changes, the components, the linker
+    flags and the pause program.
     """
-    inputs = store.key(SOURCE_SHA256, COMPONENTS, LINKER_FLAGS, PAUSE_SOURCE.read_bytes())
+    inputs = store.key(
+        SOURCE_SHA256, SOURCE_CHANGES, COMPONENTS, LINKER_FLAGS, PAUSE_SOURCE.read_bytes()
+    )
     return cache / "binaries" / f"{VERSION}-{inputs}"
 
 
@@ -55,6 +93,7 @@ def make(directory: Path, *, apt: Apt, tools: Path, console: Console, log: Path)
     home, source = work / "home", work / f"kubernetes-{VERSION}"
     home.mkdir(parents=True)
     processes.run(["tar", "-xzf", str(_fetch(apt, work)), "-C", str(work)], log=log)
+    _change(source)
     (source / ".go/src/k8s.io").mkdir(parents=True)
     (source / ".go/src/k8s.io/kubernetes").symlink_to("../../..")
     (work / "version").write_text(_VERSION_FILE)
@@ -67,6 +106,19 @@ def make(directory: Path, *, apt: Apt, tools: Path, console: Console, log: Path)
         shutil.copy(binary, directory)
     shutil.rmtree(work)
     shutil.rmtree(tools)
+
+
+def _change(source: Path) -> None:
+    """Make the `SOURCE_CHANGES`."""
+    for name, old, new in SOURCE_CHANGES:
+        path = source / name
+        text = path.read_text()
+        if text.count(old) != 1:
+            raise ToolError(
+                f"{name} of Kubernetes {VERSION} does not contain the part that "
+                f"{Path(__file__).name} changes: {old.strip()!r}"
+            )
+        path.write_text(text.replace(old, new))
 
 
 def _script(*, work: Path, source: Path, tools: Path) -> str:

@@ -72,6 +72,7 @@ from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, encode_run
 from symphony_kube.lifecycle.wait_deleted import STUCK_SECONDS
 from symphony_kube.render.deadline import with_new_deadline
+from symphony_kube.render.environment import environment_name
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.roster import (
     Unit,
@@ -626,6 +627,7 @@ class _Application:
         for body in self._manifest.base_objects:
             kind, name = body["kind"], body["metadata"]["name"]
             is_put = puts_keys if name == keys else puts_files
+            is_put = is_put or name == environment_name(self._scope)
             if kind == "Service" or (kind != "Namespace" and is_put):
                 bodies.append(with_run_label(body, self._running.run_id))
         in_parallel(self._put, bodies, threads=self._api.connections)

@@ -274,6 +274,28 @@ def test_keys_of_encrypted_services_are_created_and_kept(kube_cluster, shared, n
     shared.delete(name)
 
 
+def test_variables_in_a_config_map_are_changed(shared, name, monkeypatch):
+    monkeypatch.setattr("symphony_kube.render.environment.MAX_LISTED_BYTES", 0)
+
+    def describe(*services):
+        experiment = shared.new_experiment(name)
+        for service in services:
+            python(experiment, service, FOREVER).binds(service)
+        return experiment
+
+    shared.up(describe("web"))
+    assert shared.wait(name, until="started", timeout=60)
+    assert shared.explain_process(name, "web").addresses == {"web": f"{name}-web:7000"}
+    assert shared.up(describe("web", "store")).names("added") == ["store"]
+    shared.wait(name, until="started", timeout=60)
+    command = ["sh", "-c", "echo $SYMPHONY_ROLE $SYMPH_WEB_ADDR $SYMPH_STORE_ADDR"]
+    answer = f"{name}-web:7000 {name}-store:7001"
+    assert shared.exec_command(name, "store", command).stdout == f"store {answer}\n"
+    services = shared.describe_topology(name).services
+    assert {service.name for service in services} == {"web", "store"}
+    shared.delete(name)
+
+
 def test_up_continues_a_launch_that_an_outage_interrupted(shared, name, monkeypatch):
     def fail(*_):
         raise Unreachable("the API server does not answer")

@@ -526,3 +526,27 @@ def test_dry_run_names_the_supervisor(image: str | None, text: str) -> None:
     manifest = cluster.manifest(exp)
     assert text in str(manifest).splitlines()[0]
     assert text in manifest.to_dict()["supervisor"]
+
+
+def test_variables_of_many_services_are_in_a_config_map() -> None:
+    exp = Experiment("many")
+    for number in range(200):
+        exp.new_process(f"agent-{number}", command="agent").binds(f"inference-{number}")
+    first = exp.get_process("agent-0")
+    first.set_env("SYMPH_INFERENCE_7_ADDR", "elsewhere:1")
+    first.container_yml = {"envFrom": [{"secretRef": {"name": "mine"}}]}
+    manifest = rendered(exp, namespace="team")
+    (shared,) = by_kind(manifest)["ConfigMap"]
+    assert shared["metadata"]["name"] == "many-symphony-environment"
+    assert shared["data"]["SYMPH_INFERENCE_7_ADDR"] == "many-inference-7:7007"
+    source = {"configMapRef": {"name": "many-symphony-environment"}}
+    containers = containers_of(manifest)
+    assert containers["agent-0"]["envFrom"] == [{"secretRef": {"name": "mine"}}, source]
+    assert containers["agent-1"]["envFrom"] == [source]
+    for container in containers.values():
+        names = [variable["name"] for variable in container["env"]]
+        assert names == ["SYMPHONY_ROLE", "SYMPHONY_GROUP"]
+    # Listed in each container, the variables would take 9 MB.
+    assert len(json.dumps(list(manifest))) < 500_000
+    options = RenderOptions(image=IMAGE, jobs_only=True)
+    assert "ConfigMap" not in by_kind(rendered(exp, options, namespace="team"))

@@ -79,6 +79,8 @@ MANAGED_SELECTOR = f"{MANAGED_BY}={SYMPHONY}"
 SECRETS = "symphony-secrets"
 KEYS = "symphony-keys"
 DESCRIPTION = "symphony-description"
+# The name of the ConfigMap with the variables that all processes of a large experiment have.
+ENVIRONMENT = "symphony-environment"
 
 # The maximum name lengths for Secrets and ConfigMaps. The names of other objects are also used as
 # label values and host names, so their maximum length is `MAX_LENGTH`.

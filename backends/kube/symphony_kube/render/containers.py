@@ -16,6 +16,7 @@ from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.shell import argv
 from symphony_kube.api.labels import KEYS, SECRETS
 from symphony_kube.render.context import PlannedUnit, RenderContext
+from symphony_kube.render.environment import with_shared_environment
 from symphony_kube.render.merge import merge, to_plain_data
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.rank_launcher import LAUNCHER
@@ -85,7 +86,9 @@ def container(
     if settings.ready is not None:
         result.update(_readiness_probe(process, settings.ready, context))
     if settings.container_yml:
-        return _apply_override(process, result)
+        result = _apply_override(process, result)
+    if context.shares_environment:
+        result = with_shared_environment(result, context.scope)
     return result
 
 
@@ -176,11 +179,12 @@ def _environment(process: PlannedProcess, context: RenderContext) -> list[Object
     if not env.keys() <= context.checked_variables:
         check_variable_names(env, f"process {process.path!r}")
         context.checked_variables.update(env)
-    if not context.common_names.isdisjoint(env):
-        env = {key: value for key, value in env.items() if key not in context.common_names}
+    common_names = context.common_variables.keys()
+    if not common_names.isdisjoint(env):
+        env = {key: value for key, value in env.items() if key not in common_names}
     own = context.plan.own_env(process)
     common = context.common_env
-    if not context.common_names.isdisjoint(own):
+    if not common_names.isdisjoint(own):
         common = [variable for variable in common if variable["name"] not in own]
     from_secrets: list[Object] = []
     if process.settings.env_secrets or process.keys:

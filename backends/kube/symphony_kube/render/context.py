@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from symphony.plan.addresses import Endpoint
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.api.labels import UNIT, Scope
+from symphony_kube.render import environment
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.text import Object, env_vars
 
@@ -47,8 +48,10 @@ class RenderContext:
       by kind and by name in the specification.
     * ``endpoints``: the services that each process or group serves, keyed by the name of that
       process or group.
-    * ``common_env``: the variables that all containers have, as items of an ``env`` list.
-    * ``common_names``: the names of the variables in ``common_env``.
+    * ``common_variables``: the variables that all containers have.
+    * ``shares_environment``: whether a ConfigMap contains these variables.
+    * ``common_env``: the same variables as items of an ``env`` list, or none if a ConfigMap
+      contains them.
     * ``checked_variables``: the names of variables that have already been checked. Most
       processes have the same variables, so checking each variable only once saves time.
     """
@@ -58,8 +61,9 @@ class RenderContext:
     options: RenderOptions
     file_objects: Mapping[tuple[str, str], str]
     endpoints: Mapping[str, tuple[Endpoint, ...]]
+    common_variables: Mapping[str, str]
+    shares_environment: bool
     common_env: list[Object]
-    common_names: frozenset[str]
     checked_variables: set[str] = field(default_factory=set)
 
     def labels(self, unit: str) -> dict[str, str]:
@@ -85,14 +89,16 @@ def render_context(
     common = dict(plan.shared_env)
     if plan.secrets:
         common[SECRETS_VARIABLE] = SECRETS_DIRECTORY
+    is_shared = environment.is_shared(common, options)
     return RenderContext(
         plan=plan,
         scope=scope,
         options=options,
         file_objects=file_objects,
         endpoints={owner: tuple(served) for owner, served in endpoints.items()},
-        common_env=env_vars(common),
-        common_names=frozenset(common),
+        common_variables=common,
+        shares_environment=is_shared,
+        common_env=[] if is_shared else env_vars(common),
     )
 
 

@@ -30,6 +30,7 @@ from symphony_kube.render.context import (
     render_context,
 )
 from symphony_kube.render.deadline import with_deadline
+from symphony_kube.render.environment import environment_object
 from symphony_kube.render.files import paths, read_files
 from symphony_kube.render.job_sets import job_name, job_set
 from symphony_kube.render.manifest import KubeManifest
@@ -111,6 +112,7 @@ def _render(
         scope=scope,
         base_objects=(
             *_namespace(scope),
+            *_environment(context),
             *file_objects(sources, scope, files),
             *render_services(planned, context),
         ),
@@ -165,6 +167,13 @@ def _namespace(scope: Scope) -> list[Object]:
         return []
     metadata = {"name": scope.namespace, "labels": scope.labels}
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}]
+
+
+def _environment(context: RenderContext) -> list[Object]:
+    """Return a list that contains the ConfigMap with the variables of all processes, if any."""
+    if not context.shares_environment:
+        return []
+    return [environment_object(context.common_variables, context.scope)]
 
 
 def _unit_bodies(

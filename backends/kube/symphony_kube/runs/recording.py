@@ -26,6 +26,7 @@ from symphony_kube.api.labels import RUN, RUN_NAME, Scope
 from symphony_kube.api.resources import items_of, labels_of
 from symphony_kube.runs.fetch_logs import LogFetcher, LogLimits
 from symphony_kube.status import details, experiments, topology
+from symphony_kube.status.container_environment import read_shared_variables
 from symphony_kube.status.find_pod import list_removed_containers
 from symphony_kube.status.observe import BACKEND
 from symphony_kube.status.pod_status import parse_time
@@ -370,12 +371,13 @@ def _write_objects(
     status = observer.observe(api.now()).status
     events = _pod_events(api, scope)
     by_process: dict[str, Any] = {}
+    shared = read_shared_variables(api, scope, pods)
     for pod in pods:
         uid = pod["metadata"]["uid"]
         names = {item["name"] for item in pod["spec"]["containers"]}
         for process in status:
             if process.name in names:
-                found = details.process_details(process, pod, events.get(uid, ()))
+                found = details.process_details(process, pod, events.get(uid, ()), shared)
                 by_process[process.name] = found.to_dict()
     try:
         drawn = topology.find_topology(api, scope, status, observer.units, pods)

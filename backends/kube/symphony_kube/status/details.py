@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.matching import find_status
@@ -12,6 +13,7 @@ from symphony.status import ProcessStatus
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import items_of
 from symphony_kube.status import experiments
+from symphony_kube.status.container_environment import listed_variables, read_shared_variables
 from symphony_kube.status.find_pod import find_container, pod_path
 from symphony_kube.status.pod_events import event_time
 
@@ -35,13 +37,20 @@ def describe_in_detail(api: Api, scope: Scope, process: str, group: str | None) 
     pod = None if ref is None else api.find(pod_path(scope, ref.pod))
     if pod is None:
         return ProcessDetails(status=status)
-    return process_details(status, pod, _list_events(api, scope, pod))
+    shared = read_shared_variables(api, scope, [pod])
+    return process_details(status, pod, _list_events(api, scope, pod), shared)
 
 
 def process_details(
-    status: ProcessStatus, pod: Object, events: tuple[ProcessEvent, ...] = ()
+    status: ProcessStatus,
+    pod: Object,
+    events: tuple[ProcessEvent, ...] = (),
+    shared: Mapping[str, str] = MappingProxyType({}),
 ) -> ProcessDetails:
-    """Return a process's details, which are read from its Pod. Pure."""
+    """Return a process's details, which are read from its Pod. Pure.
+
+    ``shared`` contains the variables that its container has and does not list.
+    """
     metadata, spec = pod["metadata"], pod["spec"]
     container = next(item for item in spec["containers"] if item["name"] == status.name)
     argv = [*(container.get("command") or ()), *(container.get("args") or ())]
@@ -57,19 +66,17 @@ def process_details(
         status=status,
         facts={key: value for key, value in facts.items() if value},
         resources=_resources(container.get("resources") or {}),
-        addresses=_addresses(container.get("env") or ()),
+        addresses=_addresses({**shared, **listed_variables(container)}),
         events=events,
     )
 
 
-def _addresses(env: Iterable[Object]) -> dict[str, str]:
+def _addresses(variables: Mapping[str, str]) -> dict[str, str]:
     """Return each service's address, which is read from the variable ``SYMPH_<SERVICE>_ADDR``."""
     addresses = {}
-    for variable in env:
-        name = variable["name"]
+    for name, address in variables.items():
         if name.startswith("SYMPH_") and name.endswith("_ADDR"):
             service = name.removeprefix("SYMPH_").removesuffix("_ADDR")
-            address = str(variable.get("value") or "")
             addresses[service.lower().replace("_", "-")] = address
     return addresses
 

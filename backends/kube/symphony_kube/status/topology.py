@@ -14,6 +14,7 @@ from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import collection_path, items_of
 from symphony_kube.status import experiments
+from symphony_kube.status.container_environment import listed_variables, read_shared_variables
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
@@ -49,7 +50,11 @@ def find_topology(
     except ApiError as exc:
         action = f"list the services of {scope.experiment!r}"
         raise missing_right(exc, action, "list services", scope) from exc
-    return build_topology(status, roster, items_of(services), _environment(pods))
+    variables = read_shared_variables(api, scope, pods)
+    if pods:
+        # The environments of all containers contain the same service addresses.
+        variables.update(listed_variables(pods[0]["spec"]["containers"][0]))
+    return build_topology(status, roster, items_of(services), variables)
 
 
 def build_topology(
@@ -69,8 +74,8 @@ def build_topology(
         for member, member_services in unit.serves.items():
             group_members.update(dict.fromkeys(member_services, member))
     found = [_service(service, group_members, environment) for service in services]
-    # The API sorts Services by name, whereas the environment contains the addresses in declaration
-    # order.
+    # The API sorts Services by name, whereas the variables that a container lists contain the
+    # addresses in declaration order.
     positions = {name: position for position, name in enumerate(environment)}
 
     def declaration_order(service: Service) -> int:
@@ -98,13 +103,3 @@ def _service(
         exposed=spec.get("type") in ("LoadBalancer", "NodePort"),
         encrypted=variable(name) in environment,
     )
-
-
-def _environment(pods: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return the first container's environment. All containers' environments contain the same
-    service addresses.
-    """
-    if not pods:
-        return {}
-    env = pods[0]["spec"]["containers"][0].get("env") or ()
-    return {variable["name"]: variable.get("value") or "" for variable in env}

@@ -27,7 +27,7 @@ from symphony.cluster.matching import (
     fuzzy_match,
     launch_in_progress,
 )
-from symphony.errors import AlreadyExists, NotFound, SpecError, Unsupported, shown
+from symphony.errors import AlreadyExists, NotFound, SpecError, SymphonyError, Unsupported, shown
 from symphony.names import check_is_text, did_you_mean
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 
@@ -630,6 +630,24 @@ class Cluster(CheckedAttributes, abc.ABC):
     @abc.abstractmethod
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """Return the current status of an experiment and of its processes."""
+
+    def describe_experiments(
+        self, experiments: Sequence[str], *, on_error: Callable[[SymphonyError], None]
+    ) -> list[ExperimentStatus]:
+        """Return the status of each experiment in ``experiments`` that still exists.
+
+        ``on_error`` is called with the error for each experiment that cannot be described.
+        """
+        statuses = []
+        for name in experiments:
+            try:
+                statuses.append(self.describe_experiment(name))
+            except NotFound:
+                # The experiment was deleted after the names were listed.
+                continue
+            except SymphonyError as exc:
+                on_error(exc)
+        return statuses
 
     def describe_process_group(
         self, experiment: str, process_group: str

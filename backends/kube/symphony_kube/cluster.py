@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
-from symphony.errors import NotFound, SpecError, shown
+from symphony.errors import NotFound, SpecError, SymphonyError, shown
 from symphony.model import validators
 from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
@@ -471,6 +472,30 @@ class KubeCluster(Cluster):
         if self._run is not None and not status.processes:
             raise NotFound(f"the objects of run {self._run.name!r} were deleted by another program")
         return status
+
+    def describe_experiments(
+        self, experiments: Sequence[str], *, on_error: Callable[[SymphonyError], None]
+    ) -> list[ExperimentStatus]:
+        """Return the statuses of several experiments; see `Cluster.describe_experiments`.
+
+        The Pods of all experiments are listed with one request, if the user may list them.
+        """
+        from symphony_kube.api.errors import ApiError
+        from symphony_kube.status.experiments import describe_together
+
+        found: Mapping[str, ExperimentStatus] = {}
+        if len(experiments) > 1:
+            # Without the right to list the Pods of all namespaces, each experiment is listed.
+            with contextlib.suppress(ApiError):
+                found = describe_together(self.api, experiments, namespace=self.namespace)
+        statuses = []
+        for name in experiments:
+            if name in found:
+                self._ensure_supervisor(name)
+                statuses.append(found[name])
+            else:
+                statuses += super().describe_experiments([name], on_error=on_error)
+        return statuses
 
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None

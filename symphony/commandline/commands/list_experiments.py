@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.exit_codes import OK, error_message, exit_code
 from symphony.commandline.output.terminal import print_note
-from symphony.errors import NotFound, SymphonyError
+from symphony.errors import SymphonyError
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -79,16 +79,7 @@ class Listing:
         An experiment that cannot be described is reported. The statuses of the other experiments
         are still returned.
         """
-        statuses = []
-        for name in names:
-            try:
-                statuses.append(cluster.describe_experiment(name))
-            except NotFound:
-                # The experiment was deleted after the names were listed.
-                continue
-            except SymphonyError as exc:
-                self._report(exc)
-        return statuses
+        return cluster.describe_experiments(names, on_error=self._report)
 
     def _report(self, exc: SymphonyError) -> None:
         print_note(f"{self._prog}: error: {error_message(exc)}")

@@ -20,7 +20,7 @@ from symphony_kube.api.watch import Change, Watcher
 from symphony_kube.render.roster import Unit
 from symphony_kube.status.follow_status import ObservationStream
 
-from .conftest import FOREVER, python, wait_until
+from .conftest import FOREVER, python, unschedulable, wait_until
 from .held import HELD, release
 
 SCOPE = Scope(experiment="rl", namespace="rl")
@@ -368,6 +368,22 @@ def test_wait_with_a_job_makes_one_list_and_one_watch_of_each_kind(
     shared.launch(experiment)
     assert through.wait(name, timeout=60, on_change=once_watched(2)).exit_code == 0
     assert (is_list(kube_faults), is_watch(kube_faults), kube_faults.count()) == (2, 2, 4)
+
+
+def test_several_experiments_are_described_with_one_list(shared, through, kube_faults, name):
+    names = [f"{name}-{number}" for number in range(3)]
+    for each in names:
+        experiment = shared.new_experiment(each)
+        unschedulable(experiment, "p")
+        unschedulable(experiment, "task").job()
+        shared.launch(experiment)
+    statuses = through.describe_experiments(names, on_error=pytest.fail)
+    assert is_list(kube_faults) == 2
+    assert [(status.name, len(status.processes)) for status in statuses] == [
+        (each, 2) for each in names
+    ]
+    expected = [shared.describe_experiment(each).state for each in names]
+    assert [status.state for status in statuses] == expected
 
 
 def test_wait_survives_lost_connections_and_an_outage(

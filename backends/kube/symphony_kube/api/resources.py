@@ -34,12 +34,12 @@ SUPERVISOR_KINDS = {
 }
 
 
-def collection_path(kind: str, namespace: str) -> str:
-    """Return the API path for all objects of a kind in a namespace."""
+def collection_path(kind: str, namespace: str | None) -> str:
+    """Return the API path for all objects of a kind in a namespace, or in all namespaces."""
     if kind == "Namespace":
         return NAMESPACES
     root, plural = {**KINDS, **SUPERVISOR_KINDS}[kind]
-    return f"{root}/namespaces/{namespace}/{plural}"
+    return f"{root}/{plural}" if namespace is None else f"{root}/namespaces/{namespace}/{plural}"
 
 
 def plural_name(kind: str) -> str:

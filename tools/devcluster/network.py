@@ -91,6 +91,12 @@ def join(machines: Sequence[tuple[Machine, NodeAddress]], others: Sequence[Machi
         # The node's firewall rules translate a Service's address to a Pod's address, but the kernel
         # first needs a route to the Service's address.
         _inside(machine, "ip", "route", "add", SERVICES_NET, "via", HOST)
+        # A packet whose destination is still a Service's address belongs to a Service that
+        # kube-proxy has not processed yet. It must not pass: the kernel would remember the
+        # connection as one that is not translated, and all further tries of its client would get
+        # lost, too.
+        for chain in ("FORWARD", "OUTPUT"):
+            _inside(machine, "iptables", "-w", "-A", chain, "-d", SERVICES_NET, "-j", "DROP")
         _inside(machine, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
     gateway = next(iter(routes.values()))
     for pods, via in (*routes.items(), (SERVICES_NET, gateway)):

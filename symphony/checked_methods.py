@@ -87,6 +87,7 @@ CHECKS: dict[str, Check] = {
     "float": Check(_is_number, "a number"),
     "float | str": Check(lambda value: _is_number(value) or _is_text(value), "a number or text"),
     "Callable[[str], None]": _FUNCTION,
+    "Callable[[SymphonyError], None]": _FUNCTION,
     "str | os.PathLike[str]": Check(is_path, "a path"),
     "Sequence[str]": Check(_is_list_of_text, "a list of names"),
     "Iterable[str]": Check(_is_iterable, "a list of names"),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from symphony.cluster import Cluster
 
 # A deletion mostly waits for processes to exit, so several take hardly longer than one.
-MAX_PARALLEL = 8
+MAX_PARALLEL = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from symphony.model import validators
 from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import PATIENCE_SECONDS, Timeouts
-from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, Expose, RenderOptions
+from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, RESTRICTED, Expose, RenderOptions
 
 if TYPE_CHECKING:
     from symphony.cluster import Manifest, OnChange, Progress, Tunnel
@@ -56,7 +56,9 @@ class KubeCluster(Cluster):
     an image that contains symphony with its extra ``kube``. If it is set, the supervisors of
     experiments run in the cluster instead of on this machine. ``connections`` is the maximum number
     of concurrent API requests. ``patience`` is the number of seconds for which an API server that
-    has answered before can be unreachable before a method fails.
+    has answered before can be unreachable before a method fails. ``pod_yml``, ``job_yml``,
+    ``service_yml`` and ``namespace_yml`` are merged into all objects of these kinds. With
+    ``security="restricted"``, all Pods pass this Pod security level.
     """
 
     backend: ClassVar[str] = "kube"
@@ -83,6 +85,11 @@ class KubeCluster(Cluster):
         supervisor_image: str | None = None,
         connections: int = 16,
         patience: int = PATIENCE_SECONDS,
+        pod_yml: Mapping[str, Any] | None = None,
+        job_yml: Mapping[str, Any] | None = None,
+        service_yml: Mapping[str, Any] | None = None,
+        namespace_yml: Mapping[str, Any] | None = None,
+        security: str | None = None,
         preamble_cmds: Strings | None = None,
         start_dir: str | None = None,
     ) -> None:
@@ -107,6 +114,16 @@ class KubeCluster(Cluster):
         validators.flag(jobs_only, "jobs_only")
         validators.whole_number(connections, "connections", least=1)
         validators.whole_number(patience, "patience")
+        overrides: dict[str, Mapping[str, Any]] = {}
+        for name, fields in (
+            ("pod_yml", pod_yml),
+            ("job_yml", job_yml),
+            ("service_yml", service_yml),
+            ("namespace_yml", namespace_yml),
+        ):
+            overrides[name] = {} if fields is None else validators.plain_mapping(fields, name)
+        if security not in (None, RESTRICTED):
+            raise SpecError(f"security must be {RESTRICTED!r} or None, not {shown(security)}")
         if expose not in EXPOSE:
             raise SpecError(f"expose must be LoadBalancer, NodePort or none, not {shown(expose)}")
         if jobs_only and namespace is None:
@@ -131,6 +148,8 @@ class KubeCluster(Cluster):
             gpu_resource=gpu_resource,
             git_image=git_image,
             limits_pods=supervisor_image is None,
+            security=security,
+            **overrides,
         )
         self._context = context
         self._kubeconfig = kubeconfig
@@ -264,7 +283,9 @@ class KubeCluster(Cluster):
         from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 
         return SupervisorOptions(
-            image=self._supervisor_image, image_pull_secrets=self.options.image_pull_secrets
+            image=self._supervisor_image,
+            image_pull_secrets=self.options.image_pull_secrets,
+            security=self.options.security,
         )
 
     def check(self, manifest: Manifest) -> None:

@@ -550,3 +550,61 @@ def test_variables_of_many_services_are_in_a_config_map() -> None:
     assert len(json.dumps(list(manifest))) < 500_000
     options = RenderOptions(image=IMAGE, jobs_only=True)
     assert "ConfigMap" not in by_kind(rendered(exp, options, namespace="team"))
+
+
+def test_options_of_the_cluster_change_all_objects_of_a_kind() -> None:
+    exp, process = one()
+    process.job().binds("web").add_label("kueue.x-k8s.io/queue-name", "team")
+    process.pod_yml = {"spec": {"priority": 7}}
+    options = {
+        "pod_yml": {"spec": {"priority": 1, "schedulerName": "volcano"}},
+        "job_yml": {"spec": {"podFailurePolicy": {"rules": []}}},
+        "service_yml": {"metadata": {"annotations": {"a": "b"}}, "spec": {"ipFamilies": ["IPv6"]}},
+        "namespace_yml": {"metadata": {"labels": {"team": "a"}}},
+    }
+    kinds = by_kind(Cluster.new("kube", image=IMAGE, **options).manifest(exp))
+    (namespace,), (service,), (job,) = (kinds[kind] for kind in ("Namespace", "Service", "Job"))
+    assert namespace["metadata"]["labels"]["team"] == "a"
+    assert service["spec"]["ipFamilies"] == ["IPv6"]
+    assert job["spec"]["podFailurePolicy"] == {"rules": []}
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    pod = job["spec"]["template"]["spec"]
+    assert (pod["priority"], pod["schedulerName"]) == (7, "volcano")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"namespace_yml": {"metadata": {"name": "x"}}}, "namespace_yml changes the name"),
+        ({"service_yml": {"kind": "Pod"}}, "service_yml changes kind"),
+        ({"job_yml": {"metadata": {"labels": None}}}, f"job_yml changes the label '{MANAGED_BY}'"),
+        ({"pod_yml": {"metadata": {"name": "x"}}}, "the option pod_yml changes 'name'"),
+        ({"pod_yml": ["x"]}, "pod_yml must be a mapping"),
+        ({"security": "tight"}, "security must be 'restricted' or None, not 'tight'"),
+    ],
+)
+def test_options_of_the_cluster_that_break_objects_are_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    exp, process = one()
+    process.job().binds("web")
+    with pytest.raises(SpecError, match=message):
+        Cluster.new("kube", image=IMAGE, **options).manifest(exp)
+
+
+def test_all_containers_pass_the_restricted_level() -> None:
+    exp, process = one()
+    process.mount_git_repo("https://example.org/r.git", "/code")
+    process.container_yml = {"securityContext": {"capabilities": {"add": ["NET_BIND_SERVICE"]}}}
+    spec = spec_of(rendered(exp, RenderOptions(image=IMAGE, security="restricted")), process.name)
+    seccomp = {"type": "RuntimeDefault"}
+    assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": seccomp}
+    (checkout,), (container,) = spec["initContainers"], spec["containers"]
+    assert checkout["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["securityContext"]["capabilities"] == {
+        "drop": ["ALL"],
+        "add": ["NET_BIND_SERVICE"],
+    }

@@ -22,6 +22,7 @@ from symphony.plan.process_settings import secret_text
 from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import POLICIES, ROSTER, Scope
 from symphony_kube.render import pods
+from symphony_kube.render.cluster_overrides import with_cluster_override
 from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT_SECONDS, check_images
 from symphony_kube.render.context import (
     PlannedUnit,
@@ -111,10 +112,10 @@ def _render(
         experiment=plan.experiment,
         scope=scope,
         base_objects=(
-            *_namespace(scope),
+            *_namespace(scope, options),
             *_environment(context),
             *file_objects(sources, scope, files),
-            *render_services(planned, context),
+            *(with_cluster_override(body, options) for body in render_services(planned, context)),
         ),
         units=tuple(bodies.values()),
         roster=roster,
@@ -161,12 +162,13 @@ def _check_secrets_in_variables(plan: Plan, files: Mapping[str, bytes]) -> None:
         secret_text(name, files[plan.secrets[name]])
 
 
-def _namespace(scope: Scope) -> list[Object]:
+def _namespace(scope: Scope, options: RenderOptions) -> list[Object]:
     """Return a list that contains the experiment's Namespace, or an empty list if it is shared."""
     if scope.shared:
         return []
     metadata = {"name": scope.namespace, "labels": scope.labels}
-    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}]
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    return [with_cluster_override(body, options)]
 
 
 def _environment(context: RenderContext) -> list[Object]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 Expose = Literal["LoadBalancer", "NodePort", "none"]
 EXPOSE: tuple[Expose, ...] = ("LoadBalancer", "NodePort", "none")
 GPU = "nvidia.com/gpu"
 GIT_IMAGE = "alpine/git"
+RESTRICTED = "restricted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,9 @@ class RenderOptions:
       Kubernetes then stops them even if no supervisor is running, but the deadline cannot be
       extended while they are running.
     * ``git_image``: the image that contains git and is used to check out repositories.
+    * ``pod_yml``, ``job_yml``, ``service_yml`` and ``namespace_yml``: fields that are merged into
+      all objects of these kinds.
+    * ``security``: the Pod security level that all Pods pass, or None.
     """
 
     image: str | None = None
@@ -35,3 +40,8 @@ class RenderOptions:
     gpu_resource: str = GPU
     limits_pods: bool = True
     git_image: str = GIT_IMAGE
+    pod_yml: Mapping[str, Any] = field(default_factory=dict)
+    job_yml: Mapping[str, Any] = field(default_factory=dict)
+    service_yml: Mapping[str, Any] = field(default_factory=dict)
+    namespace_yml: Mapping[str, Any] = field(default_factory=dict)
+    security: str | None = None

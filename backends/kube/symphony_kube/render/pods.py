@@ -10,6 +10,7 @@ from symphony.model.settings import Settings
 from symphony.names import did_you_mean
 from symphony.plan.ranks import master_service
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT
+from symphony_kube.render.cluster_overrides import with_cluster_override, with_security
 from symphony_kube.render.containers import DEFAULT_GRACE_SECONDS, container, ports
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data
@@ -117,8 +118,13 @@ def job(unit: PlannedUnit, context: RenderContext) -> Object:
             f"{unit.description} has the restart policy {policy}, which a Job cannot have "
             f"because it runs to completion: set OnFailure or Never, or {alternative}"
         )
-    labels = {**context.labels(unit.name), **queue_label(unit)}
-    return {
+    # Systems such as Kueue read the labels of Jobs.
+    labels = {
+        **_user_labels(unit.processes[0].pod, unit),
+        **context.labels(unit.name),
+        **queue_label(unit),
+    }
+    result = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": context.metadata(unit.name, labels),
@@ -128,6 +134,7 @@ def job(unit: PlannedUnit, context: RenderContext) -> Object:
             "template": pod_template(body),
         },
     }
+    return with_cluster_override(result, context.options)
 
 
 def pod_template(body: Object) -> Object:
@@ -231,7 +238,12 @@ def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     if mounted.volumes:
         spec["volumes"] = mounted.volumes
     body: Object = {"metadata": context.metadata(unit.name, labels), "spec": spec}
-    return _apply_override(unit, body, settings.pod_yml) if settings.pod_yml else body
+    options = context.options
+    if options.pod_yml:
+        body = _apply_override(body, options.pod_yml, "the option pod_yml")
+    if settings.pod_yml:
+        body = _apply_override(body, settings.pod_yml, f"pod_yml of {unit.description}")
+    return {**body, "spec": with_security(body["spec"], options.security)}
 
 
 def _restart_policy(unit: PlannedUnit, context: RenderContext) -> str:
@@ -272,13 +284,14 @@ def _grace_seconds(settings: Settings, unit: PlannedUnit) -> int:
 # --- pod_yml ---
 
 
-def _apply_override(unit: PlannedUnit, body: Object, pod_yml: Mapping[str, Any]) -> Object:
+def _apply_override(body: Object, pod_yml: Mapping[str, Any], description: str) -> Object:
     """Merge pod_yml into a rendered Pod, whose fields it overrides.
+
+    ``description`` names this pod_yml in messages.
 
     Raises `SpecError` if pod_yml is not a valid part of a Pod, if it changes a field that symphony
     uses to find its objects, or if it removes a container.
     """
-    description = f"pod_yml of {unit.description}"
     for key in pod_yml:
         if key not in _POD_KEYS:
             hint = did_you_mean(key, _POD_KEYS) or f"; write spec: {{{key}: ...}}"

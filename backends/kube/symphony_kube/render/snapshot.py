@@ -9,6 +9,7 @@ from typing import Any
 
 from symphony.plan.changes import ProcessSnapshot, Snapshot, snapshot_of_plan
 from symphony.plan.resolve import Plan, PlannedProcess
+from symphony_kube.render.merge import to_plain_data
 from symphony_kube.render.options import RenderOptions
 
 # The settings that take effect without a restart: they concern the order of starts and the
@@ -52,6 +53,8 @@ def _with_options(
         "image_pull_secrets": list(options.image_pull_secrets),
         "exposes": exposed,
         "files": _file_digests(process, files),
+        "cluster_pod_yml": to_plain_data(options.pod_yml, "the option pod_yml"),
+        "security": options.security,
     }
     if "gpu" in process.settings.resource_limit:
         values["gpu_resource"] = options.gpu_resource

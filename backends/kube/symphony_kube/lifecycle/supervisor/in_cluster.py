@@ -40,7 +40,9 @@ from symphony_kube.lifecycle.supervisor.record import (
     encode_record,
 )
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
+from symphony_kube.render.cluster_overrides import with_security
 from symphony_kube.render.files import MAX_OBJECT_BYTES
+from symphony_kube.render.options import RESTRICTED
 from symphony_kube.status import reasons
 from symphony_kube.status.job_status import parse_job
 from symphony_kube.status.pod_status import parse_pod
@@ -72,12 +74,13 @@ class SupervisorOptions:
     """The options for a supervisor in the cluster.
 
     ``image`` is an image that contains symphony with its extra ``kube``, or None for a supervisor
-    on the launching machine.
+    on the launching machine. ``security`` is the Pod security level that the Pod passes, or None.
     """
 
     image: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
     command: tuple[str, ...] = COMMAND
+    security: str | None = None
 
 
 class CannotRunInCluster(Exception):
@@ -230,7 +233,10 @@ def render_job(scope: Scope, name: str, options: SupervisorOptions) -> Object:
         "metadata": {"name": name, "namespace": scope.namespace, "labels": labels},
         "spec": {
             "backoffLimit": 2**31 - 1,
-            "template": {"metadata": {"labels": labels}, "spec": spec},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": with_security(spec, options.security),
+            },
         },
     }
 
@@ -390,6 +396,7 @@ def _options_of(job: Object) -> SupervisorOptions:
         image=container["image"],
         image_pull_secrets=tuple(secrets),
         command=tuple(container["command"][:-2]),
+        security=RESTRICTED if spec.get("securityContext") else None,
     )
 
 

@@ -277,7 +277,8 @@ class KubeCluster(Cluster):
                 keeping=self._keeping_record(experiment.name, launching=run.run),
                 description=description,
             )
-        return dataclasses.replace(manifest, notes=(*notes, *record_notes))
+        warnings = [f"the API server warns: {text}" for text in self.api.warnings.take()]
+        return dataclasses.replace(manifest, notes=(*notes, *record_notes, *warnings))
 
     def _supervisor_options(self) -> SupervisorOptions:
         from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions

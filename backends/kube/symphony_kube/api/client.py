@@ -26,6 +26,7 @@ from symphony.errors import BackendError, PluginError, Unreachable
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
 from symphony_kube.api.retries import Outage, Timeouts, pause
 from symphony_kube.api.server_clock import ServerClock
+from symphony_kube.api.server_warnings import ServerWarnings
 
 try:
     import urllib3
@@ -159,6 +160,7 @@ class Api:
             ) from exc
         self._auth_lock = threading.Lock()
         self._clock = ServerClock()
+        self.warnings = ServerWarnings()
         self._reached = False
         self._outage = Outage()
 
@@ -389,6 +391,7 @@ class Api:
             self._reached = True
             self._outage.end()
             self._clock.note(response.headers.get("Date"), sent=sent, received=time.time())
+            self.warnings.note(response.headers.get("Warning"))
             if response.status < 300:
                 return response
             content = response.data

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from symphony_kube.render.manifest import KubeManifest
     from symphony_kube.runs.recording import Settings
 
+# The addresses on which processes can listen: all of IPv4, or all of IPv6 and usually also IPv4.
 BIND_HOST = "0.0.0.0"
+BIND_HOSTS = (BIND_HOST, "::")
 
 
 class KubeCluster(Cluster):
@@ -58,7 +60,8 @@ class KubeCluster(Cluster):
     of concurrent API requests. ``patience`` is the number of seconds for which an API server that
     has answered before can be unreachable before a method fails. ``pod_yml``, ``job_yml``,
     ``service_yml`` and ``namespace_yml`` are merged into all objects of these kinds. With
-    ``security="restricted"``, all Pods pass this Pod security level.
+    ``security="restricted"``, all Pods pass this Pod security level. ``bind_host`` is the address
+    on which processes listen, which must be ``::`` in clusters without IPv4.
     """
 
     backend: ClassVar[str] = "kube"
@@ -90,6 +93,7 @@ class KubeCluster(Cluster):
         service_yml: Mapping[str, Any] | None = None,
         namespace_yml: Mapping[str, Any] | None = None,
         security: str | None = None,
+        bind_host: str = BIND_HOST,
         preamble_cmds: Strings | None = None,
         start_dir: str | None = None,
     ) -> None:
@@ -122,6 +126,7 @@ class KubeCluster(Cluster):
             ("namespace_yml", namespace_yml),
         ):
             overrides[name] = {} if fields is None else validators.plain_mapping(fields, name)
+        self._bind_host = validators.one_of(bind_host, BIND_HOSTS, "bind_host")
         if security not in (None, RESTRICTED):
             raise SpecError(f"security must be {RESTRICTED!r} or None, not {shown(security)}")
         if expose not in EXPOSE:
@@ -208,7 +213,7 @@ class KubeCluster(Cluster):
         scheme = AddressScheme(
             backend=self.backend,
             host=scope.object_name,
-            bind_host=BIND_HOST,
+            bind_host=self._bind_host,
             present=present,
             shares_ports=self.shares_ports,
             rank_host=scope.object_name,

@@ -562,7 +562,8 @@ def test_options_of_the_cluster_change_all_objects_of_a_kind() -> None:
         "service_yml": {"metadata": {"annotations": {"a": "b"}}, "spec": {"ipFamilies": ["IPv6"]}},
         "namespace_yml": {"metadata": {"labels": {"team": "a"}}},
     }
-    kinds = by_kind(Cluster.new("kube", image=IMAGE, **options).manifest(exp))
+    cluster = Cluster.new("kube", image=IMAGE, bind_host="::", **options)
+    kinds = by_kind(cluster.manifest(exp))
     (namespace,), (service,), (job,) = (kinds[kind] for kind in ("Namespace", "Service", "Job"))
     assert namespace["metadata"]["labels"]["team"] == "a"
     assert service["spec"]["ipFamilies"] == ["IPv6"]
@@ -570,6 +571,7 @@ def test_options_of_the_cluster_change_all_objects_of_a_kind() -> None:
     assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
     pod = job["spec"]["template"]["spec"]
     assert (pod["priority"], pod["schedulerName"]) == (7, "volcano")
+    assert {"name": "SYMPH_WEB_BIND_HOST", "value": "::"} in pod["containers"][0]["env"]
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,9 @@ def describe_together(
 ) -> dict[str, ExperimentStatus]:
     """Return the statuses of several experiments, which takes one list request for each kind.
 
-    Experiments without Pods and Jobs are omitted. Reasons that only events contain are missing.
-    Raises `ApiError` if the user may not list the Pods of all namespaces, or of ``namespace``.
+    Experiments without Pods and Jobs, and those with JobSets, are omitted. Reasons that only events
+    contain are missing. Raises `ApiError` if the user may not list the Pods of all namespaces, or
+    of ``namespace``.
     """
     observers = {name: PodObserver(name) for name in names}
     for kind, key in (("Pod", PODS), ("Job", JOBS)):
@@ -113,7 +114,7 @@ def describe_together(
             observer.replace(key, objects.get(name, ()))
     statuses = {}
     for name, observer in observers.items():
-        if observer.empty:
+        if observer.empty or observer.has_job_sets:
             continue
         is_shared = namespace is not None
         scope = labels.Scope(experiment=name, namespace=namespace or name, shared=is_shared)

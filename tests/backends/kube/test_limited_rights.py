@@ -108,14 +108,20 @@ def test_message_names_the_missing_verb_and_resource(kube_cluster, as_user, name
     assert "\n" not in str(caught.value)
 
 
-def test_delete_reports_objects_that_cannot_be_listed(kube_cluster, as_user, name, tmp_path):
+@pytest.mark.parametrize("verbs", [["create", "delete"], ["create", "get", "delete"]])
+def test_delete_without_the_right_to_list_secrets(kube_cluster, as_user, name, tmp_path, verbs):
     (tmp_path / "token").write_text("swordfish")
-    secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "delete"]}
+    secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": verbs}
     pods = {**READ, "verbs": [*READ["verbs"], "create", "delete"]}
     cluster = as_user(pods, secrets)
     exp = cluster.new_experiment(name, secrets={"token": str(tmp_path / "token")})
-    unschedulable(exp, "worker")
+    worker = unschedulable(exp, "worker")
+    worker.mount_secret("certificates", "/certificates", files=[str(tmp_path / "token")])
     cluster.launch(exp)
+    if "get" in verbs:
+        cluster.delete(name)
+        assert managed_objects(kube_cluster) == {}
+        return
     with pytest.raises(BackendError, match="ask for the right to list secrets"):
         cluster.delete(name)
     assert set(managed_objects(kube_cluster)) == {"pods", "secrets"}  # nothing was deleted

@@ -12,7 +12,7 @@ from symphony.errors import BackendError
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import RUN, Scope
+from symphony_kube.api.labels import DESCRIPTION, ENVIRONMENT, KEYS, RUN, SECRETS, Scope
 from symphony_kube.api.resources import (
     KINDS,
     NAMESPACES,
@@ -48,6 +48,8 @@ LATE_POD_SECONDS = 2.0
 # and Pending if none of them has started.
 NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 NOT_RUNNING = "status.phase!=Running,status.phase!=Unknown"
+# The names of objects that do not depend on the experiment.
+_NAMES = {"Secret": (SECRETS, KEYS, DESCRIPTION), "ConfigMap": (ENVIRONMENT,)}
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -342,8 +344,39 @@ def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object]
             return []
         if exc.status == 403 and _can_be_skipped(api, scope, kind, jobs_only=jobs_only):
             return None
-        raise _cannot("list", plural_name(kind), scope, exc) from exc
+        found = _find_by_name(api, scope, kind) if exc.status == 403 else None
+        if found is None:
+            raise _cannot("list", plural_name(kind), scope, exc) from exc
+        return found
     return items_of(answer)
+
+
+def _find_by_name(api: Api, scope: Scope, kind: str) -> list[Object] | None:
+    """Return the Secrets or ConfigMaps of an experiment for a user who may not list them.
+
+    Their names are known, or are those of volumes of the experiment's Pods. Return None for other
+    kinds, and if the user may not read these objects either.
+    """
+    names = {scope.object_name(name, kind) for name in _NAMES.get(kind, ())}
+    if not names:
+        return None
+    found = []
+    try:
+        path = collection_path("Pod", scope.namespace)
+        pods = items_of(api.call("GET", path, query={"labelSelector": scope.selector}))
+        for pod in pods:
+            for volume in pod["spec"].get("volumes") or ():
+                source = volume.get("secret" if kind == "Secret" else "configMap") or {}
+                names.add(source.get("secretName" if kind == "Secret" else "name") or "")
+        for name in sorted(names - {""}):
+            body = api.find(f"{collection_path(kind, scope.namespace)}/{name}")
+            if body is not None and is_managed(body, scope.experiment):
+                found.append(body)
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        return None
+    return found
 
 
 def _can_be_skipped(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> bool:

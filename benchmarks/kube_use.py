@@ -1,0 +1,105 @@
+"""Measure how long it takes to list and delete experiments, to read a log and to copy a file.
+
+The peers are kubectl get, delete, logs and cp.
+
+    python benchmarks/kube_use.py [--quick] [--json]
+
+Each experiment has a namespace of its own. The benchmark needs kubectl, and a Kubernetes cluster
+that exists only for tests and can pull the image in SYMPHONY_TEST_IMAGE. It uses the cluster in
+KUBECONFIG, or else the devcluster with its image.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from _kube import STARTED, kubeconfig, kubectl
+from _pairs import Figure, Options, at_most_times, in_turns, main, timed
+
+from symphony import Cluster, Experiment
+
+IMAGE = os.environ.get("SYMPHONY_TEST_IMAGE", "docker.io/library/symphony-test:devcluster")
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    """Yield the figures of this benchmark."""
+    config, runs = kubeconfig(), options.pick(5, 1)
+    cluster = Cluster.new("kube", kubeconfig=config, image=IMAGE)
+    prefix = f"symphony-bench-{secrets.token_hex(3)}"
+    symphony = [sys.executable, "-m", "symphony"]
+    ours = ["-b", "kube", f"--kubeconfig={config}"]
+    theirs = [kubectl(), f"--kubeconfig={config}"]
+    names = [f"{prefix}-{number}" for number in range(20)]
+    try:
+        launch(cluster, names)
+        listed, peer = in_turns(
+            runs,
+            lambda: run(*symphony, "ls", *ours),
+            lambda: run(*theirs, "get", "pods", "--all-namespaces"),
+        )
+        yield at_most_times("ls, 20 experiments", listed, peer, 1.2, plus=1.0, peer_name="get pods")
+        deleted = run(*symphony, "delete", "-f", f"{prefix}-*", *ours)
+        launch(cluster, names)
+        peer_deleted = run(*theirs, "delete", "namespace", *names)
+        yield at_most_times(
+            "delete, 20 experiments", [deleted], [peer_deleted], 1.5, peer_name="delete namespace"
+        )
+        yield from use(cluster, prefix, options, (symphony, ours, theirs))
+    finally:
+        for name in [*names, prefix]:
+            cluster.delete(name)
+
+
+def use(
+    cluster: Cluster, name: str, options: Options, words: tuple[list[str], list[str], list[str]]
+) -> Iterator[Figure]:
+    """Yield the figures for a log and a file of one process."""
+    symphony, ours, theirs = words
+    lines, size, runs = options.pick(100_000, 10_000), options.pick(300, 20), options.pick(5, 1)
+    experiment = Experiment(name)
+    process = experiment.new_process(
+        "p", cmds=[f"head -c {size}000000 /dev/urandom >/tmp/f", f"seq {lines}", "sleep 10000"]
+    )
+    process.termination_grace_period(1).ready(log=f"^{lines}$")
+    cluster.launch(experiment)
+    cluster.wait(name, until=STARTED, timeout=60)
+    while f"\n{lines}\n" not in cluster.get_log(name, "p", tail=2):
+        continue
+    log, peer_log = in_turns(
+        runs,
+        lambda: run(*symphony, "logs", name, "p", *ours),
+        lambda: run(*theirs, "logs", f"--namespace={name}", "p"),
+    )
+    yield at_most_times(f"logs, {lines} lines", log, peer_log, 1.2, plus=1.0, peer_name="logs")
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory) / "f"
+        copied, peer_copied = in_turns(
+            runs,
+            lambda: run(*symphony, "cp", name, "p:/tmp/f", f"{target}-1", *ours),
+            lambda: run(*theirs, "cp", f"--namespace={name}", "p:/tmp/f", f"{target}-2"),
+        )
+    yield at_most_times(f"cp, {size} MB", copied, peer_copied, 1.3, plus=1.0, peer_name="cp")
+
+
+def launch(cluster: Cluster, names: list[str]) -> None:
+    """Launch experiments whose Pods fit on no node, because their processes do not matter."""
+    for name in names:
+        experiment = Experiment(name)
+        process = experiment.new_process("p", command=["sleep", "10000"])
+        process.node_selector("symphony.test/no-such-node", "true")
+        cluster.launch(experiment)
+
+
+def run(*words: str) -> float:
+    """Return how long a command takes."""
+    return timed(lambda: subprocess.run(words, check=True, stdout=subprocess.DEVNULL))
+
+
+if __name__ == "__main__":
+    main(__doc__, measure)

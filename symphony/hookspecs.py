@@ -35,6 +35,7 @@ CAPABILITIES = {
     "stop": "stops an experiment and keeps its logs",
     "control": "stops, starts, restarts and signals single processes",
     "up": "changes an experiment while it is running",
+    "code": "runs processes with a snapshot of their code",
     "logs": "keeps the output of processes",
     "runs": "keeps the records of runs whose experiments were deleted or replaced",
     "exec": "runs a command in the environment of a process",
@@ -58,7 +59,8 @@ class Option:
     ``("-n", "--namespace")``. A ``switch`` takes no value and sets the keyword argument to True. If
     ``choices`` are given, other values are rejected. ``where`` is true if the option determines
     which experiments the backend finds. symphony then repeats the option in the commands that it
-    suggests to the user.
+    suggests to the user. ``commands`` contains the commands that have the option; by default, these
+    are all commands.
     """
 
     name: str
@@ -68,6 +70,17 @@ class Option:
     switch: bool = False
     choices: tuple[str, ...] = ()
     where: bool = False
+    commands: tuple[str, ...] = ()
+
+
+# The option of the backends that run processes on this machine, in the directory of their code.
+SNAPSHOT = Option(
+    name="snapshot",
+    flags=("--snapshot",),
+    switch=True,
+    help="run processes with code from a copy, which later edits do not change",
+    commands=("launch", "render", "up", "diff", "rerun"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

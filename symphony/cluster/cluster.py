@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
-    from symphony.model.validators import Strings
+    from symphony.model.validators import Code, Strings
     from symphony.plan.changes import Changes
     from symphony.plan.ignored import Ignored
     from symphony.plan.resolve import Defaults
@@ -242,6 +242,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         port_range: Any = None,
         preamble_cmds: Strings | None = None,
         start_dir: str | None = None,
+        code: Code | None = None,
         env: Mapping[str, object] | None = None,
         ends_with: Strings | None = None,
         on_failure: str | Mapping[str, Any] | None = None,
@@ -262,6 +263,7 @@ class Cluster(CheckedAttributes, abc.ABC):
             port_range=port_range,
             preamble_cmds=preamble_cmds,
             start_dir=start_dir,
+            code=code,
             env=env,
             ends_with=ends_with,
             on_failure=on_failure,

@@ -6,17 +6,20 @@ All functions are pure, except that `secret_contents` reads files.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from symphony.code.snapshot import SHORT_DIGEST_LENGTH
 from symphony.host.processes.spec import (
     AMD_GPU_VARIABLE,
     GPU_VARIABLE,
     ProcessSpec,
     with_devices,
 )
+from symphony.host.render import CODE_VARIABLE
 from symphony.plan.addresses import replicated_services
 from symphony.plan.changes import (
     ADDED,
@@ -61,11 +64,17 @@ def _process(spec: Mapping[str, Any], ports: Mapping[int, str]) -> ProcessSnapsh
     if spec["gpus"]:
         leased = (GPU_VARIABLE, AMD_GPU_VARIABLE)
         env = {key: value for key, value in env.items() if key not in leased}
+    start_dir, code = spec["cwd"], spec.get("code")
+    if code is not None:
+        # The directory of a copy differs each time the code changes.
+        start_dir = os.path.relpath(start_dir, code["directory"])
+        env = {key: value for key, value in env.items() if key != CODE_VARIABLE}
     return ProcessSnapshot(
         group=spec["group"],
         settings={
             "command": list(spec["argv"]),
-            "start_dir": spec["cwd"],
+            "start_dir": start_dir,
+            "code": None if code is None else code["digest"][:SHORT_DIGEST_LENGTH],
             "preamble_cmds": list(spec["preamble"]),
             "env": env,
             "env_secrets": spec["env_secrets"],

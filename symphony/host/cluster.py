@@ -45,6 +45,7 @@ from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus, Sta
 if TYPE_CHECKING:
     import socket
 
+    from symphony.code.snapshot import Archives
     from symphony.events import ExperimentEvent
     from symphony.host.control import SupervisorLink
     from symphony.host.copy import CopyPath
@@ -91,6 +92,8 @@ class HostCluster(Cluster):
       held until the server starts. With ``"bound"``, the port is held until the experiment
       finishes, so that the port is never free before the server has bound it. ``"bound"`` requires
       servers that set SO_REUSEADDR.
+    * With ``snapshot``, processes with `code` run from a copy in the run directory, which later
+      edits do not change.
     """
 
     children: ClassVar[str]
@@ -109,6 +112,7 @@ class HostCluster(Cluster):
         gpus: Sequence[str] | None = None,
         backoff: Backoff | None = None,
         hold_ports: Literal["started", "bound"] = "started",
+        snapshot: bool = False,
         preamble_cmds: Strings | None = None,
         start_dir: str | None = None,
     ) -> None:
@@ -121,6 +125,9 @@ class HostCluster(Cluster):
 
             instance(backoff, Backoff, "backoff")
         self._backoff = backoff
+        if not isinstance(snapshot, bool):
+            raise SpecError(f"snapshot must be true or false, not {shown(snapshot)}")
+        self._copies_code = snapshot
         if hold_ports not in PORT_HOLD_MODES:
             hint = did_you_mean(shown(hold_ports).strip("'"), PORT_HOLD_MODES)
             modes = " or ".join(PORT_HOLD_MODES)
@@ -135,13 +142,15 @@ class HostCluster(Cluster):
         The manifest contains ports that are free now. The ports of a running experiment of the same
         name count as free, because a launch either refuses the name or replaces that experiment.
         """
+        from symphony.code.snapshot import take_snapshots
         from symphony.host.resources.leases import PortLeases
         from symphony.host.resources.ports import ExperimentPorts
 
         replaced = directory.find(self._root, experiment.name)
         unsupervised = self._unsupervised_usage(except_run=replaced)
+        archives = take_snapshots(experiment)
         with PortLeases(ExperimentPorts(replaced), self._finishing_ports(), unsupervised) as ports:
-            return self._render(experiment, ports.reserve)
+            return self._render(experiment, ports.reserve, archives)
 
     def _finishing_ports(self) -> FinishingPorts:
         from symphony.host.resources.ports import FinishingPorts
@@ -157,14 +166,18 @@ class HostCluster(Cluster):
         self,
         experiment: Experiment,
         reserve_port: Callable[[int], str | None],
+        archives: Archives,
+        *,
         present: Mapping[str, int] | None = None,
         run_id: str | None = None,
+        copies_code: bool = False,
     ) -> HostManifest:
-        """Return the manifest of an experiment.
+        """Return the manifest of an experiment, whose processes have the code in ``archives``.
 
         ``reserve_port`` returns None if a port can be used, and otherwise the reason why it cannot
         be used. ``present`` maps the services of the running experiment to their ports, and
-        ``run_id`` is its identifier.
+        ``run_id`` is its identifier. Its processes run from copies of the code with
+        ``copies_code``.
         """
         import shutil
 
@@ -186,27 +199,33 @@ class HostCluster(Cluster):
             directory=self._root / experiment.name,
             working_directory=Path.cwd(),
             shell=shutil.which("bash") or "/bin/sh",
+            snapshots={name: archive.snapshot for name, archive in archives.items()},
+            copies_code=self._copies_code or copies_code,
         )
 
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> HostManifest:
         # A launch on this machine takes very little time, so only a warning is reported.
+        from symphony.code.snapshot import take_snapshots
         from symphony.host import preflight
 
         preflight.check_open_files(experiment, self.process_descriptors)
+        archives = take_snapshots(experiment)
         if force:
             # Errors in the new experiment must be found before the old one is deleted. Ports and
             # GPUs are checked after the deletion, which releases those of the old experiment.
-            preflight.check(self._render(experiment, lambda _: None))
-        manifest, warning = self._start(experiment, force=force)
+            preflight.check(self._render(experiment, lambda _: None, archives))
+        manifest, warning = self._start(experiment, archives, force=force)
         if warning and on_change is not None:
             with contextlib.suppress(NotFound):
                 status = self.describe_experiment(experiment.name)
                 on_change(replace(status, note=warning))
         return manifest
 
-    def _start(self, experiment: Experiment, *, force: bool) -> tuple[HostManifest, str]:
+    def _start(
+        self, experiment: Experiment, archives: Archives, *, force: bool
+    ) -> tuple[HostManifest, str]:
         """Free the experiment's name, launch the experiment, and return its manifest.
 
         Also return a warning for the user, which can be empty.
@@ -247,10 +266,11 @@ class HostCluster(Cluster):
                     ) as ports,
                     GpuLeases(devices, unsupervised) as gpus,
                 ):
-                    manifest = self._render(experiment, ports.reserve)
+                    manifest = self._render(experiment, ports.reserve, archives)
                     preflight.check(manifest)
                     processes, gpu_leases = assign_gpus(manifest.processes, gpus)
                     manifest = replace(manifest, processes=processes)
+                    preflight.write_code(run, manifest, archives)
                     warning = self._hand_over(
                         run, lock, channel, experiment, manifest, ports, gpus, gpu_leases
                     )
@@ -429,6 +449,9 @@ class HostCluster(Cluster):
 
     def diff(self, experiment: Experiment) -> Changes:
         """Return how a running experiment differs; see `Cluster.diff`."""
+        from symphony.code.snapshot import take_snapshots
+
+        archives = take_snapshots(experiment)
         found = None
         while found is None:
             # A launch in progress, whose client can have been killed, has reserved the ports.
@@ -438,7 +461,7 @@ class HostCluster(Cluster):
             with directory.existing_launch_lock(self._root):
                 found = directory.find(self._root, experiment.name)
                 if found is None and not directory.is_launching(self._root, experiment.name):
-                    return self._launching(experiment, "it does not exist")
+                    return self._launching(experiment, archives, "it does not exist")
         with found.pin() as run, contextlib.ExitStack() as stack:
             reader = self._reader(run)
             status = reader.read()
@@ -447,7 +470,7 @@ class HostCluster(Cluster):
                 if other_host is not None:
                     message = run.other_host_message(other_host, "run the command there")
                     raise BackendError(message)
-                return self._launching(experiment, "it has finished")
+                return self._launching(experiment, archives, "it has finished")
 
             previous = unfinished_previous(reader.state, reader.manifest)
             leaving = {port for item in previous for port in item["releases"]}
@@ -464,7 +487,8 @@ class HostCluster(Cluster):
                 ports = PortLeases(finishing=finishing, unsupervised=unsupervised)
                 return stack.enter_context(ports).reserve(port)
 
-            return self._difference(run, reader, status, experiment, reserve).changes
+            update = self._difference(run, reader, status, experiment, archives, reserve)
+            return update.changes
 
     def _difference(
         self,
@@ -472,18 +496,20 @@ class HostCluster(Cluster):
         reader: StatusReader,
         status: ExperimentStatus,
         experiment: Experiment,
+        archives: Archives,
         reserve_port: Callable[[int], str | None],
     ) -> Update:
         """Return the difference between a running experiment and ``experiment``.
 
-        ``reader`` has read ``status``. ``reserve_port`` is called for new ports.
+        ``reader`` has read ``status``. ``archives`` contains the code of the processes.
+        ``reserve_port`` is called for new ports.
         """
         from symphony.host.update import Update
 
-        manifest = self._render_again(experiment, reader.manifest, reserve_port)
-        return Update(run, reader, status, manifest)
+        manifest = self._render_again(experiment, archives, reader.manifest, reserve_port)
+        return Update(run, reader, status, manifest, archives)
 
-    def _launching(self, experiment: Experiment, reason: str) -> Changes:
+    def _launching(self, experiment: Experiment, archives: Archives, reason: str) -> Changes:
         from symphony.host.changes import snapshot
         from symphony.plan.changes import launching
 
@@ -492,7 +518,7 @@ class HostCluster(Cluster):
             manifest = self.manifest(experiment)
             return launching(snapshot(manifest.to_dict(), {}), reason)
         # The experiment on the other backend has reserved the ports.
-        manifest = self._render(experiment, lambda _: None)
+        manifest = self._render(experiment, lambda _: None, archives)
         changes = launching(snapshot(manifest.to_dict(), {}), reason)
         reason = f"it runs on the backend {other}, not on {self.backend}"
         return replace(changes, launch="", relaunch=(reason,))
@@ -516,6 +542,7 @@ class HostCluster(Cluster):
     def _render_again(
         self,
         experiment: Experiment,
+        archives: Archives,
         running: Mapping[str, Any],
         reserve_port: Callable[[int], str | None],
     ) -> HostManifest:
@@ -530,15 +557,25 @@ class HostCluster(Cluster):
         def reserve(port: int) -> str | None:
             return None if port in own else reserve_port(port)
 
-        return self._render(experiment, reserve, present, running["run_id"])
+        codes = [item["code"] for item in running["processes"] if item.get("code")]
+        return self._render(
+            experiment,
+            reserve,
+            archives,
+            present=present,
+            run_id=running["run_id"],
+            copies_code=any(code["directory"] != code["source"] for code in codes),
+        )
 
     def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
+        from symphony.code.snapshot import take_snapshots
         from symphony.host import preflight
         from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
         from symphony.host.run.change_directory import change_lock
 
         preflight.check_open_files(experiment, self.process_descriptors)
+        archives = take_snapshots(experiment)
         devices = visible_gpus() if self._gpus is None else self._gpus
         found = self._find(experiment.name)
         with (
@@ -553,7 +590,7 @@ class HostCluster(Cluster):
                 PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports,
                 GpuLeases(devices, unsupervised) as gpus,
             ):
-                update = self._difference(run, reader, status, experiment, ports.reserve)
+                update = self._difference(run, reader, status, experiment, archives, ports.reserve)
                 if not update.changes.is_empty:
                     self._check_change(update.changes)
                     update.assign_gpus(functools.partial(_lease_gpus, gpus))

@@ -20,6 +20,7 @@ from symphony.plan.process_settings import secret_text
 from symphony.plan.services import service_requests
 
 if TYPE_CHECKING:
+    from symphony.code.snapshot import Archives
     from symphony.model import Experiment
 
 # A port has two descriptors: its lease and its hold.
@@ -95,8 +96,11 @@ def _check_env_secrets(manifest: HostManifest) -> None:
 
 def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
     process = f"process {spec.path!r}"
-    if not Path(spec.cwd).is_dir():
-        raise SpecError(f"{process}: start_dir {spec.cwd} is not a directory")
+    cwd = _checked_directory(spec)
+    if cwd is None:
+        return
+    if not Path(cwd).is_dir():
+        raise SpecError(f"{process}: start_dir {cwd} is not a directory")
     program = spec.argv[0]
     if not program:
         raise SpecError(f"{process} has an empty command")
@@ -105,7 +109,7 @@ def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
             hint = f"; for a shell line use cmd={program!r}" if len(program.split()) > 1 else ""
             raise SpecError(f"{process}: command {program!r} was not found on the PATH{hint}")
         return
-    path = Path(spec.cwd, program)
+    path = Path(cwd, program)
     if not path.exists():
         raise SpecError(f"{process}: there is no {path}")
     if path.is_dir():
@@ -114,6 +118,29 @@ def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
         raise SpecError(
             f"{process}: {path} is not executable; run chmod +x on it, or name its interpreter"
         )
+
+
+def _checked_directory(spec: ProcessSpec) -> str | None:
+    """Return the directory in which the command of a process is checked.
+
+    The copy of its code may not exist yet, so the command is checked in the source of the copy. If
+    this is the archive of an earlier snapshot, the command is not checked.
+    """
+    code = spec.code
+    if code is None or code["directory"] == code["source"]:
+        return spec.cwd
+    if not Path(code["source"]).is_dir():
+        return None
+    return str(Path(code["source"], os.path.relpath(spec.cwd, code["directory"])))
+
+
+def write_code(run: RunDirectory, manifest: HostManifest, archives: Archives) -> None:
+    """Write the archives of the code, and unpack them if processes run from copies."""
+    from symphony.runs.code_archives import write_archives
+
+    codes = [spec.code for spec in manifest.processes if spec.code is not None]
+    unpacks = any(code["directory"] != code["source"] for code in codes)
+    write_archives(run.file("."), archives, unpacks=unpacks)
 
 
 def write(run: RunDirectory, manifest: HostManifest) -> None:

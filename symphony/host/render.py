@@ -6,13 +6,16 @@ All functions in this module are pure and do not access files.
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from symphony.cluster import Manifest
+from symphony.code.snapshot import ARCHIVE_SUFFIX, Snapshot
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
@@ -29,16 +32,19 @@ from symphony.plan.policies import Policies
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.shell import argv
+from symphony.runs.code_archives import CODE_DIRECTORY, SNAPSHOTS_KEY
 from symphony.runs.record import run_name
 
 HOST = "127.0.0.1"
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
+CODE_VARIABLE = "SYMPHONY_CODE_DIR"
 
 DEFAULT_READY_TIMEOUT_SECONDS = 60.0
 
 # The settings that the single-machine backends implement. These backends ignore all other settings.
 HONOURED = frozenset(
     {
+        "code",
         "env",
         "env_file",
         "env_secrets",
@@ -79,6 +85,7 @@ class HostManifest(Manifest):
     * ``ignored`` contains the experiment's settings that the backend does not implement.
     * ``keys`` contains the names of the secrets that the launch generates.
     * ``policies`` contains the rules for the end of the experiment.
+    * ``snapshots`` maps the names of processes to the snapshots of their code.
     """
 
     experiment: str
@@ -94,6 +101,7 @@ class HostManifest(Manifest):
     ignored: tuple[Ignored, ...]
     keys: tuple[str, ...] = ()
     policies: Policies = field(default_factory=Policies)
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of the manifest file as a dictionary of JSON-serializable values."""
@@ -109,6 +117,7 @@ class HostManifest(Manifest):
             "env": self.env,
             "policies": self.policies.to_dict(),
             "processes": [process.to_dict() for process in self.processes],
+            SNAPSHOTS_KEY: {name: item.to_dict() for name, item in self.snapshots.items()},
             "ignored": [
                 {"setting": item.setting, "processes": list(item.processes)}
                 for item in self.ignored
@@ -129,6 +138,7 @@ class HostManifest(Manifest):
             # Every launch creates a new run identifier, so the preview does not contain one.
             "env": {key: value for key, value in self.env.items() if key != RUN_ID_VARIABLE},
             "policies": self.policies.to_dict(),
+            "code": {item.source: str(item) for item in self.snapshots.values()},
             "processes": {process.path: _preview(process) for process in self.processes},
             "ignored": {item.setting: list(item.processes) for item in self.ignored},
         }
@@ -170,6 +180,8 @@ def render(
     working_directory: Path,
     shell: str,
     honoured: frozenset[str] = HONOURED,
+    snapshots: Mapping[str, Snapshot] = MappingProxyType({}),
+    copies_code: bool = False,
 ) -> HostManifest:
     """Return the manifest for a plan.
 
@@ -177,7 +189,9 @@ def render(
     seconds since the epoch. ``directory`` is the path that the run directory will have. Relative
     paths are resolved against the plan's directory, or against ``working_directory`` if the plan
     has no directory. ``shell`` is the program that runs shell lines. ``honoured`` contains the
-    settings that the backend implements.
+    settings that the backend implements. ``snapshots`` maps the names of processes to the snapshots
+    of their code. With ``copies_code``, the processes run from copies in the run directory, and
+    otherwise in the directories of the code.
 
     Raises SpecError if a process has no command.
     """
@@ -186,6 +200,17 @@ def render(
     @functools.cache
     def directory_path(start_dir: str) -> str:
         return str(base / start_dir)
+
+    def place(process: PlannedProcess) -> _Place:
+        start_dir = process.start_dir or ""
+        snapshot = snapshots.get(process.name)
+        if process.code is None:
+            return _Place(directory_path(start_dir))
+        if snapshot is None:
+            # Without snapshots, the plan is only checked.
+            return _Place(directory_path(os.path.join(process.code.path, start_dir)))  # noqa: PTH118
+        code = _code_place(snapshot, directory, copies=copies_code)
+        return _Place(str(Path(code["directory"], start_dir)), code)
 
     env = {**plan.shared_env, RUN_ID_VARIABLE: run_id}
     if plan.secrets:
@@ -197,8 +222,7 @@ def render(
         run_id=run_id,
         directory=str(directory),
         processes=tuple(
-            _process_spec(plan, process, env, directory_path(process.start_dir or ""), shell)
-            for process in plan
+            _process_spec(plan, process, env, place(process), shell) for process in plan
         ),
         env=env,
         services={name: endpoint.addr for name, endpoint in plan.addresses.items()},
@@ -207,11 +231,27 @@ def render(
         ignored=ignored_settings(plan, honoured),
         keys=plan.key_variables,
         policies=plan.policies,
+        snapshots=snapshots,
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The directory in which a process starts, and its code; see `ProcessSpec`."""
+
+    cwd: str
+    code: dict[str, str] | None = None
+
+
+def _code_place(snapshot: Snapshot, run_directory: Path, *, copies: bool) -> dict[str, str]:
+    directory = snapshot.source
+    if copies or directory.endswith(ARCHIVE_SUFFIX):
+        directory = str(run_directory / CODE_DIRECTORY / snapshot.short_digest)
+    return {"digest": snapshot.digest, "directory": directory, "source": snapshot.source}
+
+
 def _process_spec(
-    plan: Plan, process: PlannedProcess, shared_env: Mapping[str, str], cwd: str, shell: str
+    plan: Plan, process: PlannedProcess, shared_env: Mapping[str, str], place: _Place, shell: str
 ) -> ProcessSpec:
     endpoints = endpoints_of(plan.addresses, (process.name, process.group))
     ready = dict(process.settings.ready or {})
@@ -220,8 +260,8 @@ def _process_spec(
         name=process.name,
         group=process.group,
         argv=tuple(_argv(process, shell)),
-        cwd=cwd,
-        env=_own_variables(plan, process, shared_env),
+        cwd=place.cwd,
+        env=_own_variables(plan, process, shared_env, place.code),
         env_secrets={**plan.env_secrets(process), **{key: key for key in process.keys}},
         grace=_grace_seconds(process.pod),
         restart=process.restart.of_job(process.pod.job),
@@ -236,11 +276,15 @@ def _process_spec(
         tty=bool(process.settings.tty),
         unit=process.settings.rank_of,
         preamble=process.preamble_cmds,
+        code=place.code,
     )
 
 
 def _own_variables(
-    plan: Plan, process: PlannedProcess, shared_env: Mapping[str, str]
+    plan: Plan,
+    process: PlannedProcess,
+    shared_env: Mapping[str, str],
+    code: Mapping[str, str] | None,
 ) -> dict[str, str]:
     """Return a process's environment variables, except for those that the whole experiment shares.
 
@@ -249,7 +293,10 @@ def _own_variables(
     """
     own = plan.own_env(process)
     variables = plan.environment(process)
-    return {key: value for key, value in variables.items() if key in own or key not in shared_env}
+    result = {key: value for key, value in variables.items() if key in own or key not in shared_env}
+    if code is not None:
+        result[CODE_VARIABLE] = code["directory"]
+    return result
 
 
 def _grace_seconds(pod: Settings) -> float:

@@ -29,6 +29,7 @@ from symphony.status import ENDED, ExperimentStatus
 
 # Modules that only a change needs are imported inside functions, so that a comparison is fast.
 if TYPE_CHECKING:
+    from symphony.code.snapshot import Archives
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.render import HostManifest
     from symphony.host.run.directory import RunDirectory
@@ -62,8 +63,8 @@ class Update:
     """The difference between a running experiment and ``manifest``.
 
     ``reader`` has read ``status``. ``manifest`` has the run identifier and the ports of the running
-    experiment. If ``checks_commands`` is false, commands and directories of processes need not
-    exist on this machine.
+    experiment. ``archives`` contains the code of its processes. If ``checks_commands`` is false,
+    commands and directories of processes need not exist on this machine.
     """
 
     def __init__(
@@ -72,10 +73,12 @@ class Update:
         reader: StatusReader,
         status: ExperimentStatus,
         manifest: HostManifest,
+        archives: Archives,
         *,
         checks_commands: bool = True,
     ) -> None:
         self._run = run
+        self._archives = archives
         self._checks_commands = checks_commands
         self.running = reader.manifest
         ended = {process.name for process in status if process.state in ENDED}
@@ -163,11 +166,13 @@ class Update:
 
     def _write(self, path: Path, experiment: Experiment) -> None:
         """Write the files of the change."""
+        from symphony.host import preflight
         from symphony.host.run import change_directory
         from symphony.plan.encryption_keys import generate
         from symphony.runs import record
 
         manifest, running = self.manifest, self.running
+        preflight.write_code(self._run, manifest, self._archives)
         data = next_manifest(running, manifest.to_dict(), self.changes, path.name)
         change_directory.write_private(path / change_directory.MANIFEST, json.dumps(data).encode())
         launched = running.get("launched", 0.0)

@@ -194,6 +194,17 @@ class Component(CheckedAttributes):
         _add_new(self._settings.env_file, ENV_FILES.parse(path, "env_file"))
         return self
 
+    def code(self, source: validators.Code) -> Self:
+        """Set the code of the process, of which a launch takes a snapshot.
+
+        ``source`` is a directory, relative to the experiment's ``base_dir``. It can also be a
+        mapping with the key ``path`` and lists of patterns, as in .gitignore, with the keys
+        ``include`` and ``exclude``. False means that the process does not have the code of its
+        group or experiment.
+        """
+        self._settings.code = SETTINGS["code"].parse(source, "code")
+        return self
+
     def set_env_secret(self, key: str, secret: str) -> Self:
         """Set an environment variable to the contents of one of the experiment's secrets.
 

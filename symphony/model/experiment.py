@@ -52,6 +52,8 @@ class Experiment(CheckedAttributes):
     to services without a fixed port. The default range is 7000 to 8999. In every process, the shell
     lines in ``preamble_cmds`` run before those of the process's group and of the process itself.
     The start directory of a group or process is relative to ``start_dir``, unless it is absolute.
+    ``code`` is the directory of the code of every process, or a mapping with the keys ``path``,
+    ``include`` and ``exclude``; see `Process.code`.
     ``env`` contains environment variables for every process. ``env_file`` is a path or a list of
     paths of files with such variables. When the processes and groups in ``ends_with`` have
     finished, the experiment has finished, and the other processes are stopped. ``on_failure``
@@ -82,6 +84,7 @@ class Experiment(CheckedAttributes):
     port_range: tuple[int, int] | None
     preamble_cmds: list[str]
     start_dir: str | None
+    code: dict[str, Any] | bool | None
     env: dict[str, str]
     env_file: list[str]
     ends_with: list[str]
@@ -97,6 +100,7 @@ class Experiment(CheckedAttributes):
         port_range: Any = None,
         preamble_cmds: validators.Strings | None = None,
         start_dir: str | None = None,
+        code: validators.Code | None = None,
         env: Mapping[str, object] | None = None,
         env_file: validators.Paths | None = None,
         ends_with: validators.Strings | None = None,
@@ -109,6 +113,7 @@ class Experiment(CheckedAttributes):
         self.port_range = port_range
         self.preamble_cmds = preamble_cmds  # type: ignore[assignment]
         self.start_dir = start_dir
+        self.code = code  # type: ignore[assignment]
         self.env = env  # type: ignore[assignment]
         self.env_file = env_file  # type: ignore[assignment]
         self.ends_with = ends_with  # type: ignore[assignment]
@@ -467,6 +472,7 @@ class Experiment(CheckedAttributes):
             "port_range": list(self.port_range or ()),
             "preamble_cmds": [*self.preamble_cmds],
             "start_dir": self.start_dir,
+            "code": self.code,
             "env": dict(self.env),
             "env_file": [*self.env_file],
             "ends_with": self.ends_with_components(),

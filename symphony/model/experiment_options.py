@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symphony.model import validators
+from symphony.model.code import CODE
 from symphony.model.value_types import (
     DURATION,
     ENV,
@@ -46,6 +47,13 @@ EXPERIMENT_OPTIONS = field_table(
         name="start_dir",
         type=NONEMPTY_TEXT,
         description="The directory in which every process starts.",
+    ),
+    Field(
+        name="code",
+        type=CODE,
+        description="The code of every process, of which a launch takes a snapshot: a directory, "
+        "such as '.', or {path: ..., include: [...], exclude: [...]}. On Kubernetes and Slurm, the "
+        "processes run from a copy of it. start_dir is relative to this directory.",
     ),
     Field(
         name="env",

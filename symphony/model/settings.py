@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError, error_path, shown
 from symphony.model import validators
+from symphony.model.code import CODE
 from symphony.model.value_types import (
     ABSOLUTE_PATH,
     DURATION,
@@ -579,6 +580,15 @@ class Settings:
         method="add_env_file",
         unset=list,
     )
+    code: dict[str, Any] | bool | None = _setting(
+        CONTAINER,
+        "The code of the process, of which a launch takes a snapshot: a directory, such as '.', "
+        "{path: ..., include: [...], exclude: [...]}, or false for none. The default is the code "
+        "of the group or the experiment.",
+        CODE,
+        method="code",
+        unset=None,
+    )
     env_secrets: dict[str, str] = _setting(
         CONTAINER,
         "Environment variables that contain the values of the experiment's secrets: "
@@ -856,8 +866,8 @@ class Settings:
     def under(self, inner: Settings) -> Settings:
         """Return a copy of ``inner`` in which these settings are the defaults.
 
-        Mappings other than ``ready`` are merged, and lists are joined without duplicates. Any other
-        value in ``inner`` replaces the default.
+        Mappings other than ``ready`` and ``code`` are merged, and lists are joined without
+        duplicates. Any other value in ``inner`` replaces the default.
         """
         return Settings(**_merged(self.dump(), inner.dump()))
 
@@ -927,16 +937,19 @@ def _copied(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
+# A readiness test has exactly one kind, and code has one directory.
+_NOT_MERGED = frozenset({"ready", "code"})
+
+
 def _merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
     result = dict(outer)
     for name, value in inner.items():
         if isinstance(value, list):
             inherited = outer.get(name, [])
             result[name] = [*inherited, *(item for item in value if item not in inherited)]
-        elif isinstance(value, dict) and name != "ready":
+        elif isinstance(value, dict) and name not in _NOT_MERGED:
             result[name] = deep_merged(outer.get(name, {}), value)
         else:
-            # A readiness test has exactly one kind, so two tests cannot be merged.
             result[name] = value
     return result
 

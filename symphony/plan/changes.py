@@ -484,7 +484,7 @@ def snapshot_of_plan(plan: Plan, secrets: Mapping[str, Any] | None = None) -> Sn
 
 # The settings that appear in another form, or whose effect is part of another value.
 _OMITTED_SETTINGS = frozenset(
-    {"env", "env_file", "binds", "exposes", "encrypted", "replicated", "starts_after"}
+    {"code", "env", "env_file", "binds", "exposes", "encrypted", "replicated", "starts_after"}
 )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.model import Experiment, Process
+from symphony.model.code import CodeSource, code_source
 from symphony.model.settings import POD, Settings
 from symphony.model.validators import DEFAULT_PORT_RANGE
 from symphony.plan import encryption_keys
@@ -67,7 +68,9 @@ class PlannedProcess:
     The process runs either ``command`` with ``args``, or the shell lines ``cmds``. ``env`` contains
     only the variables that the user has set; `Plan.environment` adds those that symphony sets.
     ``start_dir`` joins the start directories of the cluster, the experiment, the group and the
-    process, and is absolute or relative to the experiment's base directory. ``settings`` contains
+    process, and is absolute or relative to the experiment's base directory. If the process has
+    ``code``, it is absolute or relative to the code, and not to the start directory of the cluster.
+    ``settings`` contains
     the process's settings, with its group's container settings as the defaults. ``pod`` contains
     the Pod-level settings of the group, or of the process if it is in no group. ``restart`` is the
     restart policy in ``pod``. ``starts_after``
@@ -88,6 +91,7 @@ class PlannedProcess:
     pod: Settings
     starts_after: dict[str, str]
     keys: tuple[str, ...] = ()
+    code: CodeSource | None = None
     restart: RestartPolicy = field(default_factory=RestartPolicy)
 
     @property
@@ -311,8 +315,9 @@ def _planned_process(
     if group is not None:
         preamble_cmds += group.preamble_cmds
     preamble_cmds += process.preamble_cmds
+    code = code_source(process)
     start_dirs = [
-        defaults.start_dir,
+        defaults.start_dir if code is None else None,
         experiment.start_dir,
         None if group is None else group.start_dir,
         process.start_dir,
@@ -344,6 +349,7 @@ def _planned_process(
         pod=pod,
         restart=RestartPolicy.of(pod.restart_policy),
         starts_after=starts_after,
+        code=code,
         keys=encryption_key_variables(process, settings, encrypted),
     )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from symphony.code.git import GIT, is_in_repository
 from symphony.runs.record import read_json, write_json
 
 CODE_FILE, DIFF_FILE = "code.json", "code.diff"
@@ -22,9 +23,6 @@ CODE_FILE, DIFF_FILE = "code.json", "code.diff"
 TIMEOUT_SECONDS = 0.5
 MAX_DIFF_BYTES = 10 * 2**20
 SHORT_COMMIT_LENGTH = 12
-
-# No external program that the repository's configuration names is run, except content filters.
-_GIT = ("git", "-c", "core.fsmonitor=false", "--no-optional-locks")
 
 
 class CodeCapture:
@@ -42,7 +40,7 @@ class CodeCapture:
 
     def start(self) -> None:
         """Start git, if the code is in a repository. Errors are ignored."""
-        if not _is_in_repository(self._source):
+        if not is_in_repository(self._source):
             return
         # Without git, or without space on the disk, nothing is recorded.
         with contextlib.suppress(OSError):
@@ -54,7 +52,7 @@ class CodeCapture:
 
     def _run(self, *arguments: str, out: Any = subprocess.PIPE) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*_GIT, *arguments],
+            [*GIT, *arguments],
             cwd=self._source,
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -131,14 +129,6 @@ def diff_digest(record: Path) -> str | None:
     except OSError:
         return None
     return f"sha256:{hashlib.sha256(content).hexdigest()[:16]}" if content else None
-
-
-def _is_in_repository(directory: Path) -> bool:
-    """Return whether a directory or one of its parents contains ``.git``.
-
-    This check is much faster than git.
-    """
-    return any((parent / ".git").exists() for parent in (directory, *directory.parents))
 
 
 def _output(process: subprocess.Popen[bytes] | None, deadline: float) -> str:

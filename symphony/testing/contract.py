@@ -840,6 +840,32 @@ class BackendContract:
         assert addresses[0] == addresses[1]
         assert cluster.diff(new).is_empty
 
+    def test_a_process_runs_the_code_of_the_snapshot_and_up_runs_the_edited_code(
+        self, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        self.can("code")
+        project = tmp_path / "project"
+        (project / "src").mkdir(parents=True)
+        (project / "naïve text").write_text("first")
+        (project / "src" / "main.py").write_text(programs.CODE_REPORT + programs.FOREVER)
+
+        def describe() -> Experiment:
+            experiment = cluster.new_experiment("contract", code=project)
+            process = self.add(experiment, "coded", "", start_dir="src")
+            process.command = [self.python, "-u", "main.py"]
+            process.ready(log="^up", timeout=self.timeout).termination_grace_period(0)
+            self.add(experiment, "other", programs.FOREVER).code(False)
+            return experiment
+
+        cluster.up(describe())
+        cluster.wait("contract", until="ready", timeout=self.timeout)
+        assert cluster.diff(describe()).is_empty
+        (project / "naïve text").write_text("second")
+        assert cluster.up(describe()).names("restarted") == ["coded"]
+        cluster.wait("contract", until="ready", timeout=self.timeout)
+        reports = cluster.get_log("contract", "coded").splitlines()
+        assert [line for line in reports if line != "up"] == ["first src", "second src"]
+
     def test_up_changes_the_policies_without_a_restart(self, cluster: Cluster) -> None:
         self.can("up")
 

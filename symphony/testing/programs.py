@@ -8,6 +8,13 @@ import json, os, sys
 print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ)}))
 """
 
+# Prints the text in a file of its code, and its own directory.
+CODE_REPORT = """
+import os, pathlib
+code = pathlib.Path(os.environ["SYMPHONY_CODE_DIR"])
+print((code / "naïve text").read_text(), pathlib.Path.cwd().relative_to(code.resolve()), flush=True)
+"""
+
 SERVER = """
 import os, socket
 address = os.environ["SYMPH_ECHO_BIND_HOST"], int(os.environ["SYMPH_ECHO_PORT"])

@@ -136,6 +136,7 @@ FULL: dict[str, Any] = {
             "restart_policy": "OnFailure",
             "termination_grace_period": 0,
             "log_limit": "100Mi",
+            "code": {"path": ".", "exclude": ["*.pt"]},
             "ready": {"http": ["db", "/"], "timeout": 0.5},
             "job": True,
             "volumes": [
@@ -307,6 +308,8 @@ WRONG: list[Any] = [
     of_process(termination_grace_period=1.5),
     of_process(termination_grace_period="30"),
     of_process(log_limit="much"),
+    of_process(code=True),
+    of_process(code={"exclude": ["*.pt"]}),
     of_process(ready={}),
     of_process(ready={"timeout": 1}),
     of_process(ready={"tcp": "a", "log": "b"}),

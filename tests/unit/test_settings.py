@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +80,13 @@ VALUES: list[tuple[str, list[Call], Any]] = [
     ),
     ("termination_grace_period", [lambda c: c.termination_grace_period(0)], 0),
     ("log_limit", [lambda c: c.log_limit("1Gi"), lambda c: c.log_limit(2**16)], "65536"),
+    ("code", [lambda c: c.code("src"), lambda c: c.code(False)], False),
+    ("code", [lambda c: c.code(Path("src"))], {"path": "src"}),
+    (
+        "code",
+        [lambda c: c.code({"path": ".", "include": "src", "exclude": ["*.pt", "!a.pt"]})],
+        {"path": ".", "include": ["src"], "exclude": ["*.pt", "!a.pt"]},
+    ),
     ("tty", [lambda c: c.tty(), lambda c: c.tty(False)], False),
     ("jobset", [lambda c: c.jobset(), lambda c: c.jobset(False)], False),
     ("job", [lambda c: c.job()], {}),
@@ -261,6 +269,9 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.termination_grace_period(-1), "termination_grace_period must be at least 0"),
     (lambda c: c.log_limit("10"), "log_limit must be at least 64Ki (64 * 1024 bytes), not '10'"),
     (lambda c: c.log_limit("much"), "log_limit must be an amount such as 2, '500m' or '4Gi'"),
+    (lambda c: c.code(True), "code must be a directory, such as '.', or false, not True"),
+    (lambda c: c.code({"exclude": "a"}), "code needs path"),
+    (lambda c: c.code({"path": ".", "ignore": "a"}), "unknown"),
     (lambda c: c.job(ttl=1.5), "ttl must be a whole number"),
     (lambda c: c.ready(), "ready takes exactly one of tcp, http, command, log, not 0"),
     (lambda c: c.ready(tcp="a", log="b"), "log, not 2"),

@@ -281,6 +281,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "service": lambda: "web",
     "service_account": lambda: "robot",
     "sbatch_options": lambda: ["--exclusive"],
+    "code": lambda: ".",
     "services": lambda: ["web"],
     "settings": lambda: {"username": "sarah"},
     "events": lambda: True,
@@ -690,6 +691,7 @@ def test_random_arguments_are_accepted_or_refused_without_a_change(
 # The annotations of arguments that are checked by the called method itself.
 CHECKED_ELSEWHERE = {
     "Any": "any value is valid, or a validator of the model checks it",
+    "Code": "a validator of the model checks it, because it is a path, a mapping or false",
     "BaseException": "an exception that the caller has caught",
     "Handler": "checked together with its field",
     "Mapping[str, object]": "a validator of the model names the key",

@@ -49,6 +49,7 @@ images:
 SETTINGS = {
     "env": "env: {SEED: 7, DEBUG: true}",
     "env_file": "env_file: [common.env, train.env]     # later files take precedence",
+    "code": "code: {path: ., exclude: ['*.ckpt', /runs]}     # or a directory, or false",
     "env_secrets": "env_secrets: {API_TOKEN: token}     # token is a secret of the experiment",
     "binds": "binds: [replay, parameters]           # or a name, or {replay: 7100}",
     "connects": "connects: [store]",

@@ -40,6 +40,7 @@ from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import (
     CHANGES,
+    CODE,
     KEYS,
     POLICIES,
     REMOVED_UNIT,
@@ -394,6 +395,12 @@ def _deadline_obstacle(difference: Difference) -> list[str]:
     ]
 
 
+def _codes(snapshot: Snapshot) -> set[str]:
+    """Return the digests of the code of all processes."""
+    codes = {process.settings.get("code") for process in snapshot.processes.values()}
+    return {code for code in codes if code is not None}
+
+
 def _encryption_keys(snapshot: Snapshot) -> set[str]:
     keys: set[str] = set()
     for process in snapshot.processes.values():
@@ -561,6 +568,7 @@ class _Application:
         self._store.check_claim()
         self._remove()
         operation.run()
+        self._delete_code()
         self._store.write(replace(self._description(), pending={}, previous_policies=None))
 
     def _check_with_server(self, restarted: Collection[str], absent: Collection[str]) -> None:
@@ -628,9 +636,28 @@ class _Application:
             kind, name = body["kind"], body["metadata"]["name"]
             is_put = puts_keys if name == keys else puts_files
             is_put = is_put or name == environment_name(self._scope)
+            if CODE in labels_of(body):
+                is_put = not self._has_code(labels_of(body)[CODE])
             if kind == "Service" or (kind != "Namespace" and is_put):
                 bodies.append(with_run_label(body, self._running.run_id))
         in_parallel(self._put, bodies, threads=self._api.connections)
+
+    def _has_code(self, digest: str) -> bool:
+        """Return whether the running experiment has the code with a digest already."""
+        return not self._running.is_unfinished and digest in _codes(self._running.snapshot)
+
+    def _delete_code(self) -> None:
+        """Delete the Secrets with code that no process has any more."""
+        codes = _codes(self._new.snapshot)
+        if _codes(self._running.snapshot) <= codes and not self._running.is_unfinished:
+            return
+
+        def is_unused(labels: Mapping[str, str]) -> bool:
+            return CODE in labels and labels[CODE] not in codes
+
+        # A user who may not list Secrets keeps them until the experiment is deleted.
+        with contextlib.suppress(ApiError):
+            delete.delete_selected(self._api, self._scope, ("Secret",), is_unused)
 
     def _put(self, body: Object) -> None:
         resource = to_resource(body, self._scope.namespace)
@@ -644,6 +671,9 @@ class _Application:
                 )
                 raise BackendError(text) from exc
             found = exc.found
+        if CODE in labels_of(body):
+            # An earlier change, which was not completed, has stored the same code.
+            return
         is_keys = resource.name == self._scope.object_name(KEYS, "Secret")
         patch = _missing_data(body, found) if is_keys else _patch_of(body, found)
         if patch is None:

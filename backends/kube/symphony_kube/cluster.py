@@ -22,6 +22,7 @@ from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, RESTRICTED, Exp
 if TYPE_CHECKING:
     from symphony.cluster import Manifest, OnChange, Progress, Tunnel
     from symphony.cluster.matching import Until
+    from symphony.code.snapshot import Archives
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
@@ -61,7 +62,8 @@ class KubeCluster(Cluster):
     has answered before can be unreachable before a method fails. ``pod_yml``, ``job_yml``,
     ``service_yml`` and ``namespace_yml`` are merged into all objects of these kinds. With
     ``security="restricted"``, all Pods pass this Pod security level. ``bind_host`` is the address
-    on which processes listen, which must be ``::`` in clusters without IPv4.
+    on which processes listen, which must be ``::`` in clusters without IPv4. ``code_image`` is an
+    image with sh, tar and gzip that unpacks the code of processes whose images lack them.
     """
 
     backend: ClassVar[str] = "kube"
@@ -85,6 +87,7 @@ class KubeCluster(Cluster):
         image_pull_secrets: Sequence[str] = (),
         gpu_resource: str = GPU,
         git_image: str = GIT_IMAGE,
+        code_image: str | None = None,
         supervisor_image: str | None = None,
         connections: int = 16,
         patience: int = PATIENCE_SECONDS,
@@ -104,6 +107,7 @@ class KubeCluster(Cluster):
             ("service_account", service_account),
             ("gpu_resource", gpu_resource),
             ("git_image", git_image),
+            ("code_image", code_image),
             ("supervisor_image", supervisor_image),
         ):
             if value is not None:
@@ -152,6 +156,7 @@ class KubeCluster(Cluster):
             image_pull_secrets=tuple(pull_secrets),
             gpu_resource=gpu_resource,
             git_image=git_image,
+            code_image=code_image,
             limits_pods=supervisor_image is None,
             security=security,
             **overrides,
@@ -225,15 +230,17 @@ class KubeCluster(Cluster):
 
         Raises `SpecError`.
         """
+        from symphony.code.snapshot import take_snapshots
         from symphony_kube.render.files import read_files
 
         plan = self.plan(experiment)
-        return self._render(plan, read_files(plan))
+        return self._render(plan, read_files(plan), take_snapshots(experiment))
 
-    def _render(self, plan: Plan, files: Mapping[str, bytes]) -> KubeManifest:
+    def _render(self, plan: Plan, files: Mapping[str, bytes], archives: Archives) -> KubeManifest:
         from symphony_kube.render import experiment as render
 
-        manifest = render.render(plan, self.scope(plan.experiment), self.options, files)
+        scope = self.scope(plan.experiment)
+        manifest = render.render(plan, scope, self.options, files, archives)
         if not manifest.needs_supervisor:
             return manifest
         where = "starts a supervisor on this machine"
@@ -269,9 +276,7 @@ class KubeCluster(Cluster):
             launched=run.launched,
             jobs_only=new.jobs_only,
         )
-        with recording.recording_launch(
-            self.api, manifest, experiment, run, settings
-        ) as record_notes:
+        with recording.recording_launch(self.api, new, experiment, run, settings) as record_notes:
             notes = launch.launch(
                 self.api,
                 manifest,
@@ -394,6 +399,7 @@ class KubeCluster(Cluster):
 
     def _describe(self, experiment: Experiment, present: Mapping[str, int]) -> NewDescription:
         """Return the new description of an experiment, whose services keep their ports."""
+        from symphony.code.snapshot import take_snapshots
         from symphony.runs.record import launch_record
         from symphony_kube.lifecycle.description import NewDescription
         from symphony_kube.render.files import read_files
@@ -401,9 +407,11 @@ class KubeCluster(Cluster):
 
         plan = self._plan(experiment, present)
         files = read_files(plan)
+        archives = take_snapshots(experiment)
         return NewDescription(
-            manifest=self._render(plan, files),
-            snapshot=take_snapshot(plan, self.options, files),
+            manifest=self._render(plan, files, archives),
+            snapshot=take_snapshot(plan, self.options, files, archives),
+            archives=archives,
             record=launch_record(experiment, self.backend, "", 0.0),
             jobs_only=self.options.jobs_only,
         )

@@ -58,6 +58,7 @@ def symphony_backend() -> BackendInfo:
                 "launch",
                 "control",
                 "up",
+                "code",
                 "logs",
                 "runs",
                 "exec",

@@ -1,6 +1,6 @@
 """The plug-in that registers the local backend."""
 
-from symphony.hookspecs import BackendInfo, hookimpl
+from symphony.hookspecs import SNAPSHOT, BackendInfo, hookimpl
 
 
 @hookimpl
@@ -17,6 +17,7 @@ def symphony_backend() -> BackendInfo:
                 "stop",
                 "control",
                 "up",
+                "code",
                 "logs",
                 "runs",
                 "exec",
@@ -31,5 +32,6 @@ def symphony_backend() -> BackendInfo:
                 "ranks",
             }
         ),
+        options=(SNAPSHOT,),
         experiments="symphony.host.run.directory:experiment_names",
     )

@@ -38,6 +38,7 @@ from symphony_slurm.run_files import JOB_FILE, STOP_FILE, import_path
 from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_for_logs
 
 if TYPE_CHECKING:
+    from symphony.code.snapshot import Archives
     from symphony.events import ExperimentEvent
     from symphony.host.control import SupervisorLink
     from symphony.host.copy import CopyPath
@@ -137,7 +138,9 @@ class SlurmCluster(TerminalCluster):
 
         Slurm chooses the nodes later, so addresses contain placeholders such as ``node-0``.
         """
-        return self._render_job(experiment)
+        from symphony.code.snapshot import take_snapshots
+
+        return self._render_job(experiment, take_snapshots(experiment))
 
     def check(self, manifest: Any) -> None:
         """Let Slurm check the job of a manifest without submitting it."""
@@ -146,7 +149,7 @@ class SlurmCluster(TerminalCluster):
             ["--output=/dev/null"], manifest.script, slurm.submission_environment()
         )
 
-    def _render_job(self, experiment: Experiment) -> SlurmManifest:
+    def _render_job(self, experiment: Experiment, archives: Archives) -> SlurmManifest:
         import shutil
 
         from symphony.host.render import render
@@ -188,6 +191,8 @@ class SlurmCluster(TerminalCluster):
             working_directory=Path.cwd(),
             shell=shutil.which("bash") or "/bin/sh",
             honoured=HONOURED,
+            snapshots={name: archive.snapshot for name, archive in archives.items()},
+            copies_code=True,
         )
         with error_path("sbatch_options"):
             check_options(plan.sbatch_options, "sbatch_options")
@@ -221,9 +226,12 @@ class SlurmCluster(TerminalCluster):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> SlurmManifest:
+        from symphony.code.snapshot import take_snapshots
+
         del on_change
         slurm.check_installed()
-        manifest = self._render_job(experiment)
+        archives = take_snapshots(experiment)
+        manifest = self._render_job(experiment, archives)
         self._check_files(manifest)
         self._check_fits(manifest)
         with (
@@ -234,7 +242,7 @@ class SlurmCluster(TerminalCluster):
                 self.delete(experiment.name)
             else:
                 self._free_name(experiment.name)
-            self._write(staging, experiment, manifest)
+            self._write(staging, experiment, manifest, archives)
             run = self._claim(staging, experiment.name, Path(manifest.directory))
             try:
                 number = slurm.submit([], manifest.script, slurm.submission_environment())
@@ -299,7 +307,11 @@ class SlurmCluster(TerminalCluster):
         return not self._options.modules and not self._options.prologue
 
     def _write(
-        self, staging: RunDirectory, experiment: Experiment, manifest: SlurmManifest
+        self,
+        staging: RunDirectory,
+        experiment: Experiment,
+        manifest: SlurmManifest,
+        archives: Archives,
     ) -> None:
         """Write all files of a new run."""
         from symphony.host import preflight
@@ -309,6 +321,7 @@ class SlurmCluster(TerminalCluster):
         from symphony.runs.code_state import CodeCapture
 
         preflight.write(staging, manifest)
+        preflight.write_code(staging, manifest, archives)
         job = {
             "backend": self.backend,
             "path": import_path(),
@@ -454,6 +467,7 @@ class SlurmCluster(TerminalCluster):
         reader: StatusReader,
         status: ExperimentStatus,
         experiment: Experiment,
+        archives: Archives,
         reserve_port: Callable[[int], str | None],
     ) -> Update:
         """Return the difference between a running experiment and ``experiment``.
@@ -462,7 +476,7 @@ class SlurmCluster(TerminalCluster):
         called. The same applies if the job has not started, but then it must be submitted again.
         """
         del reserve_port
-        return self._difference_with(run, reader, status, experiment, {})
+        return self._difference_with(run, reader, status, experiment, archives, {})
 
     def _difference_with(
         self,
@@ -470,6 +484,7 @@ class SlurmCluster(TerminalCluster):
         reader: StatusReader,
         status: ExperimentStatus,
         experiment: Experiment,
+        archives: Archives,
         unavailable: Mapping[int, str],
     ) -> Update:
         """Return the difference. ``unavailable`` maps ports to the reasons why nothing can use
@@ -512,8 +527,11 @@ class SlurmCluster(TerminalCluster):
         plan = resolve(hosts, {})
         slots, misfits = change.place_again(plan, running["slots"], job)
         plan = resolve(hosts, slots)
-        manifest = render_placed(plan, placement, slots, identity)
-        update = Update(run, reader, status, manifest, checks_commands=self._checks_commands)
+        snapshots = {name: archive.snapshot for name, archive in archives.items()}
+        manifest = render_placed(plan, placement, slots, identity, snapshots)
+        update = Update(
+            run, reader, status, manifest, archives, checks_commands=self._checks_commands
+        )
         if problems and update.changes.is_empty:
             return update
         problems += [*misfits, *change.other_requests(plan, job, self._options, self._nodes)]
@@ -544,12 +562,14 @@ class SlurmCluster(TerminalCluster):
         experiment: Experiment,
     ) -> Changes:
         """Change an experiment. If new ports are unavailable on their nodes, use other ports."""
+        from symphony.code.snapshot import take_snapshots
         from symphony.host.control import AddressesUnavailable
         from symphony.host.supervisor.process_host import port_of
 
+        archives = take_snapshots(experiment)
         unavailable: dict[int, str] = {}
         while True:
-            update = self._difference_with(run, reader, status, experiment, unavailable)
+            update = self._difference_with(run, reader, status, experiment, archives, unavailable)
             if update.changes.is_empty:
                 return update.changes
             if update.changes.relaunch:

@@ -18,6 +18,7 @@ from symphony_slurm.render import HONOURED
 from symphony_slurm.run_files import NODES_FILE
 
 if TYPE_CHECKING:
+    from symphony.code.snapshot import Snapshot
     from symphony.model import Experiment
 
 BIND_HOST = "0.0.0.0"
@@ -143,9 +144,13 @@ def _slots_of_groups(experiment: Experiment, slots: Mapping[str, int]) -> dict[s
 
 
 def render_placed(
-    plan: Plan, placement: Placement, slots: Mapping[str, int], identity: RunIdentity
+    plan: Plan,
+    placement: Placement,
+    slots: Mapping[str, int],
+    identity: RunIdentity,
+    snapshots: Mapping[str, Snapshot],
 ) -> PlacedManifest:
-    """Return the manifest of a plan whose processes have ``slots``."""
+    """Return the manifest of a plan whose processes have ``slots`` and the code ``snapshots``."""
     manifest = render(
         plan,
         run_id=identity.run_id,
@@ -154,6 +159,8 @@ def render_placed(
         working_directory=identity.working_directory,
         shell=placement.shell,
         honoured=HONOURED,
+        snapshots=snapshots,
+        copies_code=True,
     )
     fields = {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
     fields["processes"] = tuple(

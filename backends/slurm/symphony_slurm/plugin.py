@@ -16,6 +16,7 @@ def symphony_backend() -> BackendInfo:
                 "stop",
                 "control",
                 "up",
+                "code",
                 "logs",
                 "runs",
                 "exec",

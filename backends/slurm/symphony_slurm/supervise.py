@@ -30,6 +30,7 @@ from symphony.plan.policies import Ending
 from symphony.plan.resolve import Defaults
 from symphony.plan.restart_policy import Backoff, Restart
 from symphony.replace_file import replace_file
+from symphony.runs.code_archives import read_snapshots
 from symphony.runs.record import RECORD_FILE
 from symphony.signals import reset_signals
 from symphony.status import ReasonCode
@@ -344,7 +345,8 @@ def _place(
         directory=run.path,
         working_directory=Path(job["working_directory"]),
     )
-    manifest = render_placed(plan, placement, slots, identity)
+    snapshots = read_snapshots(run.file("."))
+    manifest = render_placed(plan, placement, slots, identity, snapshots)
     for agent in agents.all:
         endpoints = plan.addresses.values()
         ports = [endpoint.port for endpoint in endpoints if endpoint.host == agent.host]

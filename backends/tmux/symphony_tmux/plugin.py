@@ -1,6 +1,6 @@
 """The plug-in that registers the tmux backend."""
 
-from symphony.hookspecs import BackendInfo, hookimpl
+from symphony.hookspecs import SNAPSHOT, BackendInfo, hookimpl
 
 
 @hookimpl
@@ -16,6 +16,7 @@ def symphony_backend() -> BackendInfo:
                 "stop",
                 "control",
                 "up",
+                "code",
                 "logs",
                 "runs",
                 "exec",
@@ -30,6 +31,7 @@ def symphony_backend() -> BackendInfo:
                 "ranks",
             }
         ),
+        options=(SNAPSHOT,),
         extra="tmux",
         experiments="symphony.host.run.directory:experiment_names",
     )

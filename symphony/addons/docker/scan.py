@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from symphony.addons.docker import ignore
+from symphony.code import ignore
 from symphony.errors import SpecError
 from symphony.model.images import ContextEntry
 from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.commands.base_commands import BaseCommands
@@ -110,19 +110,23 @@ class RunsCommands(BaseCommands):
         from symphony.commandline.output import runs
         from symphony.commandline.output.printing import show_json, table_lines
         from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
+        from symphony.runs.code_archives import SNAPSHOTS_KEY, read_snapshots
         from symphony.runs.code_state import read_code
 
         run = self._find_run(args.run)
         record = run.load_record()
         code = read_code(run.path)
+        snapshots = read_snapshots(run.path)
         status = _find_status(self.cluster, run)
         result = _displayed_result(run, status)
         if args.json:
             described = None if status is None else status.to_dict()
-            show_json({**record, **result, "code": code, "status": described})
+            taken = {name: snapshot.to_dict() for name, snapshot in snapshots.items()}
+            data = {**record, **result, "code": code, SNAPSHOTS_KEY: taken, "status": described}
+            show_json(data)
             return OK
         now = time.time()
-        print_text("\n".join(runs.description_lines(run, record, result, code, now)))
+        print_text("\n".join(runs.description_lines(run, record, result, code, snapshots, now)))
         if status is None:
             print_note(f"the status of {run.name} is unknown")
             return OK
@@ -167,6 +171,9 @@ class RunsCommands(BaseCommands):
         parser.add_argument(
             "--force", action="store_true", help="replace a running experiment of the same name"
         )
+        parser.add_argument(
+            "--code", action="store_true", help="run the recorded code, not the present one"
+        )
         self.add_dry_run(parser)
         self._add_json(parser, "the manifest as JSON")
 
@@ -174,17 +181,20 @@ class RunsCommands(BaseCommands):
         """Launch the experiment of an earlier run again, with the same parameters.
 
         The experiment is launched on the backend of that run unless -b names another one. The
-        programs are those that exist now; `show` reports which code the earlier run used.
+        programs are those that exist now; `show` reports which code the earlier run used. With
+        --code, each process runs from a copy of the code that it had in that run, if the experiment
+        declares its code.
 
         For example:
           symphony rerun rl
+          symphony rerun rl --code
           symphony rerun rl-20261122-093011-7f3a --name rl-again
         """
         from symphony.commandline.commands import foreground
         from symphony.commandline.output.printing import show_json
 
         run = self._find_run(args.run)
-        experiment = _load_definition(run, args.name)
+        experiment = _load_definition(run, args.name, with_code=args.code)
         if not self.args.backend and run.backend:
             self.cluster = cluster_of_record(run)
         if args.dry_run:
@@ -327,6 +337,7 @@ def _displayed_result(run: Run, status: ExperimentStatus | None) -> dict[str, An
 
 def _comparable(cluster: Cluster, run: Run) -> dict[str, Any]:
     """Return the values of a run that `compare` compares."""
+    from symphony.runs.code_archives import SNAPSHOTS_KEY, read_snapshots
     from symphony.runs.code_state import diff_digest
 
     record = run.load_record()
@@ -341,13 +352,17 @@ def _comparable(cluster: Cluster, run: Run) -> dict[str, Any]:
         "duration_seconds": duration,
         "code": result["code"],
         "uncommitted_changes": diff_digest(run.path),
+        SNAPSHOTS_KEY: {name: item.digest for name, item in read_snapshots(run.path).items()},
         **{key: record.get(key) for key in ("backend", "host", "user", "python", "symphony")},
         "definition": record.get("definition"),
     }
 
 
-def _load_definition(run: Run, name: str | None) -> Experiment:
-    """Return the experiment that a run has launched. ``name`` replaces its name."""
+def _load_definition(run: Run, name: str | None, *, with_code: bool) -> Experiment:
+    """Return the experiment that a run has launched. ``name`` replaces its name.
+
+    With ``with_code``, the processes have the code that they had in that run.
+    """
     from symphony.model import Experiment
 
     record = run.load_record()
@@ -359,9 +374,43 @@ def _load_definition(run: Run, name: str | None) -> Experiment:
     definition = dict(record["definition"])
     if name is not None:
         definition["name"] = name
+    if with_code:
+        definition["processes"] = _with_recorded_code(run, definition["processes"])
     experiment = Experiment.load_dict(definition)
     experiment.base_dir = record.get("base_directory")
     return experiment
+
+
+def _with_recorded_code(run: Run, processes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return descriptions of processes and groups with the recorded code of each process.
+
+    Raises `NotFound` if the run has no code, or its archive is missing.
+    """
+    from symphony.runs.code_archives import archive_path, read_snapshots
+
+    snapshots = read_snapshots(run.path)
+    if not snapshots:
+        raise NotFound(
+            f"run {run.name!r} has no snapshot of its code; set code in the experiment file, so "
+            "that later runs have one"
+        )
+    paths = {name: archive_path(run.path, snapshot) for name, snapshot in snapshots.items()}
+    for path in paths.values():
+        if not path.exists():
+            raise NotFound(f"the code of run {run.name!r} is not recorded: there is no {path}")
+
+    def with_code(described: Mapping[str, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for name, description in described.items():
+            if "processes" in description:
+                members = with_code(description["processes"])
+                result[name] = {**description, "processes": members}
+            else:
+                code = str(paths[name].absolute()) if name in paths else False
+                result[name] = {**description, "code": code}
+        return result
+
+    return with_code(processes)
 
 
 def _parse_size(text: str) -> int:

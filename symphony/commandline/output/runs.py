@@ -12,6 +12,7 @@ from symphony.commandline.output.tables import Column, format_age
 from symphony.commandline.output.views import align_pairs
 
 if TYPE_CHECKING:
+    from symphony.code.snapshot import Snapshot
     from symphony.runs.archive import Run
 
 HISTORY_COLUMNS = (
@@ -50,6 +51,7 @@ def description_lines(
     record: Mapping[str, Any],
     result: Mapping[str, Any],
     code: Mapping[str, Any] | None,
+    snapshots: Mapping[str, Snapshot],
     now: float,
 ) -> list[str]:
     """Return the record of a run as aligned lines."""
@@ -71,6 +73,7 @@ def description_lines(
         "versions": versions,
         "code": result["code"],
         "changes": f"{run.path / 'code.diff'}" if code and code.get("changed") else None,
+        "snapshot": "; ".join(dict.fromkeys(map(str, snapshots.values()))),
         "cut": "; ".join(result.get("cut") or []),
         "record": str(run.path),
     }

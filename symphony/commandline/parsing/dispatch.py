@@ -377,7 +377,9 @@ class CommandLine:
 
     def _add_options(self, parser: argparse.ArgumentParser) -> None:
         backend = self.backend_info.name if self.backend_info else ""
-        _add_backend_options(parser, self._options, backend, show=self._shows_backend)
+        verb = parser.get_default("verb")
+        options = [item for item in self._options if not item.commands or verb in item.commands]
+        _add_backend_options(parser, options, backend, show=self._shows_backend)
 
     # --- running a command line ---
 

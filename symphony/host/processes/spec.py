@@ -44,6 +44,9 @@ class ProcessSpec:
     * ``restart`` is the restart policy. ``deadline`` is the time in seconds after the first start
       at which the process is stopped and has failed, or None.
     * ``unit`` is the unit of which the process is a rank, or None; see `symphony.plan.ranks`.
+    * ``code`` describes the snapshot of the code, or is None: its ``digest``, the ``directory``
+      from which the process runs, and the ``source``, which is the same directory if the process
+      does not run from a copy.
     * ``tty`` is true if the process runs on a terminal even on backends that otherwise use none.
     """
 
@@ -66,6 +69,7 @@ class ProcessSpec:
     tty: bool = False
     preamble: tuple[str, ...] = ()
     unit: str | None = None
+    code: dict[str, str] | None = None
 
     @property
     def path(self) -> str:

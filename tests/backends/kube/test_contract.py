@@ -48,6 +48,7 @@ SAME_IN_ALL_NAMESPACES = (
     "test_a_dry_run_prints_the_manifest_and_changes_nothing",
     "test_a_failed_process_is_restarted_by_its_policy",
     "test_a_failure_restarts_the_experiment_and_then_stops_it",
+    "test_a_process_runs_the_code_of_the_snapshot_and_up_runs_the_edited_code",
     "test_a_process_starts_after_another_is_ready",
     "test_a_process_whose_start_condition_cannot_be_met_has_failed",
     "test_a_wait_for_some_processes_and_a_timeout",

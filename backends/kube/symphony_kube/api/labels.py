@@ -42,6 +42,8 @@ REMOVED_UNIT = "symphony/removed-unit"
 # The Job and the Pods of the supervisor have this label instead of `EXPERIMENT`. Its value is the
 # name of the experiment.
 SUPERVISOR = "symphony/supervisor"
+# A Secret with a part of the code has this label. Its value is the digest of the code.
+CODE = "symphony/code"
 # A Service has this label. Its value is the name of the service in the experiment.
 SERVICE = "symphony/service"
 
@@ -68,6 +70,8 @@ LOG_PROBLEMS = "symphony/log-problems"
 MANIFEST = "symphony/manifest"
 ATTEMPT = "symphony/attempt"
 CONTROL = "symphony/control"
+# An annotation of a Secret with a part of the code: the description of the snapshot.
+SNAPSHOT = "symphony/snapshot"
 # An annotation of the Secret with the description: the command that is changing the experiment.
 HOLDER = "symphony/holder"
 

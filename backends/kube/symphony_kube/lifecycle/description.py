@@ -30,6 +30,7 @@ from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
+    from symphony.code.snapshot import Archives
     from symphony_kube.api.client import Api
     from symphony_kube.render.manifest import KubeManifest
 
@@ -82,12 +83,15 @@ class Description:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewDescription:
-    """The new description of an experiment: its objects, its snapshot, and its launch record."""
+    """The new description of an experiment: its objects, its snapshot, its launch record, and the
+    archives of its code.
+    """
 
     manifest: KubeManifest
     snapshot: Snapshot
     record: Mapping[str, Any]
     jobs_only: bool
+    archives: Archives = field(default_factory=dict)
 
 
 def encode_description(description: Description) -> bytes:

@@ -15,6 +15,7 @@ from symphony.names import join_names
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.shell import argv
 from symphony_kube.api.labels import KEYS, SECRETS
+from symphony_kube.render.code import CODE_DIRECTORY, CODE_VARIABLE, start_directory
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.environment import with_shared_environment
 from symphony_kube.render.merge import merge, to_plain_data
@@ -132,8 +133,9 @@ def _command(process: PlannedProcess) -> Object:
             result["command"] = [escape(word) for word in process.command]
         if process.args:
             result["args"] = [escape(word) for word in process.args]
-    if process.start_dir is not None and relative_dir is None:
-        result["workingDir"] = process.start_dir
+    directory = start_directory(process)
+    if directory is not None and relative_dir is None:
+        result["workingDir"] = directory
     if (process.settings.per_pod or 1) > 1:
         return _with_launcher(process, result)
     return result
@@ -156,7 +158,7 @@ def _with_launcher(process: PlannedProcess, fields: Object) -> Object:
 
 def _relative_start_dir(process: PlannedProcess) -> str | None:
     """Return the start directory if it is relative, or None otherwise."""
-    directory = process.start_dir
+    directory = start_directory(process)
     if directory is None or posixpath.isabs(directory):
         return None
     return directory
@@ -183,6 +185,8 @@ def _environment(process: PlannedProcess, context: RenderContext) -> list[Object
     if not common_names.isdisjoint(env):
         env = {key: value for key, value in env.items() if key not in common_names}
     own = context.plan.own_env(process)
+    if process.name in context.archives:
+        own[CODE_VARIABLE] = CODE_DIRECTORY
     common = context.common_env
     if not common_names.isdisjoint(own):
         common = [variable for variable in common if variable["name"] not in own]

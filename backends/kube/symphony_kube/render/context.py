@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from symphony.code.snapshot import Archives
 from symphony.plan.addresses import Endpoint
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.api.labels import UNIT, Scope
@@ -54,6 +55,7 @@ class RenderContext:
       contains them.
     * ``checked_variables``: the names of variables that have already been checked. Most
       processes have the same variables, so checking each variable only once saves time.
+    * ``archives``: the archives of the code, keyed by the names of the processes.
     """
 
     plan: Plan
@@ -65,6 +67,7 @@ class RenderContext:
     shares_environment: bool
     common_env: list[Object]
     checked_variables: set[str] = field(default_factory=set)
+    archives: Archives = field(default_factory=dict)
 
     def labels(self, unit: str) -> dict[str, str]:
         """Return the labels for a unit's objects."""
@@ -80,7 +83,11 @@ class RenderContext:
 
 
 def render_context(
-    plan: Plan, scope: Scope, options: RenderOptions, file_objects: Mapping[tuple[str, str], str]
+    plan: Plan,
+    scope: Scope,
+    options: RenderOptions,
+    file_objects: Mapping[tuple[str, str], str],
+    archives: Archives,
 ) -> RenderContext:
     """Return the context for rendering a plan."""
     endpoints: dict[str, list[Endpoint]] = {}
@@ -99,6 +106,7 @@ def render_context(
         common_variables=common,
         shares_environment=is_shared,
         common_env=[] if is_shared else env_vars(common),
+        archives=archives,
     )
 
 

@@ -13,8 +13,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from symphony.code.snapshot import Archives
 from symphony.config.locations import expand_user
 from symphony.model.settings import SETTINGS
 from symphony.plan.ignored import Ignored, ignored_settings
@@ -23,6 +25,7 @@ from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import POLICIES, ROSTER, Scope
 from symphony_kube.render import pods
 from symphony_kube.render.cluster_overrides import with_cluster_override
+from symphony_kube.render.code import code_objects
 from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT_SECONDS, check_images
 from symphony_kube.render.context import (
     PlannedUnit,
@@ -59,17 +62,24 @@ HONOURED = frozenset(
     }
 ) - {"log_limit", "restart_policy"}
 
+_NO_ARCHIVES: Archives = MappingProxyType({})
+
 
 def render(
-    plan: Plan, scope: Scope, options: RenderOptions, files: Mapping[str, bytes]
+    plan: Plan,
+    scope: Scope,
+    options: RenderOptions,
+    files: Mapping[str, bytes],
+    archives: Archives = _NO_ARCHIVES,
 ) -> KubeManifest:
-    """Return the manifest for a plan. ``files`` is the result of `read_files`.
+    """Return the manifest for a plan. ``files`` is the result of `read_files`, and ``archives``
+    contains the code of the processes.
 
     Raises `SpecError` if a process has no image, or if Kubernetes does not support a setting in the
     plan.
     """
     with _garbage_collection_disabled():
-        return _render(plan, scope, options, files)
+        return _render(plan, scope, options, files, archives)
 
 
 @contextlib.contextmanager
@@ -89,13 +99,17 @@ def _garbage_collection_disabled() -> Iterator[None]:
 
 
 def _render(
-    plan: Plan, scope: Scope, options: RenderOptions, files: Mapping[str, bytes]
+    plan: Plan,
+    scope: Scope,
+    options: RenderOptions,
+    files: Mapping[str, bytes],
+    archives: Archives,
 ) -> KubeManifest:
     check_images(plan, options)
     _check_secrets_in_variables(plan, files)
     sources = file_sources(plan)
     object_names = {key: file_object_name(scope, *key) for key in sources}
-    context = render_context(plan, scope, options, object_names)
+    context = render_context(plan, scope, options, object_names, archives)
     planned = planned_units(plan)
     job_sets = _ranks_of_job_sets(planned)
     policies = plan.policies
@@ -115,6 +129,7 @@ def _render(
             *_namespace(scope, options),
             *_environment(context),
             *file_objects(sources, scope, files),
+            *code_objects(archives.values(), scope),
             *(with_cluster_override(body, options) for body in render_services(planned, context)),
         ),
         units=tuple(bodies.values()),
@@ -127,6 +142,7 @@ def _render(
             for override in _overrides(unit, _pod_path(unit, job_sets, context))
         ),
         source_files=tuple(base_dir / expand_user(source) for source in paths(plan)),
+        snapshots={name: archive.snapshot for name, archive in archives.items()},
     )
 
 

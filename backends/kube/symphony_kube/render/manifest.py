@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from symphony.cluster import Manifest
+from symphony.code.snapshot import Snapshot
 from symphony.plan.ignored import Ignored
 from symphony.plan.policies import Policies
+from symphony.runs.code_archives import SNAPSHOTS_KEY
 from symphony_kube.api.labels import Scope
 from symphony_kube.render import secret_file
 from symphony_kube.render.overrides import Override
@@ -37,6 +39,7 @@ class KubeManifest(Manifest):
     * ``overrides``: the overrides that users set on the units.
     * ``policies``: the rules for the end of the experiment that its supervisor applies.
     * ``source_files``: the files from which Secrets and ConfigMaps are created.
+    * ``snapshots``: the snapshots of the code, keyed by the names of the processes.
     * ``supervisor``: where the experiment is supervised, or ``""`` if it needs no supervisor. The
       objects of a supervisor in the cluster are not a part of the manifest, because they contain
       the identifier of the run.
@@ -56,6 +59,7 @@ class KubeManifest(Manifest):
     policies: Policies = field(default_factory=Policies)
     notes: tuple[str, ...] = ()
     supervisor: str = ""
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Object]:
         yield from self.base_objects
@@ -84,6 +88,7 @@ class KubeManifest(Manifest):
                 for item in self.ignored
             ],
             "supervisor": self.supervisor,
+            SNAPSHOTS_KEY: {name: item.to_dict() for name, item in self.snapshots.items()},
         }
 
     def __str__(self) -> str:
@@ -91,6 +96,8 @@ class KubeManifest(Manifest):
 
         objects = [redacted(item) for item in self]
         notes = [f"# Ignored on this backend: {item}\n" for item in self.ignored]
+        code = {item.source: str(item) for item in self.snapshots.values()}
+        notes += [f"# The code {source}: {text}\n" for source, text in code.items()]
         if self.supervisor:
             notes.append(f"# A launch also {self.supervisor}\n")
         text = "".join(notes) + to_yaml_documents(objects)

@@ -26,6 +26,8 @@ class RenderOptions:
     * ``limits_pods``: whether the deadline of an experiment is the active deadline of its Pods.
       Kubernetes then stops them even if no supervisor is running, but the deadline cannot be
       extended while they are running.
+    * ``code_image``: the image of the containers that unpack code, or None for the images of the
+      processes.
     * ``git_image``: the image that contains git and is used to check out repositories.
     * ``pod_yml``, ``job_yml``, ``service_yml`` and ``namespace_yml``: fields that are merged into
       all objects of these kinds.
@@ -45,3 +47,4 @@ class RenderOptions:
     service_yml: Mapping[str, Any] = field(default_factory=dict)
     namespace_yml: Mapping[str, Any] = field(default_factory=dict)
     security: str | None = None
+    code_image: str | None = None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
+from symphony.code.snapshot import Archives
 from symphony.plan.changes import ProcessSnapshot, Snapshot, snapshot_of_plan
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.render.merge import to_plain_data
@@ -15,10 +17,17 @@ from symphony_kube.render.options import RenderOptions
 # The settings that take effect without a restart: they concern the order of starts and the
 # Services.
 LIVE_SETTINGS = frozenset({"starts_after", "exposes", "log_limit"})
+_NO_ARCHIVES: Archives = MappingProxyType({})
 
 
-def take_snapshot(plan: Plan, options: RenderOptions, files: Mapping[str, bytes]) -> Snapshot:
-    """Return the snapshot of a plan. ``files`` is the result of `read_files`.
+def take_snapshot(
+    plan: Plan,
+    options: RenderOptions,
+    files: Mapping[str, bytes],
+    archives: Archives = _NO_ARCHIVES,
+) -> Snapshot:
+    """Return the snapshot of a plan. ``files`` is the result of `read_files`, and ``archives``
+    contains the code of the processes.
 
     The contents of files appear as digests.
     """
@@ -28,6 +37,12 @@ def take_snapshot(plan: Plan, options: RenderOptions, files: Mapping[str, bytes]
         process.name: _with_options(snapshot.processes[process.name], process, plan, options, files)
         for process in plan
     }
+    for name, archive in archives.items():
+        code = {"code": archive.snapshot.short_digest}
+        if options.code_image:
+            code["code_image"] = options.code_image
+        settings = {**processes[name].settings, **code}
+        processes[name] = replace(processes[name], settings=settings)
     return replace(snapshot, processes=processes)
 
 

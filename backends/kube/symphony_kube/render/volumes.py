@@ -21,6 +21,7 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony.model.settings import SHARED_MEMORY, Settings
 from symphony_kube.api.labels import SECRETS
+from symphony_kube.render.code import code_mount, code_volumes, unpack_container, volume_name
 from symphony_kube.render.containers import resources
 from symphony_kube.render.context import SECRETS_DIRECTORY, PlannedUnit, RenderContext
 from symphony_kube.render.text import Object, check_object_name, escape, short_hash, unique_name
@@ -44,7 +45,7 @@ class PodVolumes:
     """A Pod's volumes, mounts and init containers.
 
     ``mounts`` maps each process to its mounts. ``init_containers`` contains the containers that
-    check out repositories.
+    check out repositories and unpack code.
     """
 
     volumes: list[Object] = field(default_factory=list)
@@ -80,7 +81,10 @@ _NO_VOLUMES = PodVolumes()
 def pod_volumes(unit: PlannedUnit, context: RenderContext) -> PodVolumes:
     """Return a Pod's volumes. Raises `SpecError` if Kubernetes cannot mount a volume."""
     has_secrets = bool(context.plan.secrets)
-    if not has_secrets and not any(process.settings.volumes for process in unit.processes):
+    has_volumes = any(
+        process.settings.volumes or process.name in context.archives for process in unit.processes
+    )
+    if not has_secrets and not has_volumes:
         return _NO_VOLUMES
     result = PodVolumes()
     if has_secrets:
@@ -104,7 +108,37 @@ def pod_volumes(unit: PlannedUnit, context: RenderContext) -> PodVolumes:
             container = unique_name(name, container_names)
             container_names.add(container)
             result.init_containers.append(_checkout(volume, name, container, context))
+    _add_code(result, unit, context, container_names)
     return result
+
+
+def _add_code(
+    result: PodVolumes, unit: PlannedUnit, context: RenderContext, container_names: set[str]
+) -> None:
+    """Add the code of a Pod's processes. Processes with the same code share a volume."""
+    added: set[str] = set()
+    for process in unit.processes:
+        archive = context.archives.get(process.name)
+        if archive is None:
+            continue
+        result.mounts[process.name].append(code_mount(archive))
+        if archive.snapshot.digest in added:
+            continue
+        added.add(archive.snapshot.digest)
+        result.volumes.extend(code_volumes(archive, context.scope))
+        name = unique_name(volume_name(archive), container_names)
+        container_names.add(name)
+        settings = process.settings
+        override = settings.container_yml
+        image = override.get("image") or process.container_image or context.options.image
+        further = [
+            ("imagePullPolicy", settings.image_pull_policy),
+            ("resources", resources(settings, None)),
+            ("securityContext", override.get("securityContext")),
+        ]
+        result.init_containers.append(
+            unpack_container(name, archive, context.options.code_image or image, further)
+        )
 
 
 def _mount(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import BackendError, LaunchIncomplete, SpecError, SymphonyError
 from symphony.runs import archive, record
 from symphony.runs.archive import Retention, Run
+from symphony.runs.code_archives import write_archives
 from symphony.runs.code_state import CodeCapture
 from symphony.state_directory import STATE_VARIABLE, create_state_directory
 from symphony.status import ENDED, ExperimentStatus, ReasonCode, State
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.description import NewDescription
-    from symphony_kube.render.manifest import KubeManifest
     from symphony_kube.status.observe import PodObserver
 
 Object = dict[str, Any]
@@ -84,12 +84,12 @@ def run_id_of(run: Run) -> str:
 @contextlib.contextmanager
 def recording_launch(
     api: Api,
-    manifest: KubeManifest,
+    new: NewDescription,
     experiment: Experiment,
     launch: Launch,
     settings: Settings,
 ) -> Iterator[list[str]]:
-    """Record the launch that happens inside the block.
+    """Record the launch of ``new`` that happens inside the block.
 
     The value is a list of messages for the user. If the launch fails and is rolled back, no record
     is kept. If the record cannot be written, for example because the disk is full, the launch
@@ -98,7 +98,7 @@ def recording_launch(
     path = archive.active_directory() / launch.run
     notes: list[str] = []
     try:
-        _create_record(path, api, manifest, experiment, launch)
+        _create_record(path, api, new, experiment, launch)
     except (OSError, SpecError) as exc:
         notes.append(_not_recorded(path, exc))
         _remove(path)
@@ -116,16 +116,17 @@ def recording_launch(
         raise
     # The launch has replaced all earlier runs, also those that another program has deleted.
     with contextlib.suppress(OSError, SpecError):
-        for run in _active_runs(api, manifest.scope):
+        for run in _active_runs(api, new.manifest.scope):
             if run.name != launch.run:
                 problem = "its objects were deleted by another program"
                 _archive(run.path, _identity_of(run), None, [problem], settings.retention)
 
 
 def _create_record(
-    path: Path, api: Api, manifest: KubeManifest, experiment: Experiment, launch: Launch
+    path: Path, api: Api, new: NewDescription, experiment: Experiment, launch: Launch
 ) -> None:
     create_state_directory(path)
+    manifest = new.manifest
     scope = manifest.scope
     options = {
         "kubeconfig": api.kubeconfig,
@@ -146,6 +147,7 @@ def _create_record(
     }
     record.write_json(path / record.RECORD_FILE, description)
     record.write_json(path / record.MANIFEST_FILE, manifest.to_dict())
+    write_archives(path, new.archives)
 
 
 def _not_recorded(path: Path, exc: OSError | SpecError) -> str:
@@ -177,6 +179,7 @@ def record_change(api: Api, scope: Scope, new: NewDescription) -> None:
         run = max(runs, key=lambda run: run.launched)
         changed = {key: new.record[key] for key in _DESCRIPTION_KEYS}
         record.write_json(run.path / record.RECORD_FILE, {**run.load_record(), **changed})
+        write_archives(run.path, new.archives)
         record.write_json(run.path / record.MANIFEST_FILE, new.manifest.to_dict())
 
 

@@ -1,18 +1,22 @@
-"""Applying a ``.dockerignore`` file in the same way as the container engines, without I/O.
+"""Applying the patterns of ``.dockerignore`` and ``.symphonyignore`` files, without I/O.
 
-The rules differ from the rules for ``.gitignore`` files, so libraries for gitignore patterns are
-not suitable: in a ``.dockerignore`` file, a pattern without a slash matches only at the top level,
-and a later line can re-include files in an excluded directory. The ``PatternMatcher`` of docker-py
-also differs from the engines: it supports neither backslash escapes nor negated sets such as
-``[^a]``, and ``**.pyc`` does not match ``a.pyc``. The rules are documented at
+The rules for ``.dockerignore`` files are those of the container engines. They differ from the rules
+for ``.gitignore`` files, so libraries for gitignore patterns are not suitable: in a
+``.dockerignore`` file, a pattern without a slash matches only at the top level, and a later line
+can re-include files in an excluded directory. The ``PatternMatcher`` of docker-py also differs from
+the engines: it supports neither backslash escapes nor negated sets such as ``[^a]``, and
+``**.pyc`` does not match ``a.pyc``. The rules are documented at
 https://docs.docker.com/build/concepts/context/
+
+The rules for ``.symphonyignore`` files are those of git, except that a line can re-include files in
+an excluded directory. `parse_git_rules` translates them.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from symphony.errors import SpecError
@@ -40,8 +44,8 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """The patterns in one ``.dockerignore`` file. The last line that matches a path determines
-    whether the path is excluded.
+    """The patterns of one ``.dockerignore`` file, or of a snapshot. The last line that matches a
+    path determines whether the path is excluded.
     """
 
     patterns: tuple[Pattern, ...] = ()
@@ -86,6 +90,35 @@ def parse(text: str, filename: str) -> Ignore:
     accepts. The error message contains ``filename``.
     """
     return Ignore(tuple(_patterns(text, filename)))
+
+
+def parse_git_rules(lines: Iterable[str], where: str) -> Ignore:
+    """Parse lines with the rules of ``.gitignore`` files.
+
+    A pattern without a slash, other than one at its end, matches at every level. A slash at its end
+    restricts it to directories. Raises `SpecError` for an invalid pattern. The error message
+    contains ``where``.
+    """
+    text = "\n".join(_anchored(line) for line in lines)
+    return parse(text, where)
+
+
+def _anchored(line: str) -> str:
+    """Return the line of a ``.dockerignore`` file with the meaning of a line in ``.gitignore``."""
+    stripped = line.strip()
+    if not stripped or stripped.startswith("#"):
+        return ""
+    exception = "!" if stripped.startswith("!") else ""
+    pattern = stripped.removeprefix("!")
+    names = [name if name == "**" else re.sub(r"\*+", "*", name) for name in pattern.split("/")]
+    is_directory = names[-1] == "" and len(names) > 1
+    if is_directory:
+        names.pop()
+    if len(names) == 1 and names != [""]:
+        names.insert(0, "**")
+    if is_directory:
+        names.append("**")
+    return f"{exception}{'/'.join(names)}"
 
 
 def _patterns(text: str, filename: str) -> Iterator[Pattern]:

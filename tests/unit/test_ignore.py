@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from symphony import SpecError
-from symphony.addons.docker.ignore import Ignore, parse
+from symphony.code.ignore import Ignore, parse
 
 
 def is_excluded(ignore: Ignore, path: str) -> bool:

@@ -1,0 +1,222 @@
+"""Listing the files of a directory that belong to the code."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from symphony.code.git import GIT, git_environment, is_in_repository
+from symphony.code.ignore import Ignore, Matches, parse_git_rules
+from symphony.errors import SpecError
+from symphony.model.code import CodeSource
+from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
+
+IGNORE_FILE = ".symphonyignore"
+# Files that a program creates again. They belong to the code only if git tracks them.
+WASTE = (
+    ".git",
+    ".hg",
+    ".svn",
+    ".venv",
+    "venv",
+    "node_modules",
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".ipynb_checkpoints",
+    ".tox",
+    ".nox",
+    ".DS_Store",
+)
+_EVERYTHING = parse_git_rules(["*"], "").patterns
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFile:
+    """A regular file or a symbolic link: its path in the code, and its file status."""
+
+    path: str
+    info: os.stat_result
+
+    @property
+    def is_link(self) -> bool:
+        """True for a symbolic link."""
+        return stat.S_ISLNK(self.info.st_mode)
+
+
+def list_files(directory: Path, source: CodeSource) -> list[CodeFile]:
+    """Return the files of the code in ``directory``, sorted by the bytes of their paths.
+
+    In a git repository, these are the tracked files and the untracked files that git does not
+    ignore, also in submodules. Elsewhere, these are all files except `WASTE` and virtual
+    environments. The patterns in `IGNORE_FILE` and in ``source`` are then applied. Sockets, devices
+    and other special files are omitted. Raises `SpecError` if a pattern is invalid, or if git
+    cannot list the files. Raises OSError if a directory cannot be read.
+    """
+    rules = _Rules(
+        exclude=parse_git_rules(
+            [*_ignore_lines(directory), *source.exclude], f"{directory / IGNORE_FILE}, or exclude"
+        ),
+        include=parse_git_rules(source.include, "include"),
+    )
+    if is_in_repository(directory.resolve()):
+        paths = _paths_in_repository(directory, "", rules)
+    else:
+        paths = _paths_below(str(directory), "", rules, 0)
+    found = (_code_file(directory, path) for path in set(paths))
+    files = [file for file in found if file is not None]
+    return sorted(files, key=lambda file: os.fsencode(file.path))
+
+
+def _ignore_lines(directory: Path) -> list[str]:
+    try:
+        text = (directory / IGNORE_FILE).read_text(encoding="utf-8-sig", errors="surrogateescape")
+    except FileNotFoundError:
+        return []
+    return text.splitlines()
+
+
+def _code_file(directory: Path, path: str) -> CodeFile | None:
+    """Return a file of the code, or None if it does not exist or is a special file."""
+    try:
+        info = os.lstat(f"{directory}/{path}")
+    except (FileNotFoundError, NotADirectoryError):
+        # git also lists tracked files that were deleted.
+        return None
+    if stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
+        return CodeFile(path, info)
+    return None
+
+
+# --- patterns ---
+
+
+@dataclass(slots=True, kw_only=True)
+class _Rules:
+    """The patterns of the user. The matches of each directory are determined once."""
+
+    exclude: Ignore
+    include: Ignore
+    _matches: dict[tuple[bool, str], Matches] = field(default_factory=dict)
+
+    @property
+    def includes_again(self) -> bool:
+        """True if a pattern can include files again that git ignores."""
+        return any(pattern.exception for pattern in self.exclude.patterns)
+
+    def select(self, paths: Iterable[str], *, ignored: bool = False) -> Iterator[str]:
+        """Yield the paths that belong to the code. ``ignored`` paths must be included again."""
+        exclude = self.exclude
+        if ignored:
+            exclude = replace(exclude, patterns=(*_EVERYTHING, *exclude.patterns))
+        for path in paths:
+            if exclude.patterns and self._is_matched(exclude, path, ignored):
+                continue
+            if self.include.patterns and not self._is_included(path):
+                continue
+            yield path
+
+    def excludes_directory(self, path: str) -> bool:
+        """Return whether no file in a directory belongs to the code."""
+        if not self.exclude.patterns or self.exclude.may_include_again(path):
+            return False
+        return self._is_matched(self.exclude, path, False)
+
+    def _is_matched(self, rules: Ignore, path: str, ignored: bool) -> bool:
+        return rules.excludes(rules.matches(path, self._above(rules, path, ignored)))
+
+    def _above(self, rules: Ignore, path: str, ignored: bool) -> Matches | None:
+        """Return the matches of the directory that contains ``path``."""
+        parent = path.rpartition("/")[0]
+        if not parent:
+            return None
+        key = (ignored, parent)
+        if key not in self._matches:
+            above = self._above(rules, parent, ignored)
+            self._matches[key] = rules.matches(parent, above)
+        return self._matches[key]
+
+    def _is_included(self, path: str) -> bool:
+        above: Matches | None = None
+        names = path.split("/")
+        for count in range(1, len(names) + 1):
+            above = self.include.matches("/".join(names[:count]), above)
+        return above is not None and self.include.excludes(above)
+
+
+# --- git ---
+
+
+def _paths_in_repository(root: Path, below: str, rules: _Rules) -> Iterator[str]:
+    """Yield the paths of the files in the repository that contains the directory ``root/below``.
+
+    ``below`` is empty, or the path of a submodule with a slash at its end.
+    """
+    options = [f"--exclude={name}" for name in WASTE]
+    listed = _git_paths(root, below, "--cached", "--others", "--exclude-standard", *options)
+    for path in rules.select(listed):
+        # A submodule or another repository is a directory for git.
+        if path.endswith("/") or _is_repository(root / path):
+            yield from _paths_in_repository(root, f"{path.rstrip('/')}/", rules)
+        else:
+            yield path
+    if rules.includes_again:
+        others = _git_paths(root, below, "--others", "--ignored", "--exclude-standard", *options)
+        yield from rules.select(others, ignored=True)
+
+
+def _is_repository(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and (path / ".git").exists()
+
+
+def _git_paths(root: Path, below: str, *options: str) -> list[str]:
+    directory = root / below
+    command = [*GIT, "ls-files", "-z", *options]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env=git_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise SpecError(
+            f"the code in {directory} is in a git repository, and git is needed to list its files; "
+            "install git"
+        ) from None
+    if done.returncode != 0:
+        message = os.fsdecode(done.stderr).strip().splitlines()
+        reason = message[0] if message else f"git exited with {done.returncode}"
+        raise SpecError(f"git cannot list the files of the code in {directory}: {reason}")
+    return [f"{below}{os.fsdecode(path)}" for path in done.stdout.split(b"\0") if path]
+
+
+# --- without git ---
+
+
+def _paths_below(directory: str, below: str, rules: _Rules, depth: int) -> Iterator[str]:
+    if depth > MAX_DIRECTORY_LEVELS:
+        raise SpecError(f"the code in {directory}: {TOO_MANY_DIRECTORIES}")
+    try:
+        with os.scandir(directory) as found:
+            entries: Sequence[os.DirEntry[str]] = list(found)
+    except FileNotFoundError:
+        return
+    if below and any(entry.name == "pyvenv.cfg" for entry in entries):
+        return
+    for entry in entries:
+        if entry.name in WASTE:
+            continue
+        path = f"{below}{entry.name}"
+        if not entry.is_dir(follow_symlinks=False):
+            yield from rules.select([path])
+        elif not rules.excludes_directory(path):
+            yield from _paths_below(entry.path, f"{path}/", rules, depth + 1)

@@ -1,0 +1,267 @@
+"""Packing code: writing its archive and determining its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from symphony.code import tar
+from symphony.code.listing import IGNORE_FILE, CodeFile, list_files
+from symphony.code.snapshot import ARCHIVE_SUFFIX, Archive, Snapshot, size_text
+from symphony.errors import BackendError, SpecError, shown
+from symphony.model.code import CodeSource
+from symphony.names import join_names
+
+# The maximum size of all files of a snapshot together.
+MAX_CODE_BYTES = 100 * 2**20
+# A file that has changed while it was read is read again this many times.
+_ATTEMPTS = 5
+_LARGEST_FILES = 10
+_COMPRESSION_LEVEL = 6
+_GZIP = 16 + zlib.MAX_WBITS
+# The work of another thread: enough for it to be worth the handover.
+_PIECE_BYTES = 1 << 20
+
+
+def pack(path: Path, source: CodeSource) -> Archive:
+    """Return the archive of the code in ``path``, a directory or the archive of a snapshot."""
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100  # `resolve` would follow links
+    try:
+        if absolute.name.endswith(ARCHIVE_SUFFIX) and absolute.is_file():
+            return _read_archive(absolute)
+        if not absolute.is_dir():
+            raise SpecError(f"code: there is no directory {path}; set path to the project")
+        files = list_files(absolute, source)
+        _check(files, absolute)
+        return _pack_files(files, absolute)
+    except OSError as exc:
+        place = exc.filename or absolute
+        raise BackendError(f"code: {place} cannot be read: {exc.strerror or exc}") from exc
+
+
+def _check(files: Sequence[CodeFile], directory: Path) -> None:
+    """Raise `SpecError` if there are no files, or if they are too large."""
+    if not files:
+        raise SpecError(
+            f"code: {directory} has no files, or all of them are ignored; see .gitignore, "
+            f"{IGNORE_FILE}, include and exclude"
+        )
+    size = sum(file.info.st_size for file in files)
+    if size > MAX_CODE_BYTES:
+        raise _too_large(size, files, directory)
+
+
+def _too_large(size: int, files: Sequence[CodeFile], directory: Path) -> SpecError:
+    largest = sorted(files, key=lambda file: file.info.st_size, reverse=True)[:_LARGEST_FILES]
+    names = [f"{shown(file.path)} ({size_text(file.info.st_size)})" for file in largest]
+    return SpecError(
+        f"code: {directory} has {size_text(size)} in {len(files)} files, and the limit is "
+        f"{size_text(MAX_CODE_BYTES)}; exclude files in {directory / IGNORE_FILE}; the largest "
+        f"are {join_names(names, limit=_LARGEST_FILES)}"
+    )
+
+
+# --- packing ---
+
+
+def _pack_files(files: Sequence[CodeFile], directory: Path) -> Archive:
+    members = _Members(files, directory)
+    packer = _Packer()
+    with ThreadPoolExecutor(1, thread_name_prefix="pack") as pool:
+        # While this thread reads the next files, the other one compresses.
+        work = [pool.submit(packer.add, piece) for piece in members.pieces()]
+        for done in work:
+            done.result()
+    data = packer.finish()
+    snapshot = Snapshot(
+        source=str(directory),
+        digest=packer.digest,
+        files=members.files,
+        size=members.size,
+        packed_size=len(data),
+    )
+    return Archive(snapshot, data)
+
+
+class _Packer:
+    """Compresses an archive and determines its digest."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._compressor = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _GZIP)
+        self._parts: list[bytes] = []
+
+    def add(self, piece: bytes) -> None:
+        """Add the next part of the archive."""
+        self._hash.update(piece)
+        self._parts.append(self._compressor.compress(piece))
+
+    def finish(self) -> bytes:
+        """Return the compressed archive."""
+        return b"".join([*self._parts, self._compressor.flush()])
+
+    @property
+    def digest(self) -> str:
+        """The digest of the archive."""
+        return self._hash.hexdigest()
+
+
+class _Members:
+    """The members of the archive of some files.
+
+    ``files`` and ``size`` are the number and the size of the files that were read so far.
+    """
+
+    def __init__(self, files: Sequence[CodeFile], directory: Path) -> None:
+        self._files = files
+        self._directory = directory
+        self.files = self.size = 0
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the archive in pieces."""
+        parts: list[bytes] = []
+        size = 0
+        for member in self._all():
+            parts.append(member)
+            size += len(member)
+            if size >= _PIECE_BYTES:
+                yield b"".join(parts)
+                parts.clear()
+                size = 0
+        yield b"".join([*parts, tar.END])
+
+    def _all(self) -> Iterator[bytes]:
+        directories: set[bytes] = set()
+        for file in self._files:
+            name = os.fsencode(file.path)
+            member = self._member(file, name)
+            if member is None:
+                continue
+            yield from _new_directories(name, directories)
+            yield member
+            self.files += 1
+
+    def _member(self, file: CodeFile, name: bytes) -> bytes | None:
+        """Return the member for a file, or None if the file no longer exists."""
+        path = f"{self._directory}/{file.path}"
+        try:
+            if file.is_link:
+                return tar.member(name, tar.LINK, 0o777, link=os.fsencode(Path(path).readlink()))
+            content, mode = _read_unchanging(path)
+        except FileNotFoundError:
+            return None
+        self.size += len(content)
+        if self.size > MAX_CODE_BYTES:
+            # A file has grown since it was listed.
+            raise _too_large(self.size, self._files, self._directory)
+        return tar.member(name, tar.FILE, 0o755 if mode & stat.S_IXUSR else 0o644, content)
+
+
+def _new_directories(name: bytes, known: set[bytes]) -> Iterator[bytes]:
+    """Yield the members for the directories above a file that are not in the archive yet."""
+    parent = name.rpartition(b"/")[0]
+    if not parent or parent in known:
+        return
+    yield from _new_directories(parent, known)
+    known.add(parent)
+    yield tar.member(parent + b"/", tar.DIRECTORY, 0o755)
+
+
+def _read_unchanging(path: str) -> tuple[bytes, int]:
+    """Return the content and the mode of a file that does not change while it is read.
+
+    Raises `BackendError` if it changes each time.
+    """
+    for _ in range(_ATTEMPTS):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            before = os.fstat(descriptor)
+            if not stat.S_ISREG(before.st_mode):
+                break
+            content = _read(descriptor, before.st_size)
+            after = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        is_same = before.st_mtime_ns == after.st_mtime_ns and before.st_size == after.st_size
+        if is_same and len(content) == before.st_size:
+            return content, before.st_mode
+    raise BackendError(
+        f"code: {path} changes while it is read; stop the program that writes it, or exclude it in "
+        f"{IGNORE_FILE}"
+    )
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    """Return the content of a file, and more than ``size`` bytes if it has grown."""
+    # One call returns a whole file, unless it is very large.
+    content = os.read(descriptor, size + 1)
+    if len(content) >= size:
+        return content
+    parts = [content]
+    while content:
+        content = os.read(descriptor, size + 1)
+        parts.append(content)
+    return b"".join(parts)
+
+
+# --- archives of earlier snapshots ---
+
+
+def _read_archive(path: Path) -> Archive:
+    """Read an archive that symphony has written. Raises `SpecError` if it is damaged."""
+    import io
+    import tarfile
+
+    data = path.read_bytes()
+    try:
+        content = _decompress(data)
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            members = [member for member in archive if not member.isdir()]
+    except (zlib.error, tarfile.TarError, ValueError) as exc:
+        raise SpecError(f"code: {path} is not the archive of a snapshot: {exc}") from exc
+    snapshot = Snapshot(
+        source=str(path),
+        digest=hashlib.sha256(content).hexdigest(),
+        files=len(members),
+        size=sum(member.size for member in members),
+        packed_size=len(data),
+    )
+    return Archive(snapshot, data)
+
+
+def _decompress(data: bytes) -> bytes:
+    """Return the tar archive. Raises ValueError if it is incomplete or too large."""
+    decompressor = zlib.decompressobj(_GZIP)
+    # The headers and the padding of many small files can exceed their contents.
+    limit = 20 * MAX_CODE_BYTES
+    content = decompressor.decompress(data, limit)
+    if not decompressor.eof:
+        raise ValueError("it is incomplete or too large")
+    return content
+
+
+def unpack(archive: Archive, directory: Path) -> None:
+    """Unpack a snapshot into a new directory. If the directory exists, do nothing.
+
+    The directory gets its name when it is complete. Only this user can access it.
+    """
+    import io
+    import shutil
+    import tarfile
+
+    if directory.exists():
+        return
+    temporary = directory.with_name(f".{directory.name}.{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(mode=0o700)
+    # Before version 3.11.4, Python has no filters.
+    options: Any = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
+    with tarfile.open(fileobj=io.BytesIO(_decompress(archive.data))) as members:
+        members.extractall(temporary, **options)
+    temporary.rename(directory)

@@ -34,6 +34,7 @@ WASTE = (
     ".nox",
     ".DS_Store",
 )
+_KINDS = frozenset({stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR})
 _EVERYTHING = parse_git_rules(["*"], "").patterns
 
 
@@ -66,12 +67,12 @@ def list_files(directory: Path, source: CodeSource) -> list[CodeFile]:
         include=parse_git_rules(source.include, "include"),
     )
     if is_in_repository(directory.resolve()):
-        paths = _paths_in_repository(directory, "", rules)
+        files = _files_in_repository(str(directory), "", rules)
     else:
-        paths = _paths_below(str(directory), "", rules, 0)
-    found = (_code_file(directory, path) for path in set(paths))
-    files = [file for file in found if file is not None]
-    return sorted(files, key=lambda file: os.fsencode(file.path))
+        files = _files(str(directory), _paths_below(str(directory), "", rules, 0))
+    # git lists a file with a merge conflict several times.
+    unique = {file.path: file for file in files}
+    return sorted(unique.values(), key=lambda file: os.fsencode(file.path))
 
 
 def _ignore_lines(directory: Path) -> list[str]:
@@ -82,16 +83,16 @@ def _ignore_lines(directory: Path) -> list[str]:
     return text.splitlines()
 
 
-def _code_file(directory: Path, path: str) -> CodeFile | None:
-    """Return a file of the code, or None if it does not exist or is a special file."""
-    try:
-        info = os.lstat(f"{directory}/{path}")
-    except (FileNotFoundError, NotADirectoryError):
-        # git also lists tracked files that were deleted.
-        return None
-    if stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
-        return CodeFile(path, info)
-    return None
+def _files(root: str, paths: Iterable[str]) -> Iterator[CodeFile]:
+    """Yield the regular files, links and directories at paths that are relative to ``root``."""
+    for path in paths:
+        try:
+            info = os.lstat(f"{root}/{path}")
+        except (FileNotFoundError, NotADirectoryError):
+            # git also lists tracked files that were deleted.
+            continue
+        if stat.S_IFMT(info.st_mode) in _KINDS:
+            yield CodeFile(path, info)
 
 
 # --- patterns ---
@@ -115,6 +116,9 @@ class _Rules:
         exclude = self.exclude
         if ignored:
             exclude = replace(exclude, patterns=(*_EVERYTHING, *exclude.patterns))
+        if not exclude.patterns and not self.include.patterns:
+            yield from paths
+            return
         for path in paths:
             if exclude.patterns and self._is_matched(exclude, path, ignored):
                 continue
@@ -153,30 +157,26 @@ class _Rules:
 # --- git ---
 
 
-def _paths_in_repository(root: Path, below: str, rules: _Rules) -> Iterator[str]:
-    """Yield the paths of the files in the repository that contains the directory ``root/below``.
+def _files_in_repository(root: str, below: str, rules: _Rules) -> Iterator[CodeFile]:
+    """Yield the files in the repository that contains the directory ``root/below``.
 
     ``below`` is empty, or the path of a submodule with a slash at its end.
     """
     options = [f"--exclude={name}" for name in WASTE]
     listed = _git_paths(root, below, "--cached", "--others", "--exclude-standard", *options)
-    for path in rules.select(listed):
-        # A submodule or another repository is a directory for git.
-        if path.endswith("/") or _is_repository(root / path):
-            yield from _paths_in_repository(root, f"{path.rstrip('/')}/", rules)
-        else:
-            yield path
+    for file in _files(root, rules.select(listed)):
+        if not stat.S_ISDIR(file.info.st_mode):
+            yield file
+        elif Path(root, file.path, ".git").exists():
+            # A submodule or another repository is a directory for git.
+            yield from _files_in_repository(root, f"{file.path.rstrip('/')}/", rules)
     if rules.includes_again:
-        others = _git_paths(root, below, "--others", "--ignored", "--exclude-standard", *options)
-        yield from rules.select(others, ignored=True)
+        others = _git_paths(root, below, "--others", "--ignored", "--exclude-standard")
+        yield from _files(root, rules.select(others, ignored=True))
 
 
-def _is_repository(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and (path / ".git").exists()
-
-
-def _git_paths(root: Path, below: str, *options: str) -> list[str]:
-    directory = root / below
+def _git_paths(root: str, below: str, *options: str) -> list[str]:
+    directory = Path(root, below)
     command = [*GIT, "ls-files", "-z", *options]
     try:
         done = subprocess.run(
@@ -196,7 +196,8 @@ def _git_paths(root: Path, below: str, *options: str) -> list[str]:
         message = os.fsdecode(done.stderr).strip().splitlines()
         reason = message[0] if message else f"git exited with {done.returncode}"
         raise SpecError(f"git cannot list the files of the code in {directory}: {reason}")
-    return [f"{below}{os.fsdecode(path)}" for path in done.stdout.split(b"\0") if path]
+    paths = os.fsdecode(done.stdout).split("\0")[:-1]
+    return [f"{below}{path}" for path in paths] if below else paths
 
 
 # --- without git ---

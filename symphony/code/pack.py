@@ -23,7 +23,9 @@ MAX_CODE_BYTES = 100 * 2**20
 # A file that has changed while it was read is read again this many times.
 _ATTEMPTS = 5
 _LARGEST_FILES = 10
-_COMPRESSION_LEVEL = 6
+# Of much code, the compression would take most of the time.
+_MUCH_BYTES = 8 << 20
+_COMPRESSION_LEVEL, _FAST_COMPRESSION_LEVEL = 6, 1
 _GZIP = 16 + zlib.MAX_WBITS
 # The work of another thread: enough for it to be worth the handover.
 _PIECE_BYTES = 1 << 20
@@ -72,7 +74,7 @@ def _too_large(size: int, files: Sequence[CodeFile], directory: Path) -> SpecErr
 
 def _pack_files(files: Sequence[CodeFile], directory: Path) -> Archive:
     members = _Members(files, directory)
-    packer = _Packer()
+    packer = _Packer(sum(file.info.st_size for file in files))
     with ThreadPoolExecutor(1, thread_name_prefix="pack") as pool:
         # While this thread reads the next files, the other one compresses.
         work = [pool.submit(packer.add, piece) for piece in members.pieces()]
@@ -90,11 +92,12 @@ def _pack_files(files: Sequence[CodeFile], directory: Path) -> Archive:
 
 
 class _Packer:
-    """Compresses an archive and determines its digest."""
+    """Compresses an archive of about ``size`` bytes, and determines its digest."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        level = _COMPRESSION_LEVEL if size < _MUCH_BYTES else _FAST_COMPRESSION_LEVEL
         self._hash = hashlib.sha256()
-        self._compressor = zlib.compressobj(_COMPRESSION_LEVEL, zlib.DEFLATED, _GZIP)
+        self._compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
         self._parts: list[bytes] = []
 
     def add(self, piece: bytes) -> None:

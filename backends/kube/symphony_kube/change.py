@@ -92,6 +92,7 @@ from symphony_kube.status.observe import Observation, PodObserver
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
+    from symphony.code.snapshot import Archives
     from symphony_kube.api.client import Api
 
 Object = Mapping[str, Any]
@@ -107,6 +108,8 @@ _SERVICE_FIELDS = ("type", "selector", "ports")
 
 # Renders the new description. Services keep the ports in the given mapping.
 Describe = Callable[[Mapping[str, int]], NewDescription]
+
+SendCode = Callable[[Scope, "Archives"], contextlib.AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +160,17 @@ def diff(api: Api, scope: Scope, describe: Describe, supervisor: SupervisorOptio
     return found if isinstance(found, Changes) else found.changes
 
 
-def change(api: Api, scope: Scope, describe: Describe, supervisor: SupervisorOptions) -> Difference:
+def change(
+    api: Api,
+    scope: Scope,
+    describe: Describe,
+    supervisor: SupervisorOptions,
+    send_code: SendCode,
+) -> Difference:
     """Change a running experiment, and return what was changed; see `Cluster.up`.
 
     ``supervisor`` determines where an experiment is supervised that had no supervisor before.
+    ``send_code`` returns a context in which large code is sent to the Pods that wait for it.
     """
     store = DescriptionStore(api, scope)
     with store.claimed() as running:
@@ -172,7 +182,8 @@ def change(api: Api, scope: Scope, describe: Describe, supervisor: SupervisorOpt
             )
         if not found.changes.is_empty or running.is_unfinished:
             try:
-                _Application(api, scope, store, found, supervisor).apply()
+                with send_code(scope, found.new.archives):
+                    _Application(api, scope, store, found, supervisor).apply()
             except RunGone as exc:
                 raise NotFound(f"experiment {scope.experiment!r} was deleted") from exc
     return found

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails
     from symphony.runs.archive import Run
     from symphony.status import ExperimentStatus, LogLine, ProcessStatus
+    from symphony_kube.access.send_code import CodeSender
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.delete import Keeping
     from symphony_kube.lifecycle.description import NewDescription
@@ -276,7 +277,11 @@ class KubeCluster(Cluster):
             launched=run.launched,
             jobs_only=new.jobs_only,
         )
-        with recording.recording_launch(self.api, new, experiment, run, settings) as record_notes:
+        scope = dataclasses.replace(manifest.scope, run=run.run_id)
+        with (
+            recording.recording_launch(self.api, new, experiment, run, settings) as record_notes,
+            self._sending_code(scope, new.archives) as code,
+        ):
             notes = launch.launch(
                 self.api,
                 manifest,
@@ -286,9 +291,32 @@ class KubeCluster(Cluster):
                 run_name=run.run,
                 keeping=self._keeping_record(experiment.name, launching=run.run),
                 description=description,
+                await_code=lambda: None if code is None else code.finish(),
             )
         warnings = [f"the API server warns: {text}" for text in self.api.warnings.take()]
         return dataclasses.replace(manifest, notes=(*notes, *record_notes, *warnings))
+
+    def _sending_code(
+        self, scope: Scope, archives: Archives
+    ) -> contextlib.AbstractContextManager[CodeSender | None]:
+        """Return a context in which large code is sent to the Pods that wait for it."""
+        from symphony_kube.render.code import is_small
+
+        large = [archive for archive in archives.values() if not is_small(archive)]
+        if not large:
+            return contextlib.nullcontext()
+        from symphony_kube.access.send_code import sending
+
+        return sending(self.api, scope, large)
+
+    def _sending_recorded_code(
+        self, experiment: str
+    ) -> contextlib.AbstractContextManager[CodeSender | None]:
+        """Do the same for the code in the record of the running experiment on this machine."""
+        from symphony_kube.runs import recording
+
+        scope = self.scope(experiment)
+        return self._sending_code(scope, recording.recorded_code(self.api, scope))
 
     def _supervisor_options(self) -> SupervisorOptions:
         from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
@@ -386,7 +414,9 @@ class KubeCluster(Cluster):
 
         scope = self.scope(experiment.name)
         describe = functools.partial(self._describe, experiment)
-        difference = change.change(self.api, scope, describe, self._supervisor_options())
+        difference = change.change(
+            self.api, scope, describe, self._supervisor_options(), self._sending_code
+        )
         recording.record_change(self.api, scope, difference.new)
         if on_change is not None:
             on_change(self.describe_experiment(experiment.name))
@@ -447,7 +477,8 @@ class KubeCluster(Cluster):
         from symphony_kube import control
 
         self._ensure_supervisor(experiment)
-        return control.start(self.api, self.scope(experiment), processes, timeout=timeout)
+        with self._sending_recorded_code(experiment):
+            return control.start(self.api, self.scope(experiment), processes, timeout=timeout)
 
     def restart_processes(
         self,
@@ -463,9 +494,10 @@ class KubeCluster(Cluster):
 
         self._ensure_supervisor(experiment)
         scope = self.scope(experiment)
-        return control.restart(
-            self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
-        )
+        with self._sending_recorded_code(experiment):
+            return control.restart(
+                self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
+            )
 
     def signal_processes(
         self, experiment: str, processes: Sequence[str] | None, signal: int | str

@@ -65,12 +65,14 @@ def launch(
     run_name: str = "",
     keeping: delete.Keeping = contextlib.nullcontext,
     description: Description | None = None,
+    await_code: Callable[[], None] = lambda: None,
 ) -> tuple[str, ...]:
     """Create an experiment's objects, each labelled with ``run_id``, and start its supervisor.
 
     ``run_name`` is the identifier of the run that users see. ``keeping`` keeps the record of an
     experiment that is replaced; see `delete.delete`. ``description`` is the description of the
     experiment. It is not stored if it is too large or the user may not create Secrets.
+    ``await_code`` returns when the created Pods have received the code that is sent to them.
 
     Return when all objects have been created that do not wait for other processes. If there are
     others, the supervisor creates each of them when its start conditions are met. The result
@@ -88,17 +90,17 @@ def launch(
     remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only, keeping=keeping)
     manifest = _with_run_name(manifest, run_name)
     try:
-        return _create_or_roll_back(api, manifest, run_id, supervisor, description)
+        return _create_or_roll_back(api, manifest, run_id, supervisor, description, await_code)
     except _Leftovers:
         # An earlier launch left objects but no Pods, so `remove_previous` did not find the
         # experiment.
         delete.delete(api, manifest.scope, jobs_only=jobs_only, keeping=keeping)
-        return _create_or_roll_back(api, manifest, run_id, supervisor, description)
+        return _create_or_roll_back(api, manifest, run_id, supervisor, description, await_code)
     except AlreadyExists:
         if not force:
             raise
         delete.delete(api, manifest.scope, jobs_only=jobs_only, keeping=keeping)
-        return _create_or_roll_back(api, manifest, run_id, supervisor, description)
+        return _create_or_roll_back(api, manifest, run_id, supervisor, description, await_code)
 
 
 def _with_run_name(manifest: KubeManifest, run_name: str) -> KubeManifest:
@@ -236,11 +238,12 @@ def _create_or_roll_back(
     run_id: str,
     supervisor: SupervisorOptions,
     description: Description | None,
+    await_code: Callable[[], None],
 ) -> tuple[str, ...]:
     scope = manifest.scope
     creation = Creation(api, scope, run_id)
     try:
-        return _create(api, manifest, creation, run_id, supervisor, description)
+        return _create(api, manifest, creation, run_id, supervisor, description, await_code)
     except BaseException as exc:
         error = _launch_error(api, scope, exc)
         # Processes that already work are not destroyed because of a temporary problem.
@@ -348,6 +351,7 @@ def _create(
     run_id: str,
     supervisor: SupervisorOptions,
     description: Description | None,
+    await_code: Callable[[], None],
 ) -> tuple[str, ...]:
     scope = manifest.scope
     base = [
@@ -385,6 +389,7 @@ def _create(
         if scope.shared:
             _check_no_other_launch(api, scope, creation, first, body)
         creation.create_all([resources[name] for name in first_units[1:]])
+    await_code()
     creation.has_units = True
     notes: tuple[str, ...] = ()
     if manifest.needs_supervisor:

@@ -1,7 +1,9 @@
 """The code of processes: Secrets with an archive, and the init containers that unpack it. Pure.
 
-An archive is divided among immutable Secrets, which are named by its digest. The Secrets of an
-experiment are mounted only by its own Pods, also if another experiment has the same code.
+A small archive is divided among immutable Secrets, which are named by its digest. The Secrets of an
+experiment are mounted only by its own Pods, also if another experiment has the same code. A large
+archive is sent to the init container; see `symphony_kube.access.send_code`. This requires that only
+commands of the user create the Pods. Other Pods have Secrets with large archives, too.
 """
 
 from __future__ import annotations
@@ -9,28 +11,32 @@ from __future__ import annotations
 import base64
 import hashlib
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from symphony.code.snapshot import Archive, size_text
 from symphony.errors import SpecError
 from symphony.plan.resolve import PlannedProcess
 from symphony_kube.api.labels import CODE, SNAPSHOT, Scope
 from symphony_kube.render.files import MAX_OBJECT_BYTES
-from symphony_kube.render.text import Object
+from symphony_kube.render.text import Object, escape
 
 CODE_VARIABLE = "SYMPHONY_CODE_DIR"
 # The directory of the code in the containers of processes.
 CODE_DIRECTORY = "/symphony/code"
 # The maximum size of a compressed archive in Secrets, which the nodes keep in memory.
+SMALL_CODE_BYTES = 4 * MAX_OBJECT_BYTES
+# The same, for Pods that are also created when no command of the user runs.
 MAX_CODE_BYTES = 8 * MAX_OBJECT_BYTES
+# The variable of an init container that waits for an archive. Its value is the digest.
+DIGEST_VARIABLE = "SYMPHONY_CODE_DIGEST"
+# How long an init container waits for an archive.
+WAIT_SECONDS = 600
 _KEY = "part"
 _UNPACKED = "code"
-_PARTS_PATH, _TARGET_PATH = "/symphony/parts", "/symphony/unpacked"
-# "$1" is the directory with the parts of the archive, and "$2" that of the volume. The code gets
-# its final name only when it is complete, so that the script can be repeated after a failure.
-UNPACK_SCRIPT = """\
+_PARTS_PATH, TARGET_PATH = "/symphony/parts", "/symphony/unpacked"
+_PREPARE = """\
 set -e
-cd "$2"
+cd "$1"
 [ ! -d code ] || exit 0
 for program in cat gzip tar; do
     command -v "$program" >/dev/null || {
@@ -39,12 +45,54 @@ for program in cat gzip tar; do
     }
 done
 rm -rf new code.tar
-cat "$1"/* | gzip -dc >code.tar
+"""
+# The code gets its final name only when it is complete, so that the script can be repeated after a
+# failure.
+_FINISH = """\
 mkdir new
 tar -xof code.tar -C new
-rm code.tar
+rm -f code.tar code.tar.gz
 mv new code
 """
+# "$1" is the directory of the volume, and "$2" that with the parts of the archive.
+UNPACK_SCRIPT = f"""\
+{_PREPARE}\
+cat "$2"/* | gzip -dc >code.tar
+{_FINISH}"""
+# "$1" is the directory of the volume, and "$2" the time in seconds for which the script waits for
+# the archive.
+WAIT_SCRIPT = f"""\
+{_PREPARE}\
+waited=0
+until [ -f code.tar.gz ]; do
+    [ "$waited" -lt "$2" ] || {{
+        echo "the code was not sent: run symphony up with the experiment file" >&2
+        exit 1
+    }}
+    sleep 1
+    waited=$((waited + 1))
+done
+gzip -dc code.tar.gz >code.tar
+{_FINISH}"""
+# This script runs in a container that runs the script above. "$1" is the directory of the volume,
+# and "$2" the size of the archive, which gets its name only when it is complete.
+RECEIVE_SCRIPT = """\
+cd "$1" || exit 1
+incoming=.incoming.$$
+trap 'rm -f "$incoming"' EXIT
+trap 'exit 1' HUP INT TERM PIPE
+head -c "$2" >"$incoming"
+[ "$(wc -c <"$incoming")" -eq "$2" ] && gzip -t <"$incoming" || {
+    echo "it is incomplete" >&2
+    exit 1
+}
+[ -d code ] || mv "$incoming" code.tar.gz
+"""
+
+
+def is_small(archive: Archive) -> bool:
+    """Return whether an archive is always sent in Secrets."""
+    return len(archive.data) <= SMALL_CODE_BYTES
 
 
 def start_directory(process: PlannedProcess) -> str | None:
@@ -65,8 +113,9 @@ def code_objects(archives: Iterable[Archive], scope: Scope) -> list[Object]:
         if len(archive.data) > MAX_CODE_BYTES:
             raise SpecError(
                 f"code: {snapshot.source} has {size_text(len(archive.data))} when it is "
-                f"compressed, and the limit on Kubernetes is {size_text(MAX_CODE_BYTES)}; exclude "
-                "large files, and put them into the image or on a volume"
+                f"compressed, and the limit is {size_text(MAX_CODE_BYTES)} on Kubernetes for "
+                "processes that are restarted, that are jobs or ranks, or that wait for others; "
+                "exclude large files, and put them into the image or on a volume"
             )
         for name, part in zip(_part_names(archive, scope), _parts(archive), strict=True):
             metadata = {
@@ -110,18 +159,20 @@ def volume_name(archive: Archive) -> str:
     return f"code-{archive.snapshot.short_digest}"
 
 
-def code_volumes(archive: Archive, scope: Scope) -> list[Object]:
-    """Return the volumes with the parts of an archive and with the unpacked code."""
+def code_volumes(archive: Archive, scope: Scope, *, is_sent: bool) -> list[Object]:
+    """Return the volume with the unpacked code, and that with the parts of the archive unless it
+    is sent to the init container.
+    """
+    name = volume_name(archive)
+    unpacked: Object = {"name": name, "emptyDir": {}}
+    if is_sent:
+        return [unpacked]
     names = _part_names(archive, scope)
     sources = [
         {"secret": {"name": name, "items": [{"key": _KEY, "path": f"{number:04}"}]}}
         for number, name in enumerate(names)
     ]
-    name = volume_name(archive)
-    return [
-        {"name": f"{name}-parts", "projected": {"sources": sources}},
-        {"name": name, "emptyDir": {}},
-    ]
+    return [{"name": f"{name}-parts", "projected": {"sources": sources}}, unpacked]
 
 
 def code_mount(archive: Archive) -> Object:
@@ -130,18 +181,25 @@ def code_mount(archive: Archive) -> Object:
 
 
 def unpack_container(
-    name: str, archive: Archive, image: str | None, further: Sequence[tuple[str, object]]
+    name: str, archive: Archive, further: Mapping[str, object], *, is_sent: bool
 ) -> Object:
     """Return the init container that unpacks an archive. ``further`` contains fields of it."""
     volume = volume_name(archive)
-    return {
-        "name": name,
-        **({"image": image} if image else {}),
-        "command": ["/bin/sh", "-c", UNPACK_SCRIPT, "/bin/sh"],
-        "args": [_PARTS_PATH, _TARGET_PATH],
-        **{key: value for key, value in further if value},
-        "volumeMounts": [
-            {"name": f"{volume}-parts", "mountPath": _PARTS_PATH, "readOnly": True},
-            {"name": volume, "mountPath": _TARGET_PATH},
-        ],
+    mounts: list[Object] = [{"name": volume, "mountPath": TARGET_PATH}]
+    script, source = WAIT_SCRIPT, str(WAIT_SECONDS)
+    environment: list[Object] = []
+    if is_sent:
+        digest = archive.snapshot.short_digest
+        environment.append({"name": DIGEST_VARIABLE, "value": digest})
+    else:
+        script, source = UNPACK_SCRIPT, _PARTS_PATH
+        mounts.append({"name": f"{volume}-parts", "mountPath": _PARTS_PATH, "readOnly": True})
+    # In a script, Kubernetes would replace $( and $$.
+    fields = {
+        "command": ["/bin/sh", "-c", escape(script), "/bin/sh"],
+        "args": [TARGET_PATH, source],
+        "env": environment,
+        **further,
+        "volumeMounts": mounts,
     }
+    return {"name": name, **{key: value for key, value in fields.items() if value}}

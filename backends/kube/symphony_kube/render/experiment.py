@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from symphony.code.snapshot import Archives
+from symphony.code.snapshot import Archive, Archives
 from symphony.config.locations import expand_user
 from symphony.model.settings import SETTINGS
 from symphony.plan.ignored import Ignored, ignored_settings
@@ -25,7 +25,7 @@ from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import POLICIES, ROSTER, Scope
 from symphony_kube.render import pods
 from symphony_kube.render.cluster_overrides import with_cluster_override
-from symphony_kube.render.code import code_objects
+from symphony_kube.render.code import code_objects, is_small
 from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT_SECONDS, check_images
 from symphony_kube.render.context import (
     PlannedUnit,
@@ -129,7 +129,7 @@ def _render(
             *_namespace(scope, options),
             *_environment(context),
             *file_objects(sources, scope, files),
-            *code_objects(archives.values(), scope),
+            *code_objects(_archives_in_secrets(planned, context), scope),
             *(with_cluster_override(body, options) for body in render_services(planned, context)),
         ),
         units=tuple(bodies.values()),
@@ -144,6 +144,18 @@ def _render(
         source_files=tuple(base_dir / expand_user(source) for source in paths(plan)),
         snapshots={name: archive.snapshot for name, archive in archives.items()},
     )
+
+
+def _archives_in_secrets(
+    planned: Sequence[PlannedUnit], context: RenderContext
+) -> Iterator[Archive]:
+    """Yield the archives that Pods mount."""
+    for unit in planned:
+        is_created_later = pods.is_created_later(unit, context)
+        for process in unit.processes:
+            archive = context.archives.get(process.name)
+            if archive is not None and (is_small(archive) or is_created_later):
+                yield archive
 
 
 def _ignored(

@@ -83,6 +83,14 @@ def is_restarted_by_job(unit: PlannedUnit) -> bool:
     return is_limited and not unit.is_group
 
 
+def is_created_later(unit: PlannedUnit, context: RenderContext) -> bool:
+    """Return whether Pods of a unit are also created when no command of the user runs."""
+    if unit.processes[0].starts_after or unit.rank_of is not None or is_job(unit, context):
+        return True
+    restarts_experiment = context.plan.policies.on_failure == "restart"
+    return restarts_experiment or is_restarted_by_supervisor(unit, context)
+
+
 def _refuse_job(unit: PlannedUnit, context: RenderContext) -> None:
     """Raise `SpecError` if a rank would be a Job."""
     alternative = None
@@ -198,7 +206,7 @@ def _job_settings(unit: PlannedUnit, policy: str) -> Object:
 def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     """Return the metadata and spec of a unit's Pod."""
     settings = unit.processes[0].pod
-    mounted = pod_volumes(unit, context)
+    mounted = pod_volumes(unit, context, sends_code=not is_created_later(unit, context))
     ports_of = ports(unit, context)
     labels = {
         **_user_labels(settings, unit),

@@ -21,7 +21,13 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony.model.settings import SHARED_MEMORY, Settings
 from symphony_kube.api.labels import SECRETS
-from symphony_kube.render.code import code_mount, code_volumes, unpack_container, volume_name
+from symphony_kube.render.code import (
+    code_mount,
+    code_volumes,
+    is_small,
+    unpack_container,
+    volume_name,
+)
 from symphony_kube.render.containers import resources
 from symphony_kube.render.context import SECRETS_DIRECTORY, PlannedUnit, RenderContext
 from symphony_kube.render.text import Object, check_object_name, escape, short_hash, unique_name
@@ -78,8 +84,13 @@ class _Volume:
 _NO_VOLUMES = PodVolumes()
 
 
-def pod_volumes(unit: PlannedUnit, context: RenderContext) -> PodVolumes:
-    """Return a Pod's volumes. Raises `SpecError` if Kubernetes cannot mount a volume."""
+def pod_volumes(
+    unit: PlannedUnit, context: RenderContext, *, sends_code: bool = False
+) -> PodVolumes:
+    """Return a Pod's volumes. Raises `SpecError` if Kubernetes cannot mount a volume.
+
+    With ``sends_code``, large code is sent to the Pod.
+    """
     has_secrets = bool(context.plan.secrets)
     has_volumes = any(
         process.settings.volumes or process.name in context.archives for process in unit.processes
@@ -108,12 +119,17 @@ def pod_volumes(unit: PlannedUnit, context: RenderContext) -> PodVolumes:
             container = unique_name(name, container_names)
             container_names.add(container)
             result.init_containers.append(_checkout(volume, name, container, context))
-    _add_code(result, unit, context, container_names)
+    _add_code(result, unit, context, container_names, sends_code=sends_code)
     return result
 
 
 def _add_code(
-    result: PodVolumes, unit: PlannedUnit, context: RenderContext, container_names: set[str]
+    result: PodVolumes,
+    unit: PlannedUnit,
+    context: RenderContext,
+    container_names: set[str],
+    *,
+    sends_code: bool,
 ) -> None:
     """Add the code of a Pod's processes. Processes with the same code share a volume."""
     added: set[str] = set()
@@ -125,20 +141,21 @@ def _add_code(
         if archive.snapshot.digest in added:
             continue
         added.add(archive.snapshot.digest)
-        result.volumes.extend(code_volumes(archive, context.scope))
+        is_sent = sends_code and not is_small(archive)
+        result.volumes.extend(code_volumes(archive, context.scope, is_sent=is_sent))
         name = unique_name(volume_name(archive), container_names)
         container_names.add(name)
         settings = process.settings
         override = settings.container_yml
         image = override.get("image") or process.container_image or context.options.image
-        further = [
-            ("imagePullPolicy", settings.image_pull_policy),
-            ("resources", resources(settings, None)),
-            ("securityContext", override.get("securityContext")),
-        ]
-        result.init_containers.append(
-            unpack_container(name, archive, context.options.code_image or image, further)
-        )
+        further = {
+            "image": context.options.code_image or image,
+            "imagePullPolicy": settings.image_pull_policy,
+            "resources": resources(settings, None),
+            "securityContext": override.get("securityContext"),
+        }
+        container = unpack_container(name, archive, further, is_sent=is_sent)
+        result.init_containers.append(container)
 
 
 def _mount(

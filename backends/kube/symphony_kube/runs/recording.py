@@ -15,16 +15,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symphony.code.snapshot import Archive
 from symphony.errors import BackendError, LaunchIncomplete, SpecError, SymphonyError
 from symphony.runs import archive, record
 from symphony.runs.archive import Retention, Run
-from symphony.runs.code_archives import write_archives
+from symphony.runs.code_archives import archive_path, read_snapshots, write_archives
 from symphony.runs.code_state import CodeCapture
 from symphony.state_directory import STATE_VARIABLE, create_state_directory
 from symphony.status import ENDED, ExperimentStatus, ReasonCode, State
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, RUN_NAME, Scope
 from symphony_kube.api.resources import items_of, labels_of
+from symphony_kube.render.code import SMALL_CODE_BYTES
 from symphony_kube.runs.fetch_logs import LogFetcher, LogLimits
 from symphony_kube.status import details, experiments, topology
 from symphony_kube.status.container_environment import read_shared_variables
@@ -181,6 +183,20 @@ def record_change(api: Api, scope: Scope, new: NewDescription) -> None:
         record.write_json(run.path / record.RECORD_FILE, {**run.load_record(), **changed})
         write_archives(run.path, new.archives)
         record.write_json(run.path / record.MANIFEST_FILE, new.manifest.to_dict())
+
+
+def recorded_code(api: Api, scope: Scope) -> dict[str, Archive]:
+    """Return the code of the processes of a running experiment, if it is recorded on this machine
+    and is too large for Secrets.
+    """
+    archives: dict[str, Archive] = {}
+    with contextlib.suppress(OSError, SymphonyError):
+        for run in _active_runs(api, scope):
+            for name, snapshot in read_snapshots(run.path).items():
+                if snapshot.packed_size > SMALL_CODE_BYTES:
+                    data = archive_path(run.path, snapshot).read_bytes()
+                    archives[name] = Archive(snapshot, data)
+    return archives
 
 
 # --- deleting ---

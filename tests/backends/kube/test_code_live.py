@@ -1,0 +1,69 @@
+"""Code that is sent to a waiting init container of a real Pod."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from symphony import Cluster, Experiment, Unreachable
+from symphony_kube.access import exec_stream, send_code
+from symphony_kube.render import code
+
+PROGRAM = """
+import os, pathlib, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print(len(pathlib.Path("data.bin").read_bytes()), pathlib.Path.cwd(), flush=True)
+signal.pause()
+"""
+DATA_BYTES = 3_000_000
+
+
+def test_an_interrupted_transfer_leaves_no_code_that_starts(
+    kube_cluster: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "SMALL_CODE_BYTES", DATA_BYTES // 2)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "main.py").write_text(PROGRAM)
+    (project / "data.bin").write_bytes(os.urandom(DATA_BYTES))
+    cluster = Cluster.new(
+        "kube", kubeconfig=kube_cluster.kubeconfig, namespace=kube_cluster.namespace
+    )
+    send, transfer = exec_stream.ExecStream.send, send_code._transfer
+    states: list[str] = []
+
+    def send_half(stream: exec_stream.ExecStream, channel: int, data: Any) -> None:
+        sent[0] += len(data)
+        if sent[0] > DATA_BYTES // 2:
+            raise Unreachable("the connection to the container was lost: it was killed")
+        send(stream, channel, data)
+
+    def transfer_half_first(*arguments: Any) -> None:
+        sent[0] = 0
+        if not states:
+            monkeypatch.setattr(exec_stream.ExecStream, "send", send_half)
+        else:
+            monkeypatch.setattr(exec_stream.ExecStream, "send", send)
+        states.append(cluster.describe_process("sent", "p").state.value)
+        transfer(*arguments)
+
+    sent = [0]
+    monkeypatch.setattr(send_code, "_transfer", transfer_half_first)
+    experiment = Experiment("sent", code=project)
+    process = experiment.new_process("p", container_image=kube_cluster.image, command="python3")
+    process.args = ["-u", "main.py"]
+    process.termination_grace_period(0)
+    try:
+        manifest = cluster.launch(experiment)
+        assert not [item for item in manifest if item["kind"] == "Secret"]
+        # After the first transfer, the container still waits for the whole archive.
+        assert states == ["pending", "pending"]
+        cluster.wait("sent", until="started", timeout=60)
+        cluster.wait("sent", until="ready", timeout=60)
+        found = cluster.exec_command("sent", "p", ["sh", "-c", "ls -A /symphony/code"])
+        assert found.stdout.split() == ["data.bin", "main.py"]
+        assert f"{DATA_BYTES} /symphony/code" in cluster.get_log("sent", "p")
+    finally:
+        cluster.delete("sent")

@@ -1,0 +1,149 @@
+"""The code of processes in Pods and Secrets, and the script that unpacks it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symphony import Experiment, SpecError
+from symphony.code.pack import pack
+from symphony.code.snapshot import Archive, Archives, take_snapshots
+from symphony.model.code import CodeSource
+from symphony_kube.api.labels import Scope
+from symphony_kube.render.code import MAX_CODE_BYTES, UNPACK_SCRIPT, code_objects
+from symphony_kube.render.experiment import render
+from symphony_kube.render.files import MAX_OBJECT_BYTES
+from symphony_kube.render.manifest import KubeManifest
+from symphony_kube.render.options import RenderOptions
+
+from .specimens import IMAGE, planned
+
+Object = dict[str, Any]
+SCOPE = Scope(experiment="e", namespace="e")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    (directory / "src").mkdir(parents=True)
+    (directory / "src/main.py").write_text("print()")
+    return directory
+
+
+def manifest_of(
+    experiment: Experiment, archives: Archives, options: RenderOptions | None = None
+) -> KubeManifest:
+    plan = planned(experiment, SCOPE)
+    return render(plan, SCOPE, options or RenderOptions(image=IMAGE), {}, archives)
+
+
+def specs(manifest: KubeManifest) -> dict[str, Object]:
+    return {body["metadata"]["name"]: body["spec"] for body in manifest.units}
+
+
+def test_the_processes_of_a_pod_share_the_unpacked_code(project: Path) -> None:
+    experiment = Experiment("e", code=str(project))
+    group = experiment.new_process_group("g", start_dir="src")
+    first = group.new_process("first", container_image="own:1", command="python3")
+    first.resource_limit(cpu=1, gpu=1).image_pull_policy("Always")
+    first.container_yml = {"securityContext": {"runAsUser": 7}}
+    group.new_process("second", command="python3", start_dir="/data")
+    experiment.new_process("database", start_dir="/data", command="db").code(False)
+    archives = take_snapshots(experiment)
+    manifest = manifest_of(experiment, archives)
+    spec = specs(manifest)["g"]
+    (unpack,) = spec["initContainers"]
+    assert unpack["image"] == "own:1"
+    assert unpack["imagePullPolicy"] == "Always"
+    assert unpack["resources"] == {"limits": {"cpu": "1"}}
+    assert unpack["securityContext"] == {"runAsUser": 7}
+    mounts = [container["volumeMounts"] for container in spec["containers"]]
+    assert mounts[0] == mounts[1]
+    assert [item["workingDir"] for item in spec["containers"]] == ["/symphony/code/src", "/data"]
+    variables = [{item["name"]: item for item in c["env"]} for c in spec["containers"]]
+    assert variables[1]["SYMPHONY_CODE_DIR"]["value"] == "/symphony/code"
+    (secret,) = [item for item in manifest if item["kind"] == "Secret"]
+    (source,) = spec["volumes"][0]["projected"]["sources"]
+    assert source["secret"]["name"] == secret["metadata"]["name"]
+    assert secret["immutable"] is True
+    assert base64.b64decode(secret["data"]["part"]) == archives["first"].data
+    assert "initContainers" not in specs(manifest)["database"]
+    other = manifest_of(experiment, archives, RenderOptions(image=IMAGE, code_image="tar:1"))
+    assert specs(other)["g"]["initContainers"][0]["image"] == "tar:1"
+
+
+def test_a_dry_run_shows_the_snapshot_and_not_its_bytes(project: Path) -> None:
+    experiment = Experiment("e", code=str(project))
+    experiment.new_process("p", command="python3")
+    archives = take_snapshots(experiment)
+    archive = archives["p"]
+    text = str(manifest_of(experiment, archives))
+    assert f"# The code {project}: {archive.snapshot}\n" in text
+    assert f"(1 file, 7 B, {len(archive.data)} B compressed)" in text
+    assert base64.b64encode(archive.data).decode() not in text
+
+
+def large(project: Path, size: int) -> Archive:
+    return replace(pack(project, CodeSource(path=".")), data=os.urandom(size))
+
+
+def test_a_large_archive_is_divided_among_secrets(project: Path) -> None:
+    archive = large(project, MAX_OBJECT_BYTES + 1)
+    shared = Scope(experiment="mine", namespace="team", shared=True)
+    secrets = code_objects([archive, archive], shared)
+    parts = [base64.b64decode(item["data"]["part"]) for item in secrets]
+    assert [len(part) for part in parts] == [MAX_OBJECT_BYTES, 1]
+    assert b"".join(parts) == archive.data
+    names = [item["metadata"]["name"] for item in secrets]
+    digest = archive.snapshot.short_digest
+    assert all(name.startswith(f"mine-symphony-code-{digest}-") for name in names)
+    # The same code that was compressed by another version of zlib does not have the same name.
+    assert names[0] != code_objects([large(project, 10)], shared)[0]["metadata"]["name"]
+
+
+def test_code_above_the_limit_is_refused(project: Path) -> None:
+    with pytest.raises(SpecError, match=r"project has 8\.0 MiB when it is compressed, and the"):
+        code_objects([large(project, MAX_CODE_BYTES + 1)], SCOPE)
+
+
+# --- the script ---
+
+
+def unpack(parts: Path, target: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = ["/bin/sh", "-c", UNPACK_SCRIPT, "/bin/sh", str(target), str(parts)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_the_script_leaves_nothing_incomplete_and_can_be_repeated(
+    project: Path, tmp_path: Path
+) -> None:
+    data = pack(project, CodeSource(path=".")).data
+    parts, target = tmp_path / "parts", tmp_path / "target"
+    parts.mkdir()
+    target.mkdir()
+    (parts / "0000").write_bytes(data[:50])
+    for damaged in (b"", data[50:-20], b"\0" + data[51:]):
+        (parts / "0001").write_bytes(damaged)
+        assert unpack(parts, target).returncode != 0
+        assert not (target / "code").exists()
+    (parts / "0001").write_bytes(data[50:])
+    for _ in range(2):
+        assert unpack(parts, target).returncode == 0
+        assert (target / "code/src/main.py").read_text() == "print()"
+        assert [path.name for path in target.iterdir()] == ["code"]
+
+
+def test_the_script_names_a_missing_program(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "cat").symlink_to("/bin/cat")
+    done = unpack(tmp_path, tmp_path, env={"PATH": str(programs)})
+    assert done.returncode == 1
+    expected = "the image has no gzip, which unpacks the code: set code_image\n"
+    assert done.stderr == expected

@@ -27,8 +27,9 @@ _LARGEST_FILES = 10
 _MUCH_BYTES = 8 << 20
 _COMPRESSION_LEVEL, _FAST_COMPRESSION_LEVEL = 6, 1
 _GZIP = 16 + zlib.MAX_WBITS
-# The work of another thread: enough for it to be worth the handover.
-_PIECE_BYTES = 1 << 20
+# What a thread compresses at once: enough for the ratio and the handover.
+_PIECE_BYTES = 4 << 20
+_THREADS = 2
 
 
 def pack(path: Path, source: CodeSource) -> Archive:
@@ -73,17 +74,20 @@ def _too_large(size: int, files: Sequence[CodeFile], directory: Path) -> SpecErr
 
 
 def _pack_files(files: Sequence[CodeFile], directory: Path) -> Archive:
+    size = sum(file.info.st_size for file in files)
+    level = _COMPRESSION_LEVEL if size < _MUCH_BYTES else _FAST_COMPRESSION_LEVEL
     members = _Members(files, directory)
-    packer = _Packer(sum(file.info.st_size for file in files))
-    with ThreadPoolExecutor(1, thread_name_prefix="pack") as pool:
-        # While this thread reads the next files, the other one compresses.
-        work = [pool.submit(packer.add, piece) for piece in members.pieces()]
-        for done in work:
-            done.result()
-    data = packer.finish()
+    digest = hashlib.sha256()
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="pack") as pool:
+        # While this thread reads the next files, the others compress.
+        work = []
+        for piece in members.pieces():
+            digest.update(piece)
+            work.append(pool.submit(_compressed, piece, level))
+        data = b"".join([done.result() for done in work])
     snapshot = Snapshot(
         source=str(directory),
-        digest=packer.digest,
+        digest=digest.hexdigest(),
         files=members.files,
         size=members.size,
         packed_size=len(data),
@@ -91,28 +95,10 @@ def _pack_files(files: Sequence[CodeFile], directory: Path) -> Archive:
     return Archive(snapshot, data)
 
 
-class _Packer:
-    """Compresses an archive of about ``size`` bytes, and determines its digest."""
-
-    def __init__(self, size: int) -> None:
-        level = _COMPRESSION_LEVEL if size < _MUCH_BYTES else _FAST_COMPRESSION_LEVEL
-        self._hash = hashlib.sha256()
-        self._compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
-        self._parts: list[bytes] = []
-
-    def add(self, piece: bytes) -> None:
-        """Add the next part of the archive."""
-        self._hash.update(piece)
-        self._parts.append(self._compressor.compress(piece))
-
-    def finish(self) -> bytes:
-        """Return the compressed archive."""
-        return b"".join([*self._parts, self._compressor.flush()])
-
-    @property
-    def digest(self) -> str:
-        """The digest of the archive."""
-        return self._hash.hexdigest()
+def _compressed(piece: bytes, level: int) -> bytes:
+    """Return a member of a gzip file. The content of the file is that of all members together."""
+    compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
+    return compressor.compress(piece) + compressor.flush()
 
 
 class _Members:
@@ -240,13 +226,17 @@ def _read_archive(path: Path) -> Archive:
 
 def _decompress(data: bytes) -> bytes:
     """Return the tar archive. Raises ValueError if it is incomplete or too large."""
-    decompressor = zlib.decompressobj(_GZIP)
     # The headers and the padding of many small files can exceed their contents.
-    limit = 20 * MAX_CODE_BYTES
-    content = decompressor.decompress(data, limit)
-    if not decompressor.eof:
-        raise ValueError("it is incomplete or too large")
-    return content
+    remaining = 20 * MAX_CODE_BYTES
+    parts = []
+    while data:
+        decompressor = zlib.decompressobj(_GZIP)
+        parts.append(decompressor.decompress(data, remaining))
+        remaining -= len(parts[-1])
+        if not decompressor.eof or remaining <= 0:
+            raise ValueError("it is incomplete or too large")
+        data = decompressor.unused_data
+    return b"".join(parts)
 
 
 def unpack(archive: Archive, directory: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from symphony.code import tar
 from symphony.code.listing import IGNORE_FILE, CodeFile, list_files
-from symphony.code.snapshot import ARCHIVE_SUFFIX, Archive, Snapshot, size_text
+from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeArchive, CodeSnapshot, size_text
 from symphony.errors import BackendError, SpecError, shown
 from symphony.model.code import CodeSource
 from symphony.names import join_names
@@ -32,7 +32,7 @@ _PIECE_BYTES = 4 << 20
 _THREADS = 2
 
 
-def pack(path: Path, source: CodeSource) -> Archive:
+def pack(path: Path, source: CodeSource) -> CodeArchive:
     """Return the archive of the code in ``path``, a directory or the archive of a snapshot."""
     absolute = Path(os.path.abspath(path))  # noqa: PTH100  # `resolve` would follow links
     try:
@@ -73,7 +73,7 @@ def _too_large(size: int, files: Sequence[CodeFile], directory: Path) -> SpecErr
 # --- packing ---
 
 
-def _pack_files(files: Sequence[CodeFile], directory: Path) -> Archive:
+def _pack_files(files: Sequence[CodeFile], directory: Path) -> CodeArchive:
     size = sum(file.info.st_size for file in files)
     level = _COMPRESSION_LEVEL if size < _MUCH_BYTES else _FAST_COMPRESSION_LEVEL
     members = _Members(files, directory)
@@ -85,14 +85,14 @@ def _pack_files(files: Sequence[CodeFile], directory: Path) -> Archive:
             digest.update(piece)
             work.append(pool.submit(_compressed, piece, level))
         data = b"".join([done.result() for done in work])
-    snapshot = Snapshot(
+    snapshot = CodeSnapshot(
         source=str(directory),
         digest=digest.hexdigest(),
         files=members.files,
         size=members.size,
         packed_size=len(data),
     )
-    return Archive(snapshot, data)
+    return CodeArchive(snapshot, data)
 
 
 def _compressed(piece: bytes, level: int) -> bytes:
@@ -202,7 +202,7 @@ def _read(descriptor: int, size: int) -> bytes:
 # --- archives of earlier snapshots ---
 
 
-def _read_archive(path: Path) -> Archive:
+def _read_archive(path: Path) -> CodeArchive:
     """Read an archive that symphony has written. Raises `SpecError` if it is damaged."""
     import io
     import tarfile
@@ -214,14 +214,14 @@ def _read_archive(path: Path) -> Archive:
             members = [member for member in archive if not member.isdir()]
     except (zlib.error, tarfile.TarError, ValueError) as exc:
         raise SpecError(f"code: {path} is not the archive of a snapshot: {exc}") from exc
-    snapshot = Snapshot(
+    snapshot = CodeSnapshot(
         source=str(path),
         digest=hashlib.sha256(content).hexdigest(),
         files=len(members),
         size=sum(member.size for member in members),
         packed_size=len(data),
     )
-    return Archive(snapshot, data)
+    return CodeArchive(snapshot, data)
 
 
 def _decompress(data: bytes) -> bytes:
@@ -239,7 +239,7 @@ def _decompress(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def unpack(archive: Archive, directory: Path) -> None:
+def unpack(archive: CodeArchive, directory: Path) -> None:
     """Unpack a snapshot into a new directory. If the directory exists, do nothing.
 
     The directory gets its name when it is complete. Only this user can access it.

@@ -21,7 +21,7 @@ ARCHIVE_SUFFIX = ".tar.gz"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class CodeSnapshot:
     """The description of a snapshot.
 
     ``source`` is the absolute path of the directory, or of the archive of an earlier snapshot.
@@ -50,31 +50,31 @@ class Snapshot:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Snapshot:
+    def from_dict(cls, data: Mapping[str, Any]) -> CodeSnapshot:
         """Create a description from the output of `to_dict`."""
         return cls(**data)
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class CodeArchive:
     """A snapshot and its compressed archive."""
 
-    snapshot: Snapshot
+    snapshot: CodeSnapshot
     data: bytes
 
 
 # Maps the names of processes to the archives of their code.
-Archives = Mapping[str, Archive]
+CodeArchives = Mapping[str, CodeArchive]
 
 
-def take_snapshots(experiment: Experiment) -> dict[str, Archive]:
+def take_snapshots(experiment: Experiment) -> dict[str, CodeArchive]:
     """Return the archives of the code of all processes that have code, by their names.
 
     Raises `SpecError` if a directory does not exist or contains too much, and `BackendError` if a
     file cannot be read.
     """
     base = experiment.base_dir or Path.cwd()
-    packed: dict[CodeSource, Archive] = {}
+    packed: dict[CodeSource, CodeArchive] = {}
     result = {}
     for process in experiment.list_all_processes():
         source = code_source(process)

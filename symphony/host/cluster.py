@@ -45,7 +45,7 @@ from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus, Sta
 if TYPE_CHECKING:
     import socket
 
-    from symphony.code.snapshot import Archives
+    from symphony.code.snapshot import CodeArchives
     from symphony.events import ExperimentEvent
     from symphony.host.control import SupervisorLink
     from symphony.host.copy import CopyPath
@@ -166,7 +166,7 @@ class HostCluster(Cluster):
         self,
         experiment: Experiment,
         reserve_port: Callable[[int], str | None],
-        archives: Archives,
+        archives: CodeArchives,
         *,
         present: Mapping[str, int] | None = None,
         run_id: str | None = None,
@@ -224,7 +224,7 @@ class HostCluster(Cluster):
         return manifest
 
     def _start(
-        self, experiment: Experiment, archives: Archives, *, force: bool
+        self, experiment: Experiment, archives: CodeArchives, *, force: bool
     ) -> tuple[HostManifest, str]:
         """Free the experiment's name, launch the experiment, and return its manifest.
 
@@ -496,7 +496,7 @@ class HostCluster(Cluster):
         reader: StatusReader,
         status: ExperimentStatus,
         experiment: Experiment,
-        archives: Archives,
+        archives: CodeArchives,
         reserve_port: Callable[[int], str | None],
     ) -> Update:
         """Return the difference between a running experiment and ``experiment``.
@@ -509,7 +509,7 @@ class HostCluster(Cluster):
         manifest = self._render_again(experiment, archives, reader.manifest, reserve_port)
         return Update(run, reader, status, manifest, archives)
 
-    def _launching(self, experiment: Experiment, archives: Archives, reason: str) -> Changes:
+    def _launching(self, experiment: Experiment, archives: CodeArchives, reason: str) -> Changes:
         from symphony.host.changes import snapshot
         from symphony.plan.changes import launching
 
@@ -542,7 +542,7 @@ class HostCluster(Cluster):
     def _render_again(
         self,
         experiment: Experiment,
-        archives: Archives,
+        archives: CodeArchives,
         running: Mapping[str, Any],
         reserve_port: Callable[[int], str | None],
     ) -> HostManifest:

@@ -20,7 +20,7 @@ from symphony.plan.process_settings import secret_text
 from symphony.plan.services import service_requests
 
 if TYPE_CHECKING:
-    from symphony.code.snapshot import Archives
+    from symphony.code.snapshot import CodeArchives
     from symphony.model import Experiment
 
 # A port has two descriptors: its lease and its hold.
@@ -134,7 +134,7 @@ def _checked_directory(spec: ProcessSpec) -> str | None:
     return str(Path(code["source"], os.path.relpath(spec.cwd, code["directory"])))
 
 
-def write_code(run: RunDirectory, manifest: HostManifest, archives: Archives) -> None:
+def write_code(run: RunDirectory, manifest: HostManifest, archives: CodeArchives) -> None:
     """Write the archives of the code, and unpack them if processes run from copies."""
     from symphony.runs.code_archives import write_archives
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from symphony.cluster import Manifest
-from symphony.code.snapshot import ARCHIVE_SUFFIX, Snapshot
+from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeSnapshot
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
@@ -101,7 +101,7 @@ class HostManifest(Manifest):
     ignored: tuple[Ignored, ...]
     keys: tuple[str, ...] = ()
     policies: Policies = field(default_factory=Policies)
-    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    snapshots: Mapping[str, CodeSnapshot] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of the manifest file as a dictionary of JSON-serializable values."""
@@ -180,7 +180,7 @@ def render(
     working_directory: Path,
     shell: str,
     honoured: frozenset[str] = HONOURED,
-    snapshots: Mapping[str, Snapshot] = MappingProxyType({}),
+    snapshots: Mapping[str, CodeSnapshot] = MappingProxyType({}),
     copies_code: bool = False,
 ) -> HostManifest:
     """Return the manifest for a plan.
@@ -243,7 +243,7 @@ class _Place:
     code: dict[str, str] | None = None
 
 
-def _code_place(snapshot: Snapshot, run_directory: Path, *, copies: bool) -> dict[str, str]:
+def _code_place(snapshot: CodeSnapshot, run_directory: Path, *, copies: bool) -> dict[str, str]:
     directory = snapshot.source
     if copies or directory.endswith(ARCHIVE_SUFFIX):
         directory = str(run_directory / CODE_DIRECTORY / snapshot.short_digest)

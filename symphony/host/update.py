@@ -29,7 +29,7 @@ from symphony.status import ENDED, ExperimentStatus
 
 # Modules that only a change needs are imported inside functions, so that a comparison is fast.
 if TYPE_CHECKING:
-    from symphony.code.snapshot import Archives
+    from symphony.code.snapshot import CodeArchives
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.render import HostManifest
     from symphony.host.run.directory import RunDirectory
@@ -73,7 +73,7 @@ class Update:
         reader: StatusReader,
         status: ExperimentStatus,
         manifest: HostManifest,
-        archives: Archives,
+        archives: CodeArchives,
         *,
         checks_commands: bool = True,
     ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from symphony.code.snapshot import ARCHIVE_SUFFIX, Archives, Snapshot
+from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeArchives, CodeSnapshot
 from symphony.runs.record import MANIFEST_FILE, read_json
 
 CODE_DIRECTORY = "code"
@@ -17,7 +17,7 @@ CODE_DIRECTORY = "code"
 SNAPSHOTS_KEY = "snapshots"
 
 
-def write_archives(record: Path, archives: Archives, *, unpacks: bool = False) -> None:
+def write_archives(record: Path, archives: CodeArchives, *, unpacks: bool = False) -> None:
     """Write the archives into a record. With ``unpacks``, also unpack them. Raises OSError.
 
     Archives that the record already contains are not written again.
@@ -39,16 +39,16 @@ def write_archives(record: Path, archives: Archives, *, unpacks: bool = False) -
             unpack(archive, directory / digest)
 
 
-def read_snapshots(record: Path) -> dict[str, Snapshot]:
+def read_snapshots(record: Path) -> dict[str, CodeSnapshot]:
     """Return the snapshots of a run by the names of its processes."""
     manifest = read_json(record / MANIFEST_FILE) or {}
     try:
         found = manifest.get(SNAPSHOTS_KEY, {}).items()
-        return {name: Snapshot.from_dict(data) for name, data in found}
+        return {name: CodeSnapshot.from_dict(data) for name, data in found}
     except (AttributeError, TypeError):
         return {}
 
 
-def archive_path(record: Path, snapshot: Snapshot) -> Path:
+def archive_path(record: Path, snapshot: CodeSnapshot) -> Path:
     """Return the path of the archive of a snapshot."""
     return record / CODE_DIRECTORY / f"{snapshot.short_digest}{ARCHIVE_SUFFIX}"

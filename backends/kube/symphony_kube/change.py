@@ -92,7 +92,7 @@ from symphony_kube.status.observe import Observation, PodObserver
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
-    from symphony.code.snapshot import Archives
+    from symphony.code.snapshot import CodeArchives
     from symphony_kube.api.client import Api
 
 Object = Mapping[str, Any]
@@ -109,7 +109,7 @@ _SERVICE_FIELDS = ("type", "selector", "ports")
 # Renders the new description. Services keep the ports in the given mapping.
 Describe = Callable[[Mapping[str, int]], NewDescription]
 
-SendCode = Callable[[Scope, "Archives"], contextlib.AbstractContextManager[object]]
+SendCode = Callable[[Scope, "CodeArchives"], contextlib.AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, RESTRICTED, Exp
 if TYPE_CHECKING:
     from symphony.cluster import Manifest, OnChange, Progress, Tunnel
     from symphony.cluster.matching import Until
-    from symphony.code.snapshot import Archives
+    from symphony.code.snapshot import CodeArchives
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
@@ -237,7 +237,9 @@ class KubeCluster(Cluster):
         plan = self.plan(experiment)
         return self._render(plan, read_files(plan), take_snapshots(experiment))
 
-    def _render(self, plan: Plan, files: Mapping[str, bytes], archives: Archives) -> KubeManifest:
+    def _render(
+        self, plan: Plan, files: Mapping[str, bytes], archives: CodeArchives
+    ) -> KubeManifest:
         from symphony_kube.render import experiment as render
 
         scope = self.scope(plan.experiment)
@@ -297,7 +299,7 @@ class KubeCluster(Cluster):
         return dataclasses.replace(manifest, notes=(*notes, *record_notes, *warnings))
 
     def _sending_code(
-        self, scope: Scope, archives: Archives
+        self, scope: Scope, archives: CodeArchives
     ) -> contextlib.AbstractContextManager[CodeSender | None]:
         """Return a context in which large code is sent to the Pods that wait for it."""
         from symphony_kube.render.code import is_small

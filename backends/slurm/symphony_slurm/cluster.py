@@ -38,7 +38,7 @@ from symphony_slurm.run_files import JOB_FILE, STOP_FILE, import_path
 from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_for_logs
 
 if TYPE_CHECKING:
-    from symphony.code.snapshot import Archives
+    from symphony.code.snapshot import CodeArchives
     from symphony.events import ExperimentEvent
     from symphony.host.control import SupervisorLink
     from symphony.host.copy import CopyPath
@@ -149,7 +149,7 @@ class SlurmCluster(TerminalCluster):
             ["--output=/dev/null"], manifest.script, slurm.submission_environment()
         )
 
-    def _render_job(self, experiment: Experiment, archives: Archives) -> SlurmManifest:
+    def _render_job(self, experiment: Experiment, archives: CodeArchives) -> SlurmManifest:
         import shutil
 
         from symphony.host.render import render
@@ -311,7 +311,7 @@ class SlurmCluster(TerminalCluster):
         staging: RunDirectory,
         experiment: Experiment,
         manifest: SlurmManifest,
-        archives: Archives,
+        archives: CodeArchives,
     ) -> None:
         """Write all files of a new run."""
         from symphony.host import preflight
@@ -467,7 +467,7 @@ class SlurmCluster(TerminalCluster):
         reader: StatusReader,
         status: ExperimentStatus,
         experiment: Experiment,
-        archives: Archives,
+        archives: CodeArchives,
         reserve_port: Callable[[int], str | None],
     ) -> Update:
         """Return the difference between a running experiment and ``experiment``.
@@ -484,7 +484,7 @@ class SlurmCluster(TerminalCluster):
         reader: StatusReader,
         status: ExperimentStatus,
         experiment: Experiment,
-        archives: Archives,
+        archives: CodeArchives,
         unavailable: Mapping[int, str],
     ) -> Update:
         """Return the difference. ``unavailable`` maps ports to the reasons why nothing can use

@@ -18,7 +18,7 @@ from symphony_slurm.render import HONOURED
 from symphony_slurm.run_files import NODES_FILE
 
 if TYPE_CHECKING:
-    from symphony.code.snapshot import Snapshot
+    from symphony.code.snapshot import CodeSnapshot
     from symphony.model import Experiment
 
 BIND_HOST = "0.0.0.0"
@@ -148,7 +148,7 @@ def render_placed(
     placement: Placement,
     slots: Mapping[str, int],
     identity: RunIdentity,
-    snapshots: Mapping[str, Snapshot],
+    snapshots: Mapping[str, CodeSnapshot],
 ) -> PlacedManifest:
     """Return the manifest of a plan whose processes have ``slots`` and the code ``snapshots``."""
     manifest = render(

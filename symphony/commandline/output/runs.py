@@ -12,7 +12,7 @@ from symphony.commandline.output.tables import Column, format_age
 from symphony.commandline.output.views import align_pairs
 
 if TYPE_CHECKING:
-    from symphony.code.snapshot import Snapshot
+    from symphony.code.snapshot import CodeSnapshot
     from symphony.runs.archive import Run
 
 HISTORY_COLUMNS = (
@@ -51,7 +51,7 @@ def description_lines(
     record: Mapping[str, Any],
     result: Mapping[str, Any],
     code: Mapping[str, Any] | None,
-    snapshots: Mapping[str, Snapshot],
+    snapshots: Mapping[str, CodeSnapshot],
     now: float,
 ) -> list[str]:
     """Return the record of a run as aligned lines."""

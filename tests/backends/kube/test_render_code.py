@@ -13,7 +13,7 @@ import pytest
 
 from symphony import Experiment, SpecError
 from symphony.code.pack import pack
-from symphony.code.snapshot import Archive, Archives, take_snapshots
+from symphony.code.snapshot import CodeArchive, CodeArchives, take_snapshots
 from symphony.model.code import CodeSource
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.code import MAX_CODE_BYTES, UNPACK_SCRIPT, code_objects
@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def manifest_of(
-    experiment: Experiment, archives: Archives, options: RenderOptions | None = None
+    experiment: Experiment, archives: CodeArchives, options: RenderOptions | None = None
 ) -> KubeManifest:
     plan = planned(experiment, SCOPE)
     return render(plan, SCOPE, options or RenderOptions(image=IMAGE), {}, archives)
@@ -89,7 +89,7 @@ def test_a_dry_run_shows_the_snapshot_and_not_its_bytes(project: Path) -> None:
     assert base64.b64encode(archive.data).decode() not in text
 
 
-def large(project: Path, size: int) -> Archive:
+def large(project: Path, size: int) -> CodeArchive:
     return replace(pack(project, CodeSource(path=".")), data=os.urandom(size))
 
 

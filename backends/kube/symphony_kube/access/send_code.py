@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from symphony.code.snapshot import Archive
+from symphony.code.snapshot import CodeArchive
 from symphony.errors import BackendError, Unreachable
 from symphony_kube.access import exec, exec_stream
 from symphony_kube.api.errors import one_line
@@ -43,7 +43,7 @@ _MAX_ERROR_BYTES = 1 << 12
 
 
 @contextlib.contextmanager
-def sending(api: Api, scope: Scope, archives: Iterable[Archive]) -> Iterator[CodeSender]:
+def sending(api: Api, scope: Scope, archives: Iterable[CodeArchive]) -> Iterator[CodeSender]:
     """Send code to the Pods that wait for it while the block runs.
 
     At the end of the block, wait until all Pods have received their code. Raises `BackendError` if
@@ -60,7 +60,7 @@ def sending(api: Api, scope: Scope, archives: Iterable[Archive]) -> Iterator[Cod
 class CodeSender:
     """Sends archives that are too large for Secrets."""
 
-    def __init__(self, api: Api, scope: Scope, archives: Iterable[Archive]) -> None:
+    def __init__(self, api: Api, scope: Scope, archives: Iterable[CodeArchive]) -> None:
         self._api = api
         self._scope = scope
         self._archives = {archive.snapshot.short_digest: archive for archive in archives}
@@ -127,7 +127,7 @@ class CodeSender:
         ref = ContainerRef(process=container, unit="", pod=metadata["name"], uid=metadata["uid"])
         self._work[key] = self._pool.submit(self._send, ref, self._archives[digest])
 
-    def _send(self, ref: ContainerRef, archive: Archive) -> None:
+    def _send(self, ref: ContainerRef, archive: CodeArchive) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 _transfer(self._api, self._scope, ref, archive.data)

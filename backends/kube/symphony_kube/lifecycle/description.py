@@ -30,7 +30,7 @@ from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
-    from symphony.code.snapshot import Archives
+    from symphony.code.snapshot import CodeArchives
     from symphony_kube.api.client import Api
     from symphony_kube.render.manifest import KubeManifest
 
@@ -91,7 +91,7 @@ class NewDescription:
     snapshot: Snapshot
     record: Mapping[str, Any]
     jobs_only: bool
-    archives: Archives = field(default_factory=dict)
+    archives: CodeArchives = field(default_factory=dict)
 
 
 def encode_description(description: Description) -> bytes:

@@ -13,7 +13,7 @@ import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping
 
-from symphony.code.snapshot import Archive, size_text
+from symphony.code.snapshot import CodeArchive, size_text
 from symphony.errors import SpecError
 from symphony.plan.resolve import PlannedProcess
 from symphony_kube.api.labels import CODE, SNAPSHOT, Scope
@@ -90,7 +90,7 @@ head -c "$2" >"$incoming"
 """
 
 
-def is_small(archive: Archive) -> bool:
+def is_small(archive: CodeArchive) -> bool:
     """Return whether an archive is always sent in Secrets."""
     return len(archive.data) <= SMALL_CODE_BYTES
 
@@ -102,7 +102,7 @@ def start_directory(process: PlannedProcess) -> str | None:
     return posixpath.normpath(posixpath.join(CODE_DIRECTORY, process.start_dir or ""))
 
 
-def code_objects(archives: Iterable[Archive], scope: Scope) -> list[Object]:
+def code_objects(archives: Iterable[CodeArchive], scope: Scope) -> list[Object]:
     """Return the Secrets that contain the archives.
 
     Raises `SpecError` if an archive is too large.
@@ -136,13 +136,13 @@ def code_objects(archives: Iterable[Archive], scope: Scope) -> list[Object]:
     return result
 
 
-def _parts(archive: Archive) -> list[bytes]:
+def _parts(archive: CodeArchive) -> list[bytes]:
     data = archive.data
     starts = range(0, len(data), MAX_OBJECT_BYTES)
     return [data[start : start + MAX_OBJECT_BYTES] for start in starts]
 
 
-def _part_names(archive: Archive, scope: Scope) -> list[str]:
+def _part_names(archive: CodeArchive, scope: Scope) -> list[str]:
     """Return the names of the Secrets.
 
     Another version of zlib can compress the same code differently, so they also depend on the
@@ -154,12 +154,12 @@ def _part_names(archive: Archive, scope: Scope) -> list[str]:
     return [scope.object_name(f"{prefix}-{number}", "Secret") for number in range(count)]
 
 
-def volume_name(archive: Archive) -> str:
+def volume_name(archive: CodeArchive) -> str:
     """Return the name of the volume with the unpacked code."""
     return f"code-{archive.snapshot.short_digest}"
 
 
-def code_volumes(archive: Archive, scope: Scope, *, is_sent: bool) -> list[Object]:
+def code_volumes(archive: CodeArchive, scope: Scope, *, is_sent: bool) -> list[Object]:
     """Return the volume with the unpacked code, and that with the parts of the archive unless it
     is sent to the init container.
     """
@@ -175,13 +175,13 @@ def code_volumes(archive: Archive, scope: Scope, *, is_sent: bool) -> list[Objec
     return [{"name": f"{name}-parts", "projected": {"sources": sources}}, unpacked]
 
 
-def code_mount(archive: Archive) -> Object:
+def code_mount(archive: CodeArchive) -> Object:
     """Return the mount of the code in the container of a process."""
     return {"name": volume_name(archive), "mountPath": CODE_DIRECTORY, "subPath": _UNPACKED}
 
 
 def unpack_container(
-    name: str, archive: Archive, further: Mapping[str, object], *, is_sent: bool
+    name: str, archive: CodeArchive, further: Mapping[str, object], *, is_sent: bool
 ) -> Object:
     """Return the init container that unpacks an archive. ``further`` contains fields of it."""
     volume = volume_name(archive)

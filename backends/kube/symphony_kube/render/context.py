@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from symphony.code.snapshot import Archives
+from symphony.code.snapshot import CodeArchives
 from symphony.plan.addresses import Endpoint
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.api.labels import UNIT, Scope
@@ -67,7 +67,7 @@ class RenderContext:
     shares_environment: bool
     common_env: list[Object]
     checked_variables: set[str] = field(default_factory=set)
-    archives: Archives = field(default_factory=dict)
+    archives: CodeArchives = field(default_factory=dict)
 
     def labels(self, unit: str) -> dict[str, str]:
         """Return the labels for a unit's objects."""
@@ -87,7 +87,7 @@ def render_context(
     scope: Scope,
     options: RenderOptions,
     file_objects: Mapping[tuple[str, str], str],
-    archives: Archives,
+    archives: CodeArchives,
 ) -> RenderContext:
     """Return the context for rendering a plan."""
     endpoints: dict[str, list[Endpoint]] = {}

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from symphony.code.snapshot import Archive, Archives
+from symphony.code.snapshot import CodeArchive, CodeArchives
 from symphony.config.locations import expand_user
 from symphony.model.settings import SETTINGS
 from symphony.plan.ignored import Ignored, ignored_settings
@@ -62,7 +62,7 @@ HONOURED = frozenset(
     }
 ) - {"log_limit", "restart_policy"}
 
-_NO_ARCHIVES: Archives = MappingProxyType({})
+_NO_ARCHIVES: CodeArchives = MappingProxyType({})
 
 
 def render(
@@ -70,7 +70,7 @@ def render(
     scope: Scope,
     options: RenderOptions,
     files: Mapping[str, bytes],
-    archives: Archives = _NO_ARCHIVES,
+    archives: CodeArchives = _NO_ARCHIVES,
 ) -> KubeManifest:
     """Return the manifest for a plan. ``files`` is the result of `read_files`, and ``archives``
     contains the code of the processes.
@@ -103,7 +103,7 @@ def _render(
     scope: Scope,
     options: RenderOptions,
     files: Mapping[str, bytes],
-    archives: Archives,
+    archives: CodeArchives,
 ) -> KubeManifest:
     check_images(plan, options)
     _check_secrets_in_variables(plan, files)
@@ -148,7 +148,7 @@ def _render(
 
 def _archives_in_secrets(
     planned: Sequence[PlannedUnit], context: RenderContext
-) -> Iterator[Archive]:
+) -> Iterator[CodeArchive]:
     """Yield the archives that Pods mount."""
     for unit in planned:
         is_created_later = pods.is_created_later(unit, context)

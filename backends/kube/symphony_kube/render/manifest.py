@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.cluster import Manifest
-from symphony.code.snapshot import Snapshot
+from symphony.code.snapshot import CodeSnapshot
 from symphony.plan.ignored import Ignored
 from symphony.plan.policies import Policies
 from symphony.runs.code_archives import SNAPSHOTS_KEY
@@ -59,7 +59,7 @@ class KubeManifest(Manifest):
     policies: Policies = field(default_factory=Policies)
     notes: tuple[str, ...] = ()
     supervisor: str = ""
-    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    snapshots: Mapping[str, CodeSnapshot] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Object]:
         yield from self.base_objects

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from symphony.code.snapshot import Archives
+from symphony.code.snapshot import CodeArchives
 from symphony.plan.changes import ProcessSnapshot, Snapshot, snapshot_of_plan
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.render.merge import to_plain_data
@@ -17,14 +17,14 @@ from symphony_kube.render.options import RenderOptions
 # The settings that take effect without a restart: they concern the order of starts and the
 # Services.
 LIVE_SETTINGS = frozenset({"starts_after", "exposes", "log_limit"})
-_NO_ARCHIVES: Archives = MappingProxyType({})
+_NO_ARCHIVES: CodeArchives = MappingProxyType({})
 
 
 def take_snapshot(
     plan: Plan,
     options: RenderOptions,
     files: Mapping[str, bytes],
-    archives: Archives = _NO_ARCHIVES,
+    archives: CodeArchives = _NO_ARCHIVES,
 ) -> Snapshot:
     """Return the snapshot of a plan. ``files`` is the result of `read_files`, and ``archives``
     contains the code of the processes.

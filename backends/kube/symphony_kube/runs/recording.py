@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.code.snapshot import Archive
+from symphony.code.snapshot import CodeArchive
 from symphony.errors import BackendError, LaunchIncomplete, SpecError, SymphonyError
 from symphony.runs import archive, record
 from symphony.runs.archive import Retention, Run
@@ -185,17 +185,17 @@ def record_change(api: Api, scope: Scope, new: NewDescription) -> None:
         record.write_json(run.path / record.MANIFEST_FILE, new.manifest.to_dict())
 
 
-def recorded_code(api: Api, scope: Scope) -> dict[str, Archive]:
+def recorded_code(api: Api, scope: Scope) -> dict[str, CodeArchive]:
     """Return the code of the processes of a running experiment, if it is recorded on this machine
     and is too large for Secrets.
     """
-    archives: dict[str, Archive] = {}
+    archives: dict[str, CodeArchive] = {}
     with contextlib.suppress(OSError, SymphonyError):
         for run in _active_runs(api, scope):
             for name, snapshot in read_snapshots(run.path).items():
                 if snapshot.packed_size > SMALL_CODE_BYTES:
                     data = archive_path(run.path, snapshot).read_bytes()
-                    archives[name] = Archive(snapshot, data)
+                    archives[name] = CodeArchive(snapshot, data)
     return archives
 
 

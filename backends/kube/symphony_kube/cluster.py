@@ -232,10 +232,12 @@ class KubeCluster(Cluster):
         Raises `SpecError`.
         """
         from symphony.code.snapshot import take_snapshots
-        from symphony_kube.render.files import read_files
+        from symphony_kube.render.files import check_start_directories, read_files
 
         plan = self.plan(experiment)
-        return self._render(plan, read_files(plan), take_snapshots(experiment))
+        archives = take_snapshots(experiment)
+        check_start_directories(plan, archives)
+        return self._render(plan, read_files(plan), archives)
 
     def _render(
         self, plan: Plan, files: Mapping[str, bytes], archives: CodeArchives
@@ -434,12 +436,13 @@ class KubeCluster(Cluster):
         from symphony.code.snapshot import take_snapshots
         from symphony.runs.record import launch_record
         from symphony_kube.lifecycle.description import NewDescription
-        from symphony_kube.render.files import read_files
+        from symphony_kube.render.files import check_start_directories, read_files
         from symphony_kube.render.snapshot import take_snapshot
 
         plan = self._plan(experiment, present)
         files = read_files(plan)
         archives = take_snapshots(experiment)
+        check_start_directories(plan, archives)
         return NewDescription(
             manifest=self._render(plan, files, archives),
             snapshot=take_snapshot(plan, self.options, files, archives),

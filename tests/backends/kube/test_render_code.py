@@ -16,6 +16,7 @@ from symphony.code.pack import pack
 from symphony.code.snapshot import CodeArchive, CodeArchives, take_snapshots
 from symphony.model.code import CodeSource
 from symphony_kube.api.labels import Scope
+from symphony_kube.cluster import KubeCluster
 from symphony_kube.render.code import MAX_CODE_BYTES, UNPACK_SCRIPT, code_objects
 from symphony_kube.render.experiment import render
 from symphony_kube.render.files import MAX_OBJECT_BYTES
@@ -87,6 +88,18 @@ def test_a_dry_run_shows_the_snapshot_and_not_its_bytes(project: Path) -> None:
     assert f"# The code {project}: {archive.snapshot}\n" in text
     assert f"(1 file, 7 B, {len(archive.data)} B compressed)" in text
     assert base64.b64encode(archive.data).decode() not in text
+
+
+def test_a_start_directory_must_exist_in_the_code(project: Path) -> None:
+    experiment = Experiment("e", code=str(project), start_dir="src")
+    experiment.new_process("p", command="python3", container_image=IMAGE)
+    cluster = KubeCluster()
+    cluster.manifest(experiment)
+    experiment.get_process("p").start_dir = "/absolute"
+    cluster.manifest(experiment)
+    experiment.get_process("p").start_dir = "missing"
+    with pytest.raises(SpecError, match=r"'p': start_dir .*/src/missing is not a directory"):
+        cluster.manifest(experiment)
 
 
 def large(project: Path, size: int) -> CodeArchive:

@@ -201,5 +201,7 @@ def unpack_container(
         "env": environment,
         **further,
         "volumeMounts": mounts,
+        # The status of the process then contains the error message of the script.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     return {"name": name, **{key: value for key, value in fields.items() if value}}

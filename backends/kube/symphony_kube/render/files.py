@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from symphony.code.snapshot import CodeArchives
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError
 from symphony.plan.encryption_keys import generate
@@ -31,6 +32,22 @@ def read_files(plan: Plan) -> Mapping[str, bytes]:
     for variable, key in generate(plan.key_variables).items():
         contents[variable] = key.encode()
     return contents
+
+
+def check_start_directories(plan: Plan, archives: CodeArchives) -> None:
+    """Raise `SpecError` if the start directory of a process does not exist in its code.
+
+    Kubernetes would create the directory. The contents of archives of earlier runs are not checked.
+    """
+    for process in plan:
+        archive = archives.get(process.name)
+        if archive is None or not process.start_dir:
+            continue
+        source = Path(archive.snapshot.source)
+        directory = source / process.start_dir
+        is_in_code = not Path(process.start_dir).is_absolute() and source.is_dir()
+        if is_in_code and not directory.is_dir():
+            raise SpecError(f"process {process.path!r}: start_dir {directory} is not a directory")
 
 
 def paths(plan: Plan) -> list[str]:

@@ -377,7 +377,7 @@ def _job_set_obstacle(difference: Difference) -> list[str]:
     names = {unit.job_set for unit in rosters if unit.job_set and unit.name in changed}
     if not names:
         return []
-    return [f"the ranks of {join_names(sorted(names))} are a JobSet, which is created only once"]
+    return [f"the ranks of {join_names(sorted(names))} are in JobSets, which cannot be changed"]
 
 
 def _deadline_obstacle(difference: Difference) -> list[str]:

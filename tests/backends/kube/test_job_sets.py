@@ -417,6 +417,19 @@ def test_ranks_that_have_exited_because_their_pods_are_being_deleted():
     assert [process.exit_code for process in stopped] == [143, 143]
 
 
+def test_an_exit_in_the_second_of_the_deletion():
+    """Only an observer that has observed the process before knows that it was stopped."""
+    failed = pod(1, FAILED, phase="Failed")
+    observer = PodObserver("e")
+    observer.replace(PODS, [pod(0, RUNNING), failed])
+    observer.replace(JOB_SETS, [job_set(condition=MAX_RESTARTS)])
+    observer.apply(PODS, "MODIFIED", pod(0, RUNNING, deleted="2023-11-14T22:14:40Z"))
+    gone = pod(0, exited(143), phase="Failed", deleted="2023-11-14T22:14:40Z")
+    observer.apply(PODS, "MODIFIED", gone)
+    stopped, _ = observer.observe(NOW).status
+    assert stopped.reason_code is ReasonCode.UNIT_FAILED
+
+
 def test_the_pod_of_the_failed_rank_was_deleted():
     found = shown(restarts=2, condition=MAX_RESTARTS)
     message = f"{MAX_RESTARTS[1]}: {MAX_RESTARTS[2]}"
@@ -431,14 +444,18 @@ def test_a_unit_that_has_succeeded():
     assert found == [("succeeded", "", 0, 0)] * 2
 
 
-@pytest.mark.parametrize("pods", [[pod(0, RUNNING, deleted="2023-11-14T22:15:00Z")], []])
-def test_ranks_that_are_stopped(pods):
-    control = Control(stop=NOW - 50)
-    first, second = observe("e", pods, [], [job_set(control=control)], now=NOW).status
-    expected = (State.RUNNING, "stopping") if pods else (State.FAILED, "stopped")
-    assert (first.state, first.reason) == expected
-    assert (second.displayed_state, second.stopped) == ("stopped", True)
-    stopped = job_set(control=control, condition=STOPPED)
+def test_ranks_that_are_being_stopped():
+    """The controller has not failed the JobSet yet, so it could create another Pod."""
+    pods = [pod(0, RUNNING, deleted="2023-11-14T22:15:00Z")]
+    stopping = job_set(control=Control(stop=NOW - 50))
+    first, second = observe("e", pods, [], [stopping], now=NOW).status
+    assert (first.state, first.reason) == (State.RUNNING, "stopping")
+    assert (second.state, second.reason) == (State.PENDING, "stopping")
+
+
+@pytest.mark.parametrize("options", [{"condition": STOPPED}, {"queue": "team-a"}])
+def test_ranks_that_are_stopped(options):
+    stopped = job_set(control=Control(stop=NOW - 50), **options)
     status = observe("e", [], [], [stopped], now=NOW).status
     assert [process.displayed_state for process in status] == ["stopped", "stopped"]
     assert status.exit_code == 0

@@ -1,6 +1,7 @@
 """JobSets on a real cluster, with stand-ins for their controller; see `job_set_stand_in`."""
 
 import signal
+import threading
 
 import pytest
 
@@ -79,6 +80,11 @@ def test_the_controller_restarts_a_unit(kube_cluster, cluster, job_sets, name, c
     new_job_set(exp, "unit", MEETS + HELD, 3, policy="OnFailure", max_restarts=1)
     cluster.check(cluster.manifest(exp))
     cluster.launch(exp)
+    lines = []
+    follower = threading.Thread(
+        target=lambda: lines.extend(line.text for line in cluster.iter_logs(name, follow=True))
+    )
+    follower.start()
     processes = ["unit-0", "unit-1", "unit-2"]
 
     def have_met():
@@ -107,22 +113,52 @@ def test_the_controller_restarts_a_unit(kube_cluster, cluster, job_sets, name, c
     assert [process.state for process in status] == [State.SUCCEEDED] * 3
     assert {process.restarts for process in status} == {1}
     assert status.exit_code == 0
+    follower.join(60)
+    assert lines == ["met"] * 6
     assert list(job_sets.job_sets) == [f"{name}-unit"]
     cluster.delete(name)
     assert managed_objects(kube_cluster) == job_sets.job_sets == {}
 
 
+def check_stop_between_attempts(kube_cluster, cluster, name, controller):
+    """Stop the unit "quiet" while the controller restarts it. It must not start again."""
+    controller.may_restart.clear()
+    cluster.signal_processes(name, ["quiet-0"], signal.SIGKILL)
+    wait_until(lambda: cluster.describe_experiment(name).processes[1].restarts == 1)
+    stopped = []
+    stop = threading.Thread(
+        target=lambda: stopped.extend(cluster.stop_processes(name, ["quiet-1"], timeout=60))
+    )
+    stop.start()
+
+    def is_stopping():
+        quiet = cluster.describe_experiment(name).processes[:2]
+        return [process.reason for process in quiet] == ["stopping"] * 2
+
+    wait_until(is_stopping)
+    controller.may_restart.set()
+    # Some versions of the kubelet need half a minute to remove a Pod that was about to start.
+    path = kube_cluster.path("pods?labelSelector=symphony/rank-of=quiet")
+    while stop.is_alive():
+        kube_cluster.raw.call("DELETE", path, {"gracePeriodSeconds": 0})
+        stop.join(0.3)
+    assert [process.name for process in stopped] == ["quiet-0", "quiet-1"]
+    assert [process.displayed_state for process in stopped] == ["stopped"] * 2
+
+
 def test_units_that_fail_and_are_stopped(kube_cluster, cluster, job_sets, name, controller):
     """A user stops a unit. Another one fails, so the supervisor stops the third one."""
     exp = cluster.new_experiment(name, ends_with=["bad-0", "bad-1"])
-    new_job_set(exp, "quiet", FOREVER)
+    new_job_set(exp, "quiet", FOREVER, policy="OnFailure")
     new_job_set(exp, "other", FOREVER, 1)
     new_job_set(exp, "bad", HELD + programs.RANK)
     cluster.launch(exp)
     wait_until(lambda: all_running(cluster.describe_experiment(name)))
-    stopped = cluster.stop_processes(name, ["quiet-1"], timeout=60)
-    assert [process.name for process in stopped] == ["quiet-0", "quiet-1"]
-    assert [process.displayed_state for process in stopped] == ["stopped"] * 2
+    changed = cluster.new_experiment(name)
+    new_job_set(changed, "quiet", FOREVER, 3)
+    obstacles = cluster.diff(changed).relaunch
+    assert "the ranks of bad, other, quiet are in JobSets, which cannot be changed" in obstacles
+    check_stop_between_attempts(kube_cluster, cluster, name, controller)
     message = "cannot be started by symphony, because only the controller of a JobSet starts"
     with pytest.raises(BackendError, match=f"quiet-0, quiet-1 {message}"):
         cluster.start_processes(name, ["quiet-0"])

@@ -60,6 +60,17 @@ class JobSetRank(UnitStatus):
             return container
         return super()._deleting(container, pod, deadline)
 
+    def _stopped(self, container: ContainerStatus) -> ContainerStatus:
+        """Return the state of a rank that is stopped or being stopped.
+
+        The controller can still create the Pods of the next attempt if the JobSet has not ended.
+        """
+        job = self.job
+        can_start = job is not None and job.result is None and not job.suspended
+        if container.state is State.PENDING and can_start:
+            return replace(container, cause=STOPPING, next_start=None)
+        return super()._stopped(container)
+
     def _with_job(self, containers: Containers, pod: PodStatus, job: JobStatus) -> Containers:
         restarts = job.result is None and not job.retries_exhausted and not job.deleting
         result = {}

@@ -17,7 +17,8 @@ import symphony
 PUBLIC = [
     *("Address", "AddressBook", "AlreadyExists", "BackendError", "Cluster", "Endpoint"),
     *("EventKind", "ExperimentEvent"),
-    *("ExecResult", "Experiment", "ExperimentStatus", "LaunchFailed", "LogLine", "Manifest"),
+    *("ExecResult", "Experiment", "ExperimentStatus", "LaunchFailed", "LaunchIncomplete"),
+    *("LogLine", "Manifest"),
     *("NotFound", "Plan", "PluginError", "Process", "ProcessGroup", "ProcessStatus", "SpecError"),
     *("State", "SymphonyConfig", "SymphonyError", "Unreachable", "Unsupported", "address"),
 ]
@@ -139,6 +140,7 @@ ERRORS = {
     "Unsupported": {"SymphonyError"},
     "BackendError": {"SymphonyError"},
     "LaunchFailed": {"BackendError"},
+    "LaunchIncomplete": {"LaunchFailed"},
     "Unreachable": {"BackendError"},
 }
 

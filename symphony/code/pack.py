@@ -132,7 +132,9 @@ class _Members:
             member = self._member(file, name)
             if member is None:
                 continue
-            yield from _new_directories(name, directories)
+            parent = name.rpartition(b"/")[0]
+            if parent not in directories:
+                yield from _new_directories(parent, directories)
             yield member
             self.files += 1
 
@@ -142,7 +144,7 @@ class _Members:
         try:
             if file.is_link:
                 return tar.member(name, tar.LINK, 0o777, link=os.fsencode(Path(path).readlink()))
-            content, mode = _read_unchanging(path)
+            content, mode = _read_unchanging(path, file.info)
         except FileNotFoundError:
             return None
         self.size += len(content)
@@ -153,33 +155,32 @@ class _Members:
 
 
 def _new_directories(name: bytes, known: set[bytes]) -> Iterator[bytes]:
-    """Yield the members for the directories above a file that are not in the archive yet."""
-    parent = name.rpartition(b"/")[0]
-    if not parent or parent in known:
+    """Yield the members for a directory and those above it that are not in the archive yet."""
+    if not name or name in known:
         return
-    yield from _new_directories(parent, known)
-    known.add(parent)
-    yield tar.member(parent + b"/", tar.DIRECTORY, 0o755)
+    yield from _new_directories(name.rpartition(b"/")[0], known)
+    known.add(name)
+    yield tar.member(name + b"/", tar.DIRECTORY, 0o755)
 
 
-def _read_unchanging(path: str) -> tuple[bytes, int]:
+def _read_unchanging(path: str, before: os.stat_result) -> tuple[bytes, int]:
     """Return the content and the mode of a file that does not change while it is read.
 
-    Raises `BackendError` if it changes each time.
+    ``before`` is its file status when it was listed. Raises `BackendError` if it changes each time.
     """
     for _ in range(_ATTEMPTS):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            before = os.fstat(descriptor)
-            if not stat.S_ISREG(before.st_mode):
-                break
             content = _read(descriptor, before.st_size)
             after = os.fstat(descriptor)
         finally:
             os.close(descriptor)
         is_same = before.st_mtime_ns == after.st_mtime_ns and before.st_size == after.st_size
-        if is_same and len(content) == before.st_size:
-            return content, before.st_mode
+        if is_same and len(content) == after.st_size:
+            return content, after.st_mode
+        if not stat.S_ISREG(after.st_mode):
+            break
+        before = after
     raise BackendError(
         f"code: {path} changes while it is read; stop the program that writes it, or exclude it in "
         f"{IGNORE_FILE}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
+import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from symphony.code import tar
 from symphony.code.listing import IGNORE_FILE, CodeFile, list_files
@@ -205,9 +206,6 @@ def _read(descriptor: int, size: int) -> bytes:
 
 def _read_archive(path: Path) -> CodeArchive:
     """Read an archive that symphony has written. Raises `SpecError` if it is damaged."""
-    import io
-    import tarfile
-
     data = path.read_bytes()
     try:
         content = _decompress(data)
@@ -245,17 +243,39 @@ def unpack(archive: CodeArchive, directory: Path) -> None:
 
     The directory gets its name when it is complete. Only this user can access it.
     """
-    import io
     import shutil
-    import tarfile
 
     if directory.exists():
         return
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(mode=0o700)
-    # Before version 3.11.4, Python has no filters.
-    options: Any = {"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}
-    with tarfile.open(fileobj=io.BytesIO(_decompress(archive.data))) as members:
-        members.extractall(temporary, **options)
+    _extract(_decompress(archive.data), os.fsencode(temporary))
     temporary.rename(directory)
+
+
+def _extract(content: bytes, target: bytes) -> None:
+    """Extract a tar archive that `pack` has written into an empty directory.
+
+    Python's own method checks each path with several system calls. Here, each file must be in a
+    directory that was extracted before, so no link can lead out of the target.
+    """
+    directories = {b""}
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        members = archive.getmembers()
+    for member in members:
+        name = os.fsencode(member.name)
+        parent, _, last = name.rpartition(b"/")
+        if parent not in directories or last in (b"", b".", b".."):
+            raise BackendError(f"code: the archive contains an unexpected path: {member.name!r}")
+        path = target + b"/" + name
+        if member.isdir():
+            os.mkdir(path, member.mode)  # noqa: PTH102
+            directories.add(name)
+        elif member.issym():
+            os.symlink(os.fsencode(member.linkname), path)  # noqa: PTH211
+        else:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            start = member.offset_data
+            with os.fdopen(os.open(path, flags, member.mode), "wb", buffering=0) as file:
+                file.write(content[start : start + member.size])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from symphony import BackendError, Experiment, SpecError
 from symphony.code import pack as packing
+from symphony.code import tar
 from symphony.code.listing import list_files
 from symphony.code.pack import pack, unpack
 from symphony.code.snapshot import take_snapshots
@@ -167,6 +169,17 @@ def test_an_archive_can_be_used_instead_of_the_directory(tmp_path: Path) -> None
         path.write_bytes(damaged)
         with pytest.raises(SpecError, match=r"code\.tar\.gz is not the archive of a snapshot"):
             pack(path, HERE)
+
+
+def test_an_archive_cannot_leave_its_directory(tmp_path: Path) -> None:
+    for name, link in ((b"../a", b""), (b"b/a", b""), (b"link/a", b"/tmp")):
+        content = tar.member(b"link", tar.LINK, 0o777, link=link) if link else b""
+        content += tar.member(name, tar.FILE, 0o644, b"x") + tar.END
+        path = tmp_path / "code.tar.gz"
+        path.write_bytes(gzip.compress(content))
+        with pytest.raises(BackendError, match="contains an unexpected path"):
+            unpack(pack(path, HERE), tmp_path / "target")
+        assert not (tmp_path / "target").exists()
 
 
 def test_a_file_that_changes_while_it_is_read_is_read_again(

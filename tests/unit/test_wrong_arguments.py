@@ -364,6 +364,7 @@ SYNONYMS = {
     "options": ["option"],
     "path": ["file"],
     "patterns": ["pattern"],
+    "process_or_service": ["process"],
     "services": ["service", "port"],
     "settings": ["DockerBuilder", "configuration"],
     "tf_json": ["cannot be read"],

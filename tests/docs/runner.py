@@ -290,7 +290,8 @@ def without_progress(printed: str) -> str:
     These lines appear only if the machine is busy.
     """
     slow_exit = r".*: waiting for .* to exit( \(.*\))?"
-    slow_start = r".*: pending: (ContainerCreating|being scheduled)"
+    slow_volume = "FailedMount: failed to sync .* cache: timed out waiting for the condition"
+    slow_start = rf".*: pending: (ContainerCreating|being scheduled|{slow_volume})"
     return re.sub(rf"(?m)^({slow_exit}|{slow_start})\n", "", printed)
 
 

@@ -281,6 +281,12 @@ def explanation(messages: str) -> str:
 # Parts of Slurm's messages about a job that it refuses, and the settings to which they belong. The
 # first part that the message contains counts.
 _SETTINGS_OF_REFUSALS = {
+    # The names of limits, such as QOSMaxWallDurationPerJobLimit.
+    "MaxWall": "time, the deadline of the experiment, qos or account",
+    "MaxCpu": "the CPU requests of the processes, qos or account",
+    "MaxMem": "the memory requests of the processes, qos or account",
+    "MaxGRES": "the gpu limits of the processes, qos or account",
+    "MaxNode": "nodes, qos or account",
     "account/partition combination": "account, or account and partition",
     "Invalid account": "account",
     "qos": "qos",
@@ -302,8 +308,13 @@ _SETTINGS_OF_REFUSALS = {
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    """Return Slurm's message, and the settings to change."""
-    message = _message(done)
+    """Return Slurm's message, and the settings to change.
+
+    The errors before the last one name what is wrong, for example the limit of an account.
+    """
+    lines = [line for line in done.stderr.splitlines() if line.startswith("sbatch: error: ")]
+    details = [_without_program(line.strip()) for line in lines]
+    message = ": ".join(dict.fromkeys([*details, _message(done)]))
     for part, settings in _SETTINGS_OF_REFUSALS.items():
         if part in done.stderr:
             return f"{message}; change {settings}"
@@ -326,7 +337,9 @@ def _last_line(text: str) -> str:
 def _without_program(line: str) -> str:
     """Return a line of a message without the name of the program of Slurm."""
     prefixes = ("sbatch: ", "squeue: ", "scancel: ", "sinfo: ", "srun: ", "error: ")
-    for prefix in (*prefixes, "slurm_load_jobs error: ", "slurm_load_partitions: "):
+    prefixes += ("slurm_load_jobs error: ", "slurm_load_partitions: ")
+    # The messages of this program already state that the job was refused.
+    for prefix in (*prefixes, "Batch job submission failed: ", "allocation failure: "):
         line = line.removeprefix(prefix)
     return line
 

@@ -7,6 +7,7 @@ import pytest
 from symphony_slurm import slurm
 
 FAILED = "sbatch: error: Batch job submission failed: "
+POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ FAILED = "sbatch: error: Batch job submission failed: "
         (
             f"sbatch: error: invalid partition specified: x\n{FAILED}Invalid partition name "
             "specified",
-            "Batch job submission failed: Invalid partition name specified; change partition",
+            "invalid partition specified: x: Invalid partition name specified; change partition",
         ),
         (
             f"{FAILED}Invalid account or account/partition combination specified",
@@ -23,9 +24,20 @@ FAILED = "sbatch: error: Batch job submission failed: "
         ),
         (f"{FAILED}Invalid qos specification", "Invalid qos specification; change qos"),
         (
-            f"{FAILED}Job violates accounting/QOS policy (job submit limit, user's size and/or "
-            "time limits)",
-            "time limits); change qos or account",
+            "allocation failure: Invalid account or account/partition combination specified",
+            "Invalid account or account/partition combination specified; "
+            "change account, or account and partition",
+        ),
+        (f"{FAILED}{POLICY}", f"{POLICY}; change qos or account"),
+        (
+            f"sbatch: error: QOSMaxWallDurationPerJobLimit\n{FAILED}{POLICY}",
+            f"QOSMaxWallDurationPerJobLimit: {POLICY}; "
+            "change time, the deadline of the experiment, qos or account",
+        ),
+        (
+            f"sbatch: error: QOSMaxCpuPerJobLimit\n{FAILED}{POLICY}",
+            f"QOSMaxCpuPerJobLimit: {POLICY}; "
+            "change the CPU requests of the processes, qos or account",
         ),
         (
             f"{FAILED}Requested time limit is invalid (missing or exceeds some limit)",
@@ -55,9 +67,10 @@ FAILED = "sbatch: error: Batch job submission failed: "
             'Try "sbatch --help" for more information',
             "unrecognized option '--no-such-option'; change the further options of sbatch",
         ),
-        (f"{FAILED}Job held by the site", "Batch job submission failed: Job held by the site"),
+        (f"{FAILED}Job held by the site", "Job held by the site"),
     ],
 )
 def test_refusal_of_a_job_has_the_words_of_slurm_and_the_setting(stderr, message):
     done = subprocess.CompletedProcess(["sbatch"], 1, stdout="", stderr=f"{stderr}\n")
     assert slurm.refusal(done).endswith(message)
+    assert "failed" not in slurm.refusal(done)

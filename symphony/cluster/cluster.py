@@ -315,11 +315,17 @@ class Cluster(CheckedAttributes, abc.ABC):
         return manifest
 
     def dry_run(
-        self, experiment: Experiment, *, force: bool = False, server: bool = False
+        self,
+        experiment: Experiment,
+        *,
+        force: bool = False,
+        server: bool = False,
+        on_answer: Callable[[str], None] | None = None,
     ) -> Manifest:
         """Check that a launch would be accepted, and return its manifest.
 
-        Nothing is created. With ``server``, the backend's server also validates the manifest.
+        Nothing is created. With ``server``, the backend's server also validates the manifest, and
+        ``on_answer`` is called with its answer, which is one line.
         Raises `AlreadyExists` if the name is in use and ``force`` is not set. If
         `dry_run_checks_name` is False, as on Kubernetes, the names of running experiments are
         checked only with ``server``.
@@ -331,7 +337,9 @@ class Cluster(CheckedAttributes, abc.ABC):
                     self._check_not_running(experiment.name)
         manifest = self.manifest(experiment)
         if server:
-            self.check(manifest)
+            answer = self.check(manifest)
+            if on_answer is not None:
+                on_answer(answer)
         return manifest
 
     def _check_not_saved(self, name: str) -> None:
@@ -378,10 +386,11 @@ class Cluster(CheckedAttributes, abc.ABC):
     ) -> Manifest:
         """Start all processes of ``experiment``, or none of them if one cannot be started."""
 
-    def check(self, manifest: Manifest) -> None:
+    def check(self, manifest: Manifest) -> str:
         """Have the backend's server validate ``manifest`` without creating anything.
 
-        Raises `Unsupported` if the backend has no server.
+        Return the server's answer, which is one line, if it would accept the manifest. Otherwise,
+        an error is raised. Raises `Unsupported` if the backend has no server.
         """
         raise Unsupported(
             f"the {self.backend} backend has no server that can check {manifest.experiment!r}"

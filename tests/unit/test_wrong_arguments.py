@@ -236,6 +236,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "namespace": lambda: "team",
     "node_pool_name": lambda: "small",
     "now": lambda: 0.0,
+    "on_answer": lambda: None,
     "on_change": lambda: None,
     "on_error": lambda: None,
     "on_failure": lambda: "stop",

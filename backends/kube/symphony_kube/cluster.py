@@ -331,13 +331,14 @@ class KubeCluster(Cluster):
             security=self.options.security,
         )
 
-    def check(self, manifest: Manifest) -> None:
+    def check(self, manifest: Manifest) -> str:
         """Have the API server validate every object without creating it."""
         from symphony_kube.lifecycle import server_check
         from symphony_kube.render.manifest import KubeManifest
 
         if isinstance(manifest, KubeManifest):
             server_check.check_with_server(self.api, manifest)
+        return "the API server would accept all objects"
 
     def node_gpus(self) -> dict[str, int]:
         """Return the number of allocatable GPUs on each node that is not cordoned, keyed by node

@@ -142,10 +142,12 @@ class SlurmCluster(TerminalCluster):
 
         return self._render_job(experiment, take_snapshots(experiment))
 
-    def check(self, manifest: Any) -> None:
-        """Let Slurm check the job of a manifest without submitting it."""
+    def check(self, manifest: Any) -> str:
+        """Let Slurm check the job of a manifest without submitting it, and return when and where
+        Slurm would start it.
+        """
         self._check_fits(manifest)
-        slurm.check_submission(
+        return slurm.check_submission(
             ["--output=/dev/null"], manifest.script, slurm.submission_environment()
         )
 

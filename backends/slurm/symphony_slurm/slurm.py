@@ -100,14 +100,19 @@ def submit(arguments: Sequence[str], script: str, env: Mapping[str, str]) -> str
 
 
 def check_submission(arguments: Sequence[str], script: str, env: Mapping[str, str]) -> str:
-    """Ask Slurm whether it would accept a batch script, and return its estimate of the start.
+    """Ask Slurm whether it would accept a batch script, and return its answer in one line.
 
     Raises LaunchFailed with Slurm's message if the job would be refused.
     """
     done = _run(["sbatch", "--test-only", *arguments], input=script, env=env)
     if done.returncode:
         raise LaunchFailed(f"Slurm would refuse the job: {refusal(done)}")
-    return _last_line(done.stderr)
+    # The message begins with the number of a job that does not exist.
+    _, _, estimate = _last_line(done.stderr).partition(" to start at ")
+    start, _, resources = estimate.partition(" ")
+    if not start:
+        return "Slurm would accept the job"
+    return f"Slurm would accept the job, and start it at {start.replace('T', ' ')} {resources}"
 
 
 def find_job(number: str) -> Job | None:
@@ -242,7 +247,7 @@ def _run(
     except subprocess.TimeoutExpired:
         text = f"{argv[0]} did not answer within {ANSWER_TIMEOUT_SECONDS:g} s; {_RUN_AGAIN}"
         raise _latest_failure.record(text) from None
-    if done.returncode and _is_unreachable(done.stderr):
+    if done.returncode and is_unreachable(done.stderr):
         raise _latest_failure.record(f"slurmctld does not answer: {explanation(done.stderr)}")
     return done
 
@@ -268,14 +273,15 @@ class _LatestFailure:
 _latest_failure = _LatestFailure()
 
 
-def _is_unreachable(messages: str) -> bool:
+def is_unreachable(messages: str) -> bool:
+    """Return whether messages of Slurm's programs state that slurmctld does not answer."""
     return any(text in messages for text in _UNREACHABLE)
 
 
 def explanation(messages: str) -> str:
     """Return the reason of a failure of Slurm's programs in one line, and what can be done."""
     reason = _last_line(messages)
-    return f"{reason}; {_RUN_AGAIN}" if _is_unreachable(messages) else reason
+    return f"{reason}; {_RUN_AGAIN}" if is_unreachable(messages) else reason
 
 
 # Parts of Slurm's messages about a job that it refuses, and the settings to which they belong. The
@@ -336,10 +342,11 @@ def _last_line(text: str) -> str:
 
 def _without_program(line: str) -> str:
     """Return a line of a message without the name of the program of Slurm."""
-    prefixes = ("sbatch: ", "squeue: ", "scancel: ", "sinfo: ", "srun: ", "error: ")
-    prefixes += ("slurm_load_jobs error: ", "slurm_load_partitions: ")
+    programs = ("sbatch: ", "squeue: ", "scancel: ", "sinfo: ", "srun: ", "error: ")
+    functions = ("slurm_load_jobs error: ", "slurm_load_partitions: ")
     # The messages of this program already state that the job was refused.
-    for prefix in (*prefixes, "Batch job submission failed: ", "allocation failure: "):
+    refusals = ("Batch job submission failed: ", "allocation failure: ")
+    for prefix in (*programs, *functions, *refusals):
         line = line.removeprefix(prefix)
     return line
 

@@ -245,10 +245,21 @@ class BaseCommands(CommandLine):
             return error
 
     def _show_dry_run(self, experiment: Experiment, args: argparse.Namespace) -> None:
-        """Print the manifest that a launch of the experiment would create."""
-        server = args.dry_run == "server"
-        manifest = self.cluster.dry_run(experiment, force=args.force, server=server)
+        """Print the manifest that a launch of the experiment would create, and the answer of the
+        backend's server if it validates the manifest.
+        """
+        from symphony.commandline.output.terminal import print_note
+
+        answers: list[str] = []
+        manifest = self.cluster.dry_run(
+            experiment,
+            force=args.force,
+            server=args.dry_run == "server",
+            on_answer=answers.append,
+        )
         self._show_manifest(manifest, args.json)
+        for answer in answers:
+            print_note(answer)
 
     def _show_manifest(self, manifest: Manifest, as_json: bool) -> None:
         """Print a manifest as text or as JSON."""

@@ -69,10 +69,13 @@ def test_experiment_larger_than_a_node_is_refused_before_it_is_submitted(new_clu
     assert cluster.list_experiments() == []
 
 
-def test_server_dry_run_asks_slurm(new_cluster, capsys):
+def test_server_dry_run_asks_slurm(new_cluster):
     cluster = new_cluster()
-    cluster.launch(forever(cluster, "one"), dry_run="server")
-    assert "#SBATCH --nodes=1" in capsys.readouterr().out
+    answers = []
+    manifest = cluster.dry_run(forever(cluster, "one"), server=True, on_answer=answers.append)
+    assert "#SBATCH --nodes=1" in str(manifest)
+    (answer,) = answers
+    assert answer.startswith("Slurm would accept the job, and start it at 20")
     cluster = new_cluster(sbatch=["--gres=tpu:1"])
     with pytest.raises(LaunchFailed, match="Slurm would refuse the job"):
         cluster.launch(forever(cluster, "one"), dry_run="server")

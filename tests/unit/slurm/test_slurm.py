@@ -6,6 +6,9 @@ import pytest
 
 from symphony_slurm import slurm
 
+ESTIMATE = (
+    "sbatch: Job 6 to start at 2026-11-26T14:27:16 using 1 processors on nodes n2 in partition main"
+)
 FAILED = "sbatch: error: Batch job submission failed: "
 POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
 
@@ -74,3 +77,20 @@ def test_refusal_of_a_job_has_the_words_of_slurm_and_the_setting(stderr, message
     done = subprocess.CompletedProcess(["sbatch"], 1, stdout="", stderr=f"{stderr}\n")
     assert slurm.refusal(done).endswith(message)
     assert "failed" not in slurm.refusal(done)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "answer"),
+    [
+        (
+            ESTIMATE,
+            "Slurm would accept the job, and start it at 2026-11-26 14:27:16 using 1 processors "
+            "on nodes n2 in partition main",
+        ),
+        ("", "Slurm would accept the job"),
+    ],
+)
+def test_answer_about_a_job_that_slurm_would_accept(monkeypatch, stderr, answer):
+    done = subprocess.CompletedProcess(["sbatch"], 0, stdout="", stderr=f"{stderr}\n")
+    monkeypatch.setattr(slurm, "_run", lambda *arguments, **options: done)
+    assert slurm.check_submission([], "#!/bin/sh", {}) == answer

@@ -32,16 +32,27 @@ _POLL_SECONDS = 0.01
 class AgentStep:
     """The step of the agents, which connect to ``server``.
 
-    ``pid`` is the process of srun. ``log`` contains the messages of srun and of the agents, from
-    the offset ``log_start`` on. Those before it are from the time before the job was requeued.
+    ``argv`` is the command line of srun. ``log`` contains the messages of srun and of the agents,
+    from the offset ``log_start`` on. Those before it are from earlier attempts to start the step.
     """
 
-    def __init__(self, pid: int, server: socket.socket, log: str, log_start: int) -> None:
+    def __init__(self, argv: list[str], server: socket.socket, log: str) -> None:
         self.server = server
         self.log = log
-        self.log_start = log_start
-        self._pid = pid
+        self.log_start = 0
+        self._argv = argv
+        self._pid = 0
+        self._has_ended = True
+
+    def start(self) -> None:
+        """Start srun, which sends one request to slurmctld. It must not be running."""
+        descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.log_start = os.fstat(descriptor).st_size
         self._has_ended = False
+        self._pid = os.fork()
+        if self._pid == 0:
+            _execute(self._argv, descriptor)
+        os.close(descriptor)
 
     def has_ended(self) -> bool:
         """Return whether srun has exited."""
@@ -120,14 +131,9 @@ def start_step(directory: str, count: int) -> AgentStep:
     program = os.path.join(os.path.dirname(__file__), "agent.py")  # noqa: PTH118, PTH120
     argv += [*START_PYTHON, sys.executable, "-I", "-S", program, directory, socket.gethostname()]
     argv.append(str(server.getsockname()[1]))
-    log = f"{directory}/agents.log"
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    log_start = os.fstat(descriptor).st_size
-    pid = os.fork()
-    if pid == 0:
-        _execute(argv, descriptor)
-    os.close(descriptor)
-    return AgentStep(pid, server, log, log_start)
+    step = AgentStep(argv, server, f"{directory}/agents.log")
+    step.start()
+    return step
 
 
 def _execute(argv: list[str], output: int) -> None:

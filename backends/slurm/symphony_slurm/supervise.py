@@ -47,11 +47,13 @@ from symphony_slurm.placement import (
 )
 from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, TIMER_ERROR_SECONDS
 from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE, NODES_FILE, STOP_FILE
-from symphony_slurm.slurm import explanation
+from symphony_slurm.slurm import explanation, is_unreachable
 
 ALIVE_INTERVAL_SECONDS = 5.0
 # How long the agents may take to exit after the experiment has finished.
 AGENT_EXIT_SECONDS = 30.0
+# The pause before another attempt to start the agents. srun itself waits for slurmctld, too.
+RETRY_SECONDS = 1.0
 
 
 class JobFailed(Exception):
@@ -255,7 +257,13 @@ def _accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent
         try:
             connection, _ = server.accept()
         except TimeoutError:
-            if step.has_ended() or time.monotonic() > deadline or _last_error(step):
+            has_ended, error = step.has_ended(), _last_error(step)
+            if time.monotonic() < deadline and not agents and is_unreachable(error):
+                # The job may have waited for days, and slurmctld may only be restarting.
+                if has_ended:
+                    time.sleep(RETRY_SECONDS)
+                    step.start()
+            elif has_ended or error or time.monotonic() > deadline:
                 raise JobFailed(_missing_agents_message(step, agents, count)) from None
             continue
         channel = Channel(connection)

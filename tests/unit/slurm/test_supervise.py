@@ -1,6 +1,5 @@
 """The supervisor in the batch step."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -8,6 +7,7 @@ import threading
 
 import pytest
 
+from symphony_slurm import supervise
 from symphony_slurm.batch import START_PYTHON, AgentStep
 from symphony_slurm.channel import Channel
 from symphony_slurm.supervise import JobFailed, _accept_agents, _missing_agents_message
@@ -35,7 +35,8 @@ def test_reason_for_missing_agents_is_that_of_a_node_or_of_slurm(tmp_path, log, 
     file = tmp_path / "agents.log"
     file.write_text(f"before the job was requeued\n{log}")
     start = len("before the job was requeued\n")
-    step = AgentStep(0, None, str(file), start)
+    step = AgentStep([], None, str(file))
+    step.log_start = start
     assert _missing_agents_message(step, [], 2).startswith(message)
 
 
@@ -51,11 +52,25 @@ def test_agent_that_exits_before_its_first_message_is_missing(tmp_path):
 
         agent = threading.Thread(target=be_killed)
         agent.start()
-        # The process of srun has exited.
-        step = AgentStep(os.posix_spawn("/bin/true", ["true"], {}), server, str(log), 0)
+        step = AgentStep(["/bin/true"], server, str(log))
+        step.start()
         with pytest.raises(JobFailed, match="only 0 of 1 nodes"):
             _accept_agents(step, b"token", 1, [])
         agent.join()
+
+
+def test_agents_are_started_again_if_slurmctld_does_not_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervise, "RETRY_SECONDS", 0.0)
+    # The second attempt reaches slurmctld, which refuses the step.
+    script = (
+        'cd "$0"; mkdir first 2>/dev/null || { echo "srun: error: Job has expired" >&2; exit 1; }; '
+        'echo "srun: error: Unable to contact slurm controller (connect failure)" >&2; exit 1'
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        step = AgentStep(["/bin/sh", "-c", script, str(tmp_path)], server, str(tmp_path / "log"))
+        step.start()
+        with pytest.raises(JobFailed, match="could not start the agents: Job has expired"):
+            _accept_agents(step, b"token", 1, [])
 
 
 @pytest.mark.parametrize(

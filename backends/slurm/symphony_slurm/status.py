@@ -161,7 +161,9 @@ class SlurmStatusReader(StatusReader):
 def _explain_end(run: RunDirectory, job: Job) -> str:
     """Return why a job has ended before its experiment had finished."""
     state = job.state.lower().replace("_", " ")
-    if not run.file(ALIVE_FILE).exists() and not run.supervisor_log.exists():
+    has_log = run.file(ALIVE_FILE).exists() or run.supervisor_log.exists()
+    # A job that was canceled in the queue has no log either.
+    if job.state == "FAILED" and not has_log:
         node = job.nodes.partition(",")[0] or "its node"
         return (
             f"job {job.number} has ended ({state}), because {node} cannot use "

@@ -6,7 +6,8 @@ import pytest
 
 from symphony.host.run.directory import REMOTE_FILE, RunDirectory
 from symphony.host.run.note import NOTE_BYTES, NoteWriter
-from symphony_slurm.run_files import FAILURE_FILE
+from symphony_slurm import slurm, status
+from symphony_slurm.run_files import FAILURE_FILE, JOB_FILE
 from symphony_slurm.status import SlurmStatusReader
 
 MANIFEST = {
@@ -37,3 +38,18 @@ def test_reason_of_a_failure_is_in_the_note_if_the_disk_was_full(run, is_full):
     else:
         run.file(FAILURE_FILE).write_text(message)
     assert SlurmStatusReader(run).read().note == message
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("FAILED", "job 5 has ended (failed), because n1 cannot use "),
+        ("CANCELLED", "job 5 has ended (cancelled) before the experiment had finished"),
+    ],
+)
+def test_reason_of_a_job_that_has_not_started_its_supervisor(run, monkeypatch, state, reason):
+    monkeypatch.setattr(status, "PATIENCE_SECONDS", 0.0)
+    run.file(JOB_FILE).write_text("5")
+    job = slurm.Job(number="5", state=state, reason="", start="", nodes="n1", name="", comment="")
+    monkeypatch.setattr(slurm, "find_job", lambda number: job)
+    assert SlurmStatusReader(run).read().note.startswith(reason)

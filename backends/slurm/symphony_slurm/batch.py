@@ -27,6 +27,8 @@ START_PYTHON = (
     'exec "$0" "$@"',
 )
 _POLL_SECONDS = 0.01
+# How long srun may take to withdraw its request for a step.
+_WITHDRAW_SECONDS = 5.0
 
 
 class AgentStep:
@@ -61,9 +63,20 @@ class AgentStep:
             self._has_ended = pid != 0
         return self._has_ended
 
+    def start_again(self) -> None:
+        """Start srun again. If it is running, it is stopped first."""
+        if not self.has_ended():
+            # srun then withdraws its request for the step.
+            os.kill(self._pid, signal.SIGTERM)
+            self._wait_for_exit(_WITHDRAW_SECONDS)
+        self.start()
+
     def stop(self, seconds: float) -> None:
         """Close the server, and wait until srun has exited. Kill it after a number of seconds."""
         self.server.close()
+        self._wait_for_exit(seconds)
+
+    def _wait_for_exit(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not self.has_ended():
             if time.monotonic() >= deadline:

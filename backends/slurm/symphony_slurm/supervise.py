@@ -54,6 +54,9 @@ ALIVE_INTERVAL_SECONDS = 5.0
 AGENT_EXIT_SECONDS = 30.0
 # The pause before another attempt to start the agents. srun itself waits for slurmctld, too.
 RETRY_SECONDS = 1.0
+# How long another attempt may take. After slurmctld was started, srun can wait for a minute or more
+# although the nodes can be used again, and another srun does not.
+ATTEMPT_SECONDS = 20.0
 
 
 class JobFailed(Exception):
@@ -252,19 +255,21 @@ def _stopping_at_end(step: AgentStep, agents: list[Agent]) -> Iterator[None]:
 def _accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent]) -> None:
     server = step.server
     deadline = time.monotonic() + AGENT_TIMEOUT_SECONDS
+    next_attempt = deadline
     server.settimeout(0.2)
     while len(agents) < count:
         try:
             connection, _ = server.accept()
         except TimeoutError:
-            has_ended, error = step.has_ended(), _last_error(step)
-            if time.monotonic() < deadline and not agents and is_unreachable(error):
-                # The job may have waited for days, and slurmctld may only be restarting.
-                if has_ended:
-                    time.sleep(RETRY_SECONDS)
-                    step.start()
-            elif has_ended or error or time.monotonic() > deadline:
+            has_ended, error, now = step.has_ended(), _last_error(step), time.monotonic()
+            is_interrupted = is_unreachable(error) and not agents
+            if now > deadline or ((has_ended or error) and not is_interrupted):
                 raise JobFailed(_missing_agents_message(step, agents, count)) from None
+            # The job may have waited for days, and slurmctld may only be restarting.
+            if (is_interrupted and has_ended) or (not agents and now > next_attempt):
+                time.sleep(RETRY_SECONDS)
+                step.start_again()
+                next_attempt = time.monotonic() + ATTEMPT_SECONDS
             continue
         channel = Channel(connection)
         hello = _receive_hello(channel, token)

@@ -61,11 +61,14 @@ def test_agent_that_exits_before_its_first_message_is_missing(tmp_path):
 
 def test_agents_are_started_again_if_slurmctld_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(supervise, "RETRY_SECONDS", 0.0)
-    # The second attempt reaches slurmctld, which refuses the step.
-    script = (
-        'cd "$0"; mkdir first 2>/dev/null || { echo "srun: error: Job has expired" >&2; exit 1; }; '
-        'echo "srun: error: Unable to contact slurm controller (connect failure)" >&2; exit 1'
-    )
+    monkeypatch.setattr(supervise, "ATTEMPT_SECONDS", 0.0)
+    # The second attempt waits, and slurmctld answers the third one.
+    script = """cd "$0"
+        fail() { echo "srun: error: $1" >&2; exit 1; }
+        mkdir first 2>/dev/null && fail "Unable to contact slurm controller (connect failure)"
+        mkdir second 2>/dev/null && exec sleep 1000
+        fail "Job has expired"
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         step = AgentStep(["/bin/sh", "-c", script, str(tmp_path)], server, str(tmp_path / "log"))
         step.start()

@@ -42,14 +42,16 @@ class TestKube(Scenarios):
 
     def test_ctrl_c_announces_that_the_launch_is_rolled_back(self, cli, kube_faults):
         kube_faults.delay(2, method="POST", path="/pods", times=1)
-        file = cli.file("taken-back", {"first": "exec sleep 1000"})
+        # If the test fails, its experiment must not prevent the launch of the second run.
+        name = f"taken-back-{secrets.token_hex(2)}"
+        file = cli.file(name, {"first": "exec sleep 1000"})
         terminal = cli.terminal("launch", file, "--kubeconfig", kube_faults.kubeconfig)
         wait_until(lambda: kube_faults.count(method="POST", path="/pods"))
         terminal.press(INTERRUPT)
-        terminal.expect("interrupted: rolling back the launch of taken-back")
+        terminal.expect(f"interrupted: rolling back the launch of {name}")
         assert terminal.finish() == 130
         assert terminal.text.endswith("symphony: interrupted\n")
-        assert "taken-back" not in [status["name"] for status in cli.json("ls")]
+        assert name not in [status["name"] for status in cli.json("ls")]
 
     @pytest.mark.parametrize(
         ("content", "message", "code"),

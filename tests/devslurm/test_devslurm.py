@@ -24,6 +24,7 @@ def test_configuration_names_all_nodes_and_uses_cgroups_only_if_asked():
     text = config.slurm_conf(settings(version="22.05", cgroups=True))
     assert "proctrack/cgroup" in text
     assert "TaskPlugin=task/cgroup" in text
+    assert "AccountingStorageType=accounting_storage/none" in text
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,16 @@ def test_directories_that_other_users_cannot_read_are_rejected(tmp_path):
     tmp_path.chmod(0o700)
     with pytest.raises(RequirementError, match=f"because {tmp_path} is private"):
         paths.find({"XDG_STATE_HOME": str(tmp_path / "state")}, "22.05")
+
+
+def test_private_directories_above_a_path_are_made_public_from_the_outermost_on(tmp_path):
+    outer, inner = tmp_path / "home", tmp_path / "home" / "open" / "secret"
+    (inner / "project").mkdir(parents=True)
+    for directory in (outer, inner):
+        directory.chmod(0o700)
+    found = sandbox.private_directories([inner / "project"])
+    assert [path for path in found if path.is_relative_to(tmp_path)][-2:] == [outer, inner]
+    assert f"lowerdir={outer},upperdir=/run/public{outer}/upper" in sandbox.make_public(outer)
 
 
 def test_commands_require_root(capsys, monkeypatch):

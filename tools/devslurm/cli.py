@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
 from devslurm import cluster, paths
@@ -22,6 +23,7 @@ examples:
   devslurm up                          start Slurm 22.05 (the first time downloads it)
   devslurm up --version 24.11          another version, which can run at the same time
   devslurm up --cgroups --mounts       control groups, and a mount for each machine
+  devslurm up --accounting             accounts and limits, which Slurm enforces
   devslurm run sinfo                   run a command on the login machine, as root
   devslurm run --user alice sbatch -N2 --wrap hostname
   devslurm run --on n1 hostname        run a command on a node
@@ -84,6 +86,17 @@ def _parser() -> argparse.ArgumentParser:
         "--mounts", action="store_true", help="mount the shared directory in each machine (FUSE)"
     )
     up.add_argument(
+        "--accounting", action="store_true", help="enforce accounts and limits (slurmdbd)"
+    )
+    up.add_argument(
+        "--visible",
+        action="append",
+        default=[],
+        metavar="PATH",
+        type=Path,
+        help="let the users of the cluster reach a path below a private directory",
+    )
+    up.add_argument(
         "--set", action="append", default=[], metavar="LINE", help="another line of slurm.conf"
     )
     up.add_argument("-q", "--quiet", action="store_true", help="print only errors")
@@ -107,6 +120,8 @@ def _up(arguments: argparse.Namespace, found: Paths, console: Console) -> int:
         version=arguments.version,
         cgroups=arguments.cgroups,
         mounts=arguments.mounts,
+        accounting=arguments.accounting,
+        visible=tuple(arguments.visible),
         extra=tuple(arguments.set),
     )
     with record.exclusive(found.state, "devslurm"):

@@ -5,12 +5,13 @@ Each machine has its own network, processes, mounts and host name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from devslurm import config, packages
 from devslurm.config import HEAD, LOGIN, NODES, USERS, Settings
 from devslurm.paths import Paths
 from machines import network, processes, record, sandbox
-from machines.console import Console, RequirementError
+from machines.console import Console, RequirementError, ToolError
 from machines.processes import wait_for
 from machines.record import Record
 from machines.sandbox import Machine
@@ -35,13 +36,17 @@ _NUMBERS = {version: number for number, version in enumerate(packages.SUITES)}
 class Options:
     """The options of `up`.
 
+    ``accounting`` starts a database with accounts and limits, which Slurm then enforces.
     ``mounts`` gives each machine its own mount of the shared directory, over which neither inotify
-    nor flock reaches the other machines, as with NFS.
+    nor flock reaches the other machines, as with NFS. ``visible`` contains paths that the users of
+    the cluster can reach although a directory above them is private.
     """
 
     version: str
     cgroups: bool = False
     mounts: bool = False
+    accounting: bool = False
+    visible: tuple[Path, ...] = ()
     extra: tuple[str, ...] = ()
 
 
@@ -105,20 +110,27 @@ class Starter:
             )
         self.paths.cache.mkdir(parents=True, exist_ok=True)
         with self.console.step("packages"):
-            root = packages.prepare(
-                self.paths.cache,
-                self.options.version,
-                log=self.paths.cache / "apt.log",
-                console=self.console,
-            )
+            root = self._packages(self.options.version)
+            database_root = root
+            if self.options.accounting:
+                database_root = self._packages(packages.DATABASE_VERSION)
         started = Record(path=self.paths.record)
         started.begin()
         settings = self._write(root)
         with self.console.step("machines"):
             self._machines(started, settings, root)
         with self.console.step("daemons"):
-            self._daemons(started, root)
+            self._daemons(started, settings, root, database_root)
         started.finish(timings=self.console.timings)
+
+    def _packages(self, version: str) -> Path:
+        return packages.prepare(
+            self.paths.cache,
+            version,
+            accounting=self.options.accounting,
+            log=self.paths.cache / "apt.log",
+            console=self.console,
+        )
 
     def _write(self, root: Path) -> Settings:
         """Write all files of the cluster, and return its settings."""
@@ -130,6 +142,7 @@ class Starter:
             plugins=packages.plugin_directory(root),
             version=self.options.version,
             cgroups=self.options.cgroups,
+            accounting=self.options.accounting,
             extra=self.options.extra,
         )
         directories = ("dev", "etc", "home", "logs", f"{HEAD}/state", LOGIN)
@@ -161,19 +174,41 @@ class Starter:
         }
         for name, text in files.items():
             (run / name).write_text(text)
+        if self.options.accounting:
+            database = run / "slurmdbd.conf"
+            database.touch(mode=0o600)  # slurmdbd refuses a file that others can read
+            database.write_text(config.slurmdbd_conf(settings))
         return settings
 
     def _machines(self, started: Record, settings: Settings, root: Path) -> None:
         own_bridge = bridge(self.options.version)
         network.make_bridge(own_bridge, f"{settings.network}.1")
-        for name in (HEAD, LOGIN, *NODES):
-            machine = started.add_machine(self._boot(name, settings, root))
-            cable = f"{own_bridge[8:]}{config.ADDRESS_BYTES[name]}"
-            network.plug(machine, bridge=own_bridge, cable=cable)
+        with self._small_disk():
+            for name in (HEAD, LOGIN, *NODES):
+                machine = started.add_machine(self._boot(name, settings, root))
+                cable = f"{own_bridge[8:]}{config.ADDRESS_BYTES[name]}"
+                network.plug(machine, bridge=own_bridge, cable=cable)
+
+    @contextlib.contextmanager
+    def _small_disk(self) -> Iterator[None]:
+        """Mount a small file system that the machines share, for tests of a full disk.
+
+        A new machine has its own copy of the mount, so the host does not need it afterwards.
+        """
+        disk = self.paths.small_disk
+        disk.mkdir()
+        options = f"size={config.SMALL_DISK_BYTES},mode=1777"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", disk], check=True)
 
     def _boot(self, name: str, settings: Settings, root: Path) -> Machine:
         run = self.paths.run
         extra = "mount -t tmpfs -o mode=1777 tmpfs /dev/shm\n"
+        for directory in sandbox.private_directories(self.options.visible):
+            extra += sandbox.make_public(directory)
         if self.options.mounts:
             shared = shlex.quote(str(self.paths.shared))
             # Programs hold the directory of the host open, so it can be mounted over itself.
@@ -194,7 +229,9 @@ class Starter:
             log=run / "logs" / f"{name}.log",
         )
 
-    def _daemons(self, started: Record, root: Path) -> None:
+    def _daemons(
+        self, started: Record, settings: Settings, root: Path, database_root: Path
+    ) -> None:
         run = self.paths.run
         head = started.machine(HEAD)
         munged = [
@@ -210,6 +247,8 @@ class Starter:
         ]
         self._daemon(started, head, "munged", munged)
         wait_for((run / "munge.socket").is_socket, "munged", seconds=START_SECONDS)
+        if self.options.accounting:
+            self._start_accounting(started, settings, database_root)
         start_controller(self.paths, started)
         for name in NODES:
             start_node(self.paths, started, name)
@@ -220,6 +259,57 @@ class Starter:
             needs=list(started.daemons.values()),
             log=run / "logs/slurmctld.log",
         )
+
+    def _start_accounting(self, started: Record, settings: Settings, database_root: Path) -> None:
+        """Start the database and slurmdbd, and create the accounts and limits."""
+        run = self.paths.run
+        head = started.machine(HEAD)
+        (run / HEAD / "mysql").mkdir()
+        database = [
+            str(database_root / "usr/sbin/mariadbd"),
+            *config.database_options(database_root, settings),
+        ]
+        self._create_system_tables(head, database, database_root)
+        self._daemon(started, head, "mariadbd", database)
+        accepts = ["bash", "-c", f": </dev/tcp/127.0.0.1/{config.DATABASE_PORT}"]
+        wait_for(
+            lambda: subprocess.run(head.inside(accepts), capture_output=True).returncode == 0,
+            "the database",
+            seconds=START_SECONDS,
+            needs=list(started.daemons.values()),
+            log=run / "logs/mariadbd.out",
+        )
+        argv = ["env", *_environment(self.paths), "slurmdbd", "-D"]
+        self._daemon(started, head, "slurmdbd", argv)
+        wait_for(
+            lambda: command(self.paths, ["sacctmgr", "-n", "show", "cluster"]).returncode == 0,
+            "slurmdbd",
+            seconds=START_SECONDS,
+            needs=list(started.daemons.values()),
+            log=run / "logs/slurmdbd.log",
+        )
+        for line in config.ACCOUNTS:
+            done = command(self.paths, ["sacctmgr", "-i", *line.split()])
+            if done.returncode != 0:
+                raise ToolError(f"sacctmgr {line}: {done.stdout}{done.stderr}")
+
+    def _create_system_tables(
+        self, head: Machine, database: list[str], database_root: Path
+    ) -> None:
+        """Create the tables in which the database keeps the stored procedures of slurmdbd."""
+        tables = database_root / "usr/share/mysql/mysql_system_tables.sql"
+        statements = f"CREATE DATABASE mysql;\nUSE mysql;\n{tables.read_text()}"
+        log = self.paths.run / "logs/mariadbd-bootstrap.log"
+        with log.open("wb") as output:
+            done = subprocess.run(
+                head.inside([*database, "--bootstrap"]),
+                input=statements.encode(),
+                stdout=output,
+                stderr=output,
+                check=False,
+            )
+        if done.returncode != 0:
+            raise ToolError(f"the database could not be created: {processes.tail(log, 5)}")
 
     def _daemon(self, started: Record, machine: Machine, name: str, argv: list[str]) -> None:
         log = self.paths.run / "logs" / f"{name}.out"

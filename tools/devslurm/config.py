@@ -10,6 +10,20 @@ from pathlib import Path
 NODES = ("n1", "n2", "n3", "n4")
 CPUS, MEMORY_MIB, GPUS = 8, 4000, 2
 GPU_TYPE = "toy"
+SMALL_DISK_BYTES = 4 * 1024 * 1024
+# The port of the database, in the machine of slurmctld.
+DATABASE_PORT = 3306
+# The commands of sacctmgr that define who may use what. With accounting, all users have the account
+# ``research`` by default. Only bob may use ``closed``, and nobody the QOS ``reserved``.
+ACCOUNTS = (
+    "add cluster symphony",
+    "add qos short MaxWall=00:05:00 Flags=DenyOnLimit",
+    "add qos reserved",
+    "add account research qos=normal,short",
+    "add account closed",
+    "add user root,alice,bob account=research",
+    "add user bob account=closed",
+)
 # The users of the cluster, with the numbers of the user and the group.
 USERS = {"alice": 4001, "bob": 4002}
 HEAD, LOGIN = "head", "login"
@@ -25,6 +39,7 @@ class Settings:
       as ``10.242.0``.
     * ``plugins`` is the directory of Slurm's plugins, and ``version`` the version of Slurm.
     * ``cgroups`` states that control groups constrain the devices and contain the processes.
+    * ``accounting`` states that slurmdbd knows accounts and limits, and that they are enforced.
     * ``extra`` contains further lines of slurm.conf.
     """
 
@@ -33,6 +48,7 @@ class Settings:
     plugins: Path
     version: str
     cgroups: bool = False
+    accounting: bool = False
     extra: Sequence[str] = ()
 
     def address(self, machine: str) -> str:
@@ -75,7 +91,7 @@ def slurm_conf(settings: Settings) -> str:
         "DefMemPerCPU=100",
         "JobCompType=jobcomp/filetxt",
         f"JobCompLoc={run}/{HEAD}/jobcomp.txt",
-        "AccountingStorageType=accounting_storage/none",
+        *_accounting_lines(settings),
         "PreemptType=preempt/partition_prio",
         "PreemptMode=REQUEUE",
     ]
@@ -93,6 +109,63 @@ def slurm_conf(settings: Settings) -> str:
         *settings.extra,
     ]
     return "\n".join(lines) + "\n"
+
+
+def _accounting_lines(settings: Settings) -> list[str]:
+    if not settings.accounting:
+        return ["AccountingStorageType=accounting_storage/none"]
+    return [
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        f"AccountingStorageHost={settings.address(HEAD)}",
+        f"AccountingStoragePass={settings.run}/munge.socket",
+        "AccountingStorageEnforce=associations,limits,qos",
+    ]
+
+
+def slurmdbd_conf(settings: Settings) -> str:
+    """Return the contents of slurmdbd.conf, for a database in the machine of slurmctld."""
+    run = settings.run
+    lines = [
+        "AuthType=auth/munge",
+        f"AuthInfo=socket={run}/munge.socket",
+        f"DbdHost={HEAD}",
+        f"DbdAddr={settings.address(HEAD)}",
+        "SlurmUser=root",
+        f"PluginDir={settings.plugins}",
+        f"PidFile={run}/{HEAD}/slurmdbd.pid",
+        f"LogFile={run}/logs/slurmdbd.log",
+        "StorageType=accounting_storage/mysql",
+        "StorageHost=127.0.0.1",
+        f"StoragePort={DATABASE_PORT}",
+        "StorageUser=root",
+        "StorageLoc=slurm",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def database_options(root: Path, settings: Settings) -> list[str]:
+    """Return the options of mariadbd, which accepts connections only from its own machine."""
+    directory = settings.run / HEAD / "mysql"
+    return [
+        "--no-defaults",
+        "--user=root",
+        f"--basedir={root}/usr",
+        f"--lc-messages-dir={root}/usr/share/mysql",
+        f"--datadir={directory}",
+        f"--socket={directory}.sock",
+        f"--pid-file={directory}.pid",
+        "--bind-address=127.0.0.1",
+        f"--port={DATABASE_PORT}",
+        "--skip-networking=0",
+        # Users and their passwords would have to be created first.
+        "--skip-grant-tables",
+        "--skip-log-bin",
+        # What slurmdbd recommends, and a small database.
+        "--innodb-lock-wait-timeout=900",
+        "--innodb-buffer-pool-size=64M",
+        "--innodb-log-file-size=16M",
+        "--innodb-flush-log-at-trx-commit=0",
+    ]
 
 
 def cgroup_conf(settings: Settings) -> str:

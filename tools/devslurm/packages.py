@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,8 +29,22 @@ PACKAGES = (
     "slurmctld",
     "slurmd",
 )
+# The accounting of all versions uses MariaDB 10.11, because slurmdbd does not run with 11.8, which
+# newer suites contain.
+DATABASE_VERSION = "22.05"
+ACCOUNTING_PACKAGES = ("slurm-wlm-mysql-plugin", "slurmdbd")
+DATABASE_PACKAGE = "mariadb-server-core"
 # These packages contain what the programs load. Shells and documentation are not unpacked.
-_PREFIXES = ("bindfs_", "gcc-", "lib", "munge_", "patchelf_", "slurm", "zlib1g_")
+_PREFIXES = (
+    "bindfs_",
+    "gcc-",
+    "lib",
+    f"{DATABASE_PACKAGE}_",
+    "munge_",
+    "patchelf_",
+    "slurm",
+    "zlib1g_",
+)
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 # The loader and the C library must not be changed.
 _UNCHANGED = (
@@ -46,11 +61,21 @@ _UNCHANGED = (
 _ELF = b"\x7fELF"
 
 
-def prepare(cache: Path, version: str, *, log: Path, console: Console) -> Path:
-    """Return the directory into which Slurm was unpacked. Unpack it if it is missing or damaged."""
+def prepare(cache: Path, version: str, *, accounting: bool, log: Path, console: Console) -> Path:
+    """Return the directory into which Slurm was unpacked. Unpack it if it is missing or damaged.
+
+    ``accounting`` adds slurmdbd and, if ``version`` is DATABASE_VERSION, its database.
+    """
     suite = SUITES[version]
-    entry = cache / f"{suite}-{store.key(PACKAGES, _PREFIXES)}"
-    make = partial(_unpack, suite=suite, log=log, console=console, apt_directory=cache / "apt")
+    names: tuple[str, ...] = PACKAGES
+    if accounting:
+        names += ACCOUNTING_PACKAGES
+        if version == DATABASE_VERSION:
+            names += (DATABASE_PACKAGE,)
+    entry = cache / f"{suite}-{store.key(names, _PREFIXES)}"
+    make = partial(
+        _unpack, names=names, suite=suite, log=log, console=console, apt_directory=cache / "apt"
+    )
     store.ensure(entry, make, report=console.report)
     return entry / "root"
 
@@ -65,7 +90,13 @@ def plugin_directory(root: Path) -> Path:
 
 
 def _unpack(
-    directory: Path, *, suite: str, log: Path, console: Console, apt_directory: Path
+    directory: Path,
+    *,
+    names: Sequence[str],
+    suite: str,
+    log: Path,
+    console: Console,
+    apt_directory: Path,
 ) -> None:
     mirror = packages.main_mirror()
     apt = Apt(
@@ -77,7 +108,7 @@ def _unpack(
     )
     for old in apt.archives.glob("*.deb"):
         old.unlink()
-    apt.run("install", "--yes", "--download-only", "--no-install-recommends", *PACKAGES)
+    apt.run("install", "--yes", "--download-only", "--no-install-recommends", *names)
     root = directory / "root"
     for name in packages.MERGED:
         (root / "usr" / name).mkdir(parents=True)
@@ -86,7 +117,9 @@ def _unpack(
         if archive.name.startswith(_PREFIXES):
             packages.extract(archive, root)
         archive.unlink()
-    shutil.rmtree(root / "usr/share", ignore_errors=True)
+    for path in (root / "usr/share").iterdir():
+        if path.name != "mysql":  # the messages of MariaDB, without which it does not start
+            shutil.rmtree(path)
     _patch(root, log)
     for daemon in ("slurmctld", "slurmd", "slurmstepd"):
         # Debian's alternatives system would create these links during installation.

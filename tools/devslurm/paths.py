@@ -40,6 +40,11 @@ class Paths:
         """The directory that all machines share."""
         return self.run / "shared"
 
+    @property
+    def small_disk(self) -> Path:
+        """A directory on a small file system that all machines share."""
+        return self.run / "small-disk"
+
 
 def find(environ: Mapping[str, str], version: str) -> Paths:
     """Return the directories of the cluster with a version of Slurm.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,31 @@ def overlay(packages: Sequence[Path]) -> str:
     """
     layers = ":".join([*(str(package / "usr") for package in packages), "/usr"])
     return f"mount -t overlay -o lowerdir={layers} overlay /usr\n"
+
+
+def private_directories(paths: Iterable[Path]) -> list[Path]:
+    """Return the directories above ``paths`` that other users cannot enter, the outermost first."""
+    parents = {parent for path in paths for parent in path.resolve().parents}
+    return sorted(path for path in parents if not path.stat().st_mode & 0o001)
+
+
+def make_public(directory: Path) -> str:
+    """Return the shell commands that let all users of a machine enter a private directory.
+
+    What they can read in it depends on the permissions of its files, as before. Changes of the
+    directory stay in the machine.
+    """
+    quoted = shlex.quote(str(directory))
+    layers = shlex.quote(f"/run/public{directory}")
+    options = shlex.quote(
+        f"lowerdir={directory},upperdir=/run/public{directory}/upper,"
+        f"workdir=/run/public{directory}/work"
+    )
+    # The mode of the mounted directory is that of the upper one.
+    return (
+        f"mkdir -p -m 755 {layers}/upper {layers}/work\n"
+        f"mount -t overlay -o {options} overlay {quoted}\n"
+    )
 
 
 def setup(

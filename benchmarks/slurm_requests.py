@@ -10,6 +10,7 @@ The experiment has four processes on two nodes, and 100 processes on four nodes.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,10 +41,28 @@ def _figure(what: str, limit: int, action: Callable[[], object]) -> Figure:
 def measure(options: Options) -> Iterator[Figure]:
     """Yield the number of requests of each command."""
     with shared_directory() as directory:
+        # What the first launch finds out about the nodes is recorded there.
+        os.environ["SYMPHONY_STATE_DIR"] = str(directory / "records")
+        yield _first_launch(directory)
         yield from _life(directory, processes=4, nodes=2)
         if not options.quick:
             yield from _life(directory, processes=100, nodes=4)
         yield from _queue(directory)
+
+
+def _first_launch(directory: Path) -> Figure:
+    """Return the figure for a launch that also checks the nodes."""
+    cluster = Cluster.new("slurm", state_dir=str(directory / "state"), nodes=2)
+
+    def launch() -> None:
+        cluster.launch(_experiment("first", 4))
+        cluster.wait("first", until="ready", timeout=120)
+
+    settle()
+    try:
+        return _figure("first launch of 4 processes, until ready", 14, launch)
+    finally:
+        cluster.delete("first")
 
 
 def _life(directory: Path, *, processes: int, nodes: int) -> Iterator[Figure]:

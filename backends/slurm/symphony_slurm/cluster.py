@@ -229,6 +229,7 @@ class SlurmCluster(TerminalCluster):
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> SlurmManifest:
         from symphony.code.snapshot import take_snapshots
+        from symphony_slurm.node_check import check_before_first_launch
 
         del on_change
         slurm.check_installed()
@@ -236,6 +237,7 @@ class SlurmCluster(TerminalCluster):
         manifest = self._render_job(experiment, archives)
         self._check_files(manifest)
         self._check_fits(manifest)
+        check_before_first_launch(self._root, manifest, self._options)
         with (
             directory.full_disk_errors(self._root, len(manifest.processes)),
             directory.staging_directory(self._root, experiment.name) as (staging, _),
@@ -260,7 +262,11 @@ class SlurmCluster(TerminalCluster):
         A thorough check runs a short job on idle nodes.
         """
         from symphony.plan.findings import ERROR, NOTE, Finding
-        from symphony_slurm.node_check import NodesNotChecked, check_nodes
+        from symphony_slurm.node_check import (
+            CHECK_IDLE_WAIT_SECONDS,
+            NodesNotChecked,
+            check_nodes,
+        )
 
         try:
             manifest = self.manifest(experiment)
@@ -270,7 +276,15 @@ class SlurmCluster(TerminalCluster):
         try:
             slurm.check_installed()
             self.check(manifest)
-            problems = check_nodes(self._root, manifest, self._options) if thorough else []
+            problems = []
+            if thorough:
+                problems = check_nodes(
+                    self._root,
+                    manifest,
+                    self._options,
+                    at_least=manifest.shape.nodes,
+                    idle_wait=CHECK_IDLE_WAIT_SECONDS,
+                )
         except (Unreachable, NodesNotChecked) as exc:
             if thorough:
                 problem = f"the nodes were not checked: {exc}"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 # slurmctld answers within milliseconds. Slurm's programs give up by themselves after some time.
 ANSWER_TIMEOUT_SECONDS = 60.0
-# How long a check of the nodes waits for idle nodes.
-IDLE_WAIT_SECONDS = 5
 JOB_NAME_PREFIX = "symphony:"
 # The states of a job that Slurm may still run.
 ACTIVE_STATES = frozenset(
@@ -166,12 +164,13 @@ def _cancel(arguments: Sequence[str]) -> None:
         raise BackendError(f"scancel failed: {_message(done)}")
 
 
-def run_on_idle_nodes(selection: Sequence[str], argv: Sequence[str]) -> list[str]:
+def run_on_idle_nodes(selection: Sequence[str], argv: Sequence[str], idle_wait: int) -> list[str]:
     """Run a program once on each of some idle nodes, as a job, and return its messages.
 
-    ``selection`` contains options of srun. If no nodes are idle, the message of srun is returned.
+    ``selection`` contains options of srun. If no nodes are idle for ``idle_wait`` seconds, the
+    message of srun is returned.
     """
-    arguments = ["srun", "--quiet", f"--immediate={IDLE_WAIT_SECONDS}", "--time=1"]
+    arguments = ["srun", "--quiet", f"--immediate={idle_wait}", "--time=1"]
     arguments += ["--job-name=symphony-check", "--ntasks-per-node=1", "--kill-on-bad-exit=0"]
     done = _run([*arguments, *selection, *argv], env=submission_environment())
     if not done.returncode:

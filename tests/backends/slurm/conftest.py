@@ -18,19 +18,24 @@ MISSING = "NOT TESTED AGAINST A SLURM: run scripts/test --with-slurm, or set SYM
 
 
 @pytest.fixture(autouse=True)
-def slurm():
+def slurm(monkeypatch):
     if os.environ.get(VARIABLE) != "1":
         if "CI" in os.environ:
             pytest.fail(MISSING)
         pytest.skip(MISSING)
+    # All tests use the same directory, so that only the first launch checks the nodes.
+    monkeypatch.setenv("SYMPHONY_STATE_DIR", str(shared_directory() / "state"))
+
+
+def shared_directory():
+    default = Path.home() / ".cache" / "symphony-test"
+    return Path(os.environ.get("SYMPHONY_TEST_SLURM_DIRECTORY", default))
 
 
 @pytest.fixture
 def tmp_path():
     """A directory that all nodes share."""
-    default = Path.home() / ".cache" / "symphony-test"
-    base = Path(os.environ.get("SYMPHONY_TEST_SLURM_DIRECTORY", default))
-    path = base / uuid.uuid4().hex[:12]
+    path = shared_directory() / uuid.uuid4().hex[:12]
     path.mkdir(parents=True, mode=0o700)
     yield path
     shutil.rmtree(path, ignore_errors=True)

@@ -47,8 +47,13 @@ def wait_for_state(job, state):
 
     If ``state`` is empty, wait until the job has ended.
     """
+    wait_until(lambda: squeue("-j", job, "-o", "%T %r") == state)
+
+
+def wait_until(condition):
+    """Wait at most a minute until a function returns a true value."""
     deadline = time.monotonic() + 60
-    while squeue("-j", job, "-o", "%T %r") != state:
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
 

@@ -14,6 +14,7 @@ from symphony.errors import LaunchFailed, SpecError
 from symphony.lint import ERROR, Machine, Target, lint
 from symphony.status import ReasonCode, State
 from symphony.testing.contract import all_running, until
+from symphony_slurm import node_check
 from tests.backends.slurm.jobs import PYTHON, SAVING, forever, job_of, squeue
 
 # Each machine has its own /run, so this directory is not shared.
@@ -60,6 +61,35 @@ def test_job_that_slurm_refuses_leaves_nothing_behind(new_cluster, options, erro
     assert list((Path(cluster._root) / ".jobs").glob("*")) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"account": "nobody"},
+            "Invalid account or account/partition combination.*; "
+            "change account, or account and partition",
+        ),
+        ({"qos": "reserved"}, "Invalid qos specification; change qos"),
+        (
+            {"account": "research", "qos": "short", "time": 30},
+            "QOSMaxWallDurationPerJobLimit: .*; "
+            "change time, the deadline of the experiment, qos or account",
+        ),
+    ],
+)
+def test_job_that_the_accounting_refuses_leaves_nothing_behind(new_cluster, options, message):
+    accounts = subprocess.run(
+        ["sacctmgr", "-nP", "show", "account"], capture_output=True, text=True
+    )
+    if "research|" not in accounts.stdout:
+        pytest.skip("this Slurm does not have the accounts of devslurm --accounting")
+    cluster = new_cluster(**options)
+    with pytest.raises(LaunchFailed, match=message):
+        cluster.launch(forever(cluster, "one"))
+    assert cluster.list_experiments() == []
+    assert list((Path(cluster._root) / ".jobs").glob("*")) == []
+
+
 def test_experiment_larger_than_a_node_is_refused_before_it_is_submitted(new_cluster):
     cluster = new_cluster()
     experiment = forever(cluster, "one")
@@ -81,6 +111,30 @@ def test_server_dry_run_asks_slurm(new_cluster):
         cluster.launch(forever(cluster, "one"), dry_run="server")
 
 
+def test_first_launch_refuses_a_directory_that_is_not_shared(new_cluster, monkeypatch, tmp_path):
+    monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "checked"))
+    cluster = new_cluster(state_dir=str(UNSHARED / "symphony-test-first"))
+    # What was found is not remembered, because the user can mount the directory.
+    for _ in range(2):
+        with pytest.raises(LaunchFailed, match=r"^node \w+: cannot read /run/.*; set state_dir to"):
+            cluster.launch(forever(cluster, "one"))
+    assert cluster.list_experiments() == []
+    cluster = new_cluster()
+    for is_idle in (True, False):
+        if not is_idle:
+            # The nodes are not checked again.
+            monkeypatch.setattr(node_check, "check_nodes", None)
+        cluster.launch(forever(cluster, "one"))
+        cluster.delete("faults")
+
+
+@pytest.fixture
+def nodes_were_checked(monkeypatch):
+    """Only the job checks its nodes, as after a launch with the same directory."""
+    monkeypatch.setattr(node_check, "_was_checked_recently", lambda _: True)
+
+
+@pytest.mark.usefixtures("nodes_were_checked")
 def test_directory_that_is_not_shared_is_reported_with_the_node(new_cluster):
     state = UNSHARED / f"symphony-test-{os.getpid()}"
     cluster = new_cluster(state_dir=str(state))
@@ -95,26 +149,34 @@ def test_directory_that_is_not_shared_is_reported_with_the_node(new_cluster):
         cluster.delete("faults", purge=True)
 
 
-def test_interpreter_that_is_missing_on_the_nodes_is_reported(new_cluster, tmp_path):
+@pytest.mark.parametrize("were_checked", [False, True])
+def test_interpreter_that_is_missing_on_the_nodes_is_reported(new_cluster, tmp_path, were_checked):
     interpreter = UNSHARED / f"python-{os.getpid()}"
     interpreter.symlink_to(sys.executable)
     cluster = new_cluster()
     code = (
         "import json, sys; from symphony import Cluster, Experiment;"
-        "state, spec = map(json.loads, sys.argv[1:]);"
+        "from symphony_slurm import node_check;"
+        "state, spec, were_checked = map(json.loads, sys.argv[1:]);"
+        "node_check._was_checked_recently = lambda _: were_checked;"
         "Cluster.new('slurm', state_dir=state).launch(Experiment.load_dict(spec))"
     )
     spec = forever(cluster, "one").dump_dict()
-    arguments = [json.dumps(item) for item in (str(cluster._root), spec)]
+    arguments = [json.dumps(item) for item in (str(cluster._root), spec, were_checked)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [interpreter, "-c", code, *arguments]
     try:
-        subprocess.run([interpreter, "-c", code, *arguments], check=True, env=environment)
-        status = cluster.wait("faults", timeout=60)
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env=environment)
+        message = done.stderr
+        if were_checked:
+            status = cluster.wait("faults", timeout=60)
+            assert status.exit_code == 1
+            message = status.note
     finally:
         interpreter.unlink()
-    assert status.exit_code == 1
-    assert f": {interpreter} does not exist; run symphony with a Python that" in status.note
-    assert "node n" in status.note
+    missing = f"node n\\d: {interpreter} does not exist; run symphony with a Python that"
+    assert re.search(missing, message)
+    assert cluster.list_experiments() == (["faults"] if were_checked else [])
 
 
 def test_check_finds_the_nodes_that_cannot_be_used(new_cluster, tmp_path):

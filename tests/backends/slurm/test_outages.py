@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,7 @@ from tests.backends.slurm.jobs import (
     squeue,
     start_now,
     wait_for_state,
+    wait_until,
 )
 
 REFUSED = "Unable to contact slurm controller"
@@ -38,20 +41,81 @@ def slurmctld(monkeypatch):
     connection.restore()
 
 
+# The commands that interrupt and restore the connection of a machine to slurmctld.
+INTERRUPT = "ip rule add ipproto tcp dport 6817 prohibit"
+RESTORE = INTERRUPT.replace("add", "del")
+
+
 class Connection:
     def __init__(self):
-        self._rules = []
+        self._is_interrupted = False
 
     def interrupt(self):
-        rule = ["ipproto", "tcp", "dport", "6817", "prohibit"]
-        done = subprocess.run(["ip", "rule", "add", *rule], capture_output=True, text=True)
+        done = subprocess.run(INTERRUPT.split(), capture_output=True, text=True)
         if done.returncode:
             pytest.skip(f"the connection cannot be interrupted: {done.stderr.strip()}")
-        self._rules.append(rule)
+        self._is_interrupted = True
 
     def restore(self):
-        while self._rules:
-            subprocess.run(["ip", "rule", "del", *self._rules.pop()], check=True)
+        if self._is_interrupted:
+            subprocess.run(RESTORE.split(), check=True)
+        self._is_interrupted = False
+
+
+@pytest.fixture
+def node_connection(slurmctld):
+    """The connection from node n1, which a job interrupts, to slurmctld."""
+    # Find out whether this is possible.
+    slurmctld.interrupt()
+    slurmctld.restore()
+    connection = NodeConnection()
+    yield connection
+    slurmctld.restore()
+    connection.restore()
+
+
+class NodeConnection:
+    """The connection from the node ``n1`` to slurmctld. Jobs run the command INTERRUPT on it."""
+
+    node = "n1"
+
+    def restore(self):
+        """Restore the connection. Without an effect if it is not interrupted."""
+        script = f"while {RESTORE}; do :; done"
+        command = ["srun", f"--nodelist={self.node}", "--mem=10", "sh", "-c", script]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+def test_job_waits_for_slurmctld_before_it_starts_its_agents(new_cluster, node_connection):
+    cluster = new_cluster(sbatch=[f"--nodelist={node_connection.node}"], prologue=[INTERRUPT])
+    cluster.launch(forever(cluster, "one"))
+    messages = cluster._find("faults").path / "agents.log"
+    wait_until(lambda: messages.exists() and "Unable to contact" in messages.read_text())
+    (one,) = cluster.describe_experiment("faults")
+    assert one.state is State.PENDING
+    node_connection.restore()
+    assert all_running(cluster.wait("faults", until="started", timeout=60))
+
+
+def test_result_of_a_job_that_ends_while_slurmctld_does_not_answer(
+    new_cluster, slurmctld, node_connection, tmp_path
+):
+    cluster = new_cluster(sbatch=[f"--nodelist={node_connection.node}"])
+    experiment = cluster.new_experiment("faults")
+    script = f"until [ -e {tmp_path}/go ]; do sleep 0.1; done; {INTERRUPT}; echo done"
+    experiment.new_process("one", command=["sh", "-c", script])
+    cluster.launch(experiment)
+    cluster.wait("faults", until="started", timeout=60)
+    slurmctld.interrupt()
+    (tmp_path / "go").touch()
+    status = cluster.wait("faults", timeout=60)
+    assert (status.exit_code, status.displayed_state, status.note) == (0, "succeeded", "")
+    assert cluster.get_log("faults", "one") == "done\n"
+    job = job_of(cluster)
+    slurmctld.restore()
+    assert squeue("-j", job, "-o", "%T") in ("RUNNING", "COMPLETING")
+    node_connection.restore()
+    wait_for_state(job, "")
 
 
 def results_of(**calls):
@@ -187,6 +251,50 @@ def test_disk_that_is_full_when_the_job_starts_is_reported(new_cluster):
     assert status.exit_code == 1
     assert re.match(r"node n\d: cannot use .*: File too large", status.note)
     assert status.processes[0].reason_code is ReasonCode.NEVER_STARTED
+
+
+# A program that fills a disk, then creates a file on another disk, and then writes to its log.
+FILL = """
+import os, sys
+try:
+    with open(sys.argv[1], "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+except OSError:
+    open(sys.argv[2], "w").close()
+    os.write(1, b"full")
+"""
+
+
+def test_disk_that_fills_while_the_job_runs_loses_no_result(new_cluster, tmp_path):
+    disk = os.environ.get("SYMPHONY_TEST_SLURM_SMALL_DISK")
+    if not disk:
+        pytest.skip("SYMPHONY_TEST_SLURM_SMALL_DISK names no small disk, which the test could fill")
+    filler, is_full = Path(disk) / "filler", tmp_path / "full"
+    cluster = new_cluster(state_dir=f"{disk}/state", nodes=2)
+    experiment = cluster.new_experiment("faults")
+    command = [PYTHON, "-u", "-c", programs.FOREVER]
+    experiment.new_process("one", command=command).ready(log="^up", timeout=60)
+    command = [PYTHON, "-c", FILL, str(filler), str(is_full)]
+    experiment.new_process("fill", command=command).starts_after("one", "ready")
+    until_full = f"until [ -e {is_full} ]; do sleep 0.1; done; exit 3"
+    experiment.new_process("two", command=["sh", "-c", until_full])
+    try:
+        cluster.launch(experiment)
+        fill_and_two = [False, True, True]
+        status = until(cluster, "faults", lambda now: [p.failed for p in now] == fill_and_two)
+        one, fill, two = status
+        assert one.state is State.RUNNING
+        assert fill.reason == "no space was left on the disk of its log"
+        assert two.exit_code == 3
+        # Nothing was made free.
+        cluster.stop("faults")
+        (one, *_) = cluster.describe_experiment("faults")
+        assert (one.stopped, one.exit_code) == (True, 0)
+        cluster.delete("faults")
+        assert cluster.list_experiments() == []
+    finally:
+        filler.unlink(missing_ok=True)
 
 
 def test_time_limit_of_the_job_stops_the_processes_in_order(new_cluster):

@@ -134,8 +134,8 @@ def test_copy_is_repeated_if_the_end_of_the_archive_is_lost(worker, tmp_path, mo
 
     def lose_the_end(output, channel, data):
         if channel == exec_stream.STDOUT and len(lost) < losses:
-            data = data[: 1 << 10]
-            if output._received_bytes:
+            data = data[: (1 << 10) - output._received_bytes]
+            if not data:
                 return
         if channel == exec_stream.STATUS and output._received_bytes == 1 << 10:
             lost.append(output)
@@ -220,20 +220,27 @@ def test_stalled_copy_is_aborted(worker, tmp_path, monkeypatch, size, problem):
 
 
 def test_missing_tool_is_named(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr("symphony_kube.access.copy._TOOLS", ("tar", "no-such-tool"))
+    monkeypatch.setattr("symphony_kube.access.copy._TOOLS_TO_SEND", ("tar", "no-such-tool"))
     with pytest.raises(SpecError, match="the image of 'worker' has no no-such-tool"):
         worker.cp("worker:/etc/hostname", tmp_path)
 
 
 def test_different_digest_discards_the_copy(worker, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("whole")
-    monkeypatch.setattr(
-        "symphony_kube.access.archive._FileDigests.hex",
-        lambda self: {"sha256sum": "0" * 64, "md5sum": "0" * 32},
-    )
+    monkeypatch.setattr(copy, "DIGEST_PROGRAMS", {"sha256sum": "sha3_256"})
     with pytest.raises(BackendError, match="differs from its source"):
         worker.cp(tmp_path / "file", "worker:never")
-    with pytest.raises(BackendError, match="differs from its source"):
+    with pytest.raises(BackendError, match="a part of the data was lost"):
         worker.cp("worker:/etc/hostname", tmp_path / "never")
     assert worker.sh("ls -A /tmp | grep -e never -e symphony- || true") == ""
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_file_that_changes_while_it_is_copied_is_refused(worker, tmp_path, monkeypatch):
+    # This container has a tar that does not notice it.
+    changing = copy._SEND.replace("exec 4>&1", "exec 4>&1; echo more >>growing")
+    monkeypatch.setattr(copy, "_SEND", changing)
+    worker.sh("echo first >growing")
+    with pytest.raises(BackendError, match="it was changed during the copy; copy it again"):
+        worker.cp("worker:growing", tmp_path)
+    assert os.listdir(tmp_path) == []

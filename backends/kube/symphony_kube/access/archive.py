@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import shutil
 import stat
@@ -27,8 +26,6 @@ from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The programs that can compute digests in a container, each with its hash algorithm.
-DIGEST_PROGRAMS = {"sha256sum": "sha256", "md5sum": "md5"}
 _CHUNK_BYTES = 1 << 18
 _BLOCK_BYTES = tarfile.BLOCKSIZE
 # The maximum size of a header that extends the next one, for example with a long name. The module
@@ -53,58 +50,6 @@ class Readable(Protocol):
         ...
 
 
-class _FileDigests:
-    """The digests of one file: one for each of the `DIGEST_PROGRAMS`."""
-
-    def __init__(self) -> None:
-        self._hashes = {
-            program: hashlib.new(algorithm, usedforsecurity=False)
-            for program, algorithm in DIGEST_PROGRAMS.items()
-        }
-
-    def update(self, data: bytes) -> None:
-        for digest in self._hashes.values():
-            digest.update(data)
-
-    def hex(self) -> dict[str, str]:
-        return {program: digest.hexdigest() for program, digest in self._hashes.items()}
-
-
-class Digests:
-    """The digests of the files in an archive, keyed by file name."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, dict[str, str]] = {}
-
-    def add(self, name: str, digests: dict[str, str]) -> None:
-        """Add the digests of a file."""
-        self._files[name] = digests
-
-    def get(self, name: str) -> dict[str, str]:
-        """Return the digests of a file."""
-        return self._files[name]
-
-    def find_mismatch(self, output: bytes, program: str) -> str | None:
-        """Return the name of the first file whose digest is missing from ``output``, or None if
-        there is none.
-
-        ``output`` is the output of ``program``, which is one of the `DIGEST_PROGRAMS`. Except for
-        old versions, these programs escape newlines and backslashes in file names.
-        """
-        lines = set(output.split(b"\n"))
-        for name, digests in self._files.items():
-            digest, path = digests[program].encode(), os.fsencode(name)
-            if digest + b"  " + path in lines:
-                continue
-            escaped = path.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\r", b"\\r")
-            escaped_line = b"\\" + digest + b"  " + escaped
-            unescaped_lines = digest + b"  " + path + b"\n"
-            listed = escaped_line in lines or unescaped_lines in output + b"\n"
-            if escaped == path or not listed:
-                return name
-        return None
-
-
 # --- from local files to a stream ---
 
 
@@ -116,7 +61,6 @@ class OutgoingArchive:
     """
 
     def __init__(self, path: str) -> None:
-        self.digests = Digests()
         self._path = Path(path)
         try:
             self._status = self._path.stat()
@@ -197,7 +141,7 @@ class OutgoingArchive:
         return info
 
     def _content(self, info: tarfile.TarInfo, path: Path) -> Iterator[bytes]:
-        digests, bytes_left = _FileDigests(), info.size
+        bytes_left = info.size
         try:
             with path.open("rb") as file:
                 while bytes_left:
@@ -208,12 +152,9 @@ class OutgoingArchive:
                             "copy it again"
                         )
                     bytes_left -= len(data)
-                    digests.update(data)
                     yield data
         except OSError as exc:
             raise SpecError(f"cannot copy {str(path)!r}: {exc.strerror}") from exc
-        name = info.name.removeprefix(f"{_ROOT}/") if self.is_directory else info.name
-        self.digests.add(f"./{name}", digests.hex())
         yield bytes(-info.size % _BLOCK_BYTES)
 
 
@@ -256,7 +197,6 @@ class IncomingArchive:
     """
 
     def __init__(self, target: Path) -> None:
-        self.digests = Digests()
         self._target = target
         self._staging = Path()
         self._directory_modes: dict[Path, int] = {}
@@ -395,31 +335,21 @@ class IncomingArchive:
 
     def _unpack_hard_link(self, member: tarfile.TarInfo, path: Path) -> None:
         """Create a hard link to a file that has already been unpacked."""
-        name = _digest_name(member.linkname)
-        source = self._staging / _ROOT / name
+        source = (self._staging / _ROOT).joinpath(*_parts(member.linkname))
         if source.is_symlink() or not source.is_file():
             raise _unsafe_name(member.linkname)
         if source.parent not in self._directory_modes:
             raise _unsafe_name(member.linkname)
         os.link(source, path)
-        self.digests.add(_digest_name(member.name), self.digests.get(name))
 
     def _unpack_file(self, member: tarfile.TarInfo, path: Path, content: IO[bytes]) -> None:
-        digests = _FileDigests()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         descriptor = os.open(path, flags, 0o600)
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             while data := content.read(_CHUNK_BYTES):
-                digests.update(data)
                 file.write(data)
             os.fchmod(descriptor, member.mode & 0o777)
         os.utime(path, (member.mtime, member.mtime))
-        self.digests.add(_digest_name(member.name), digests.hex())
-
-
-def _digest_name(name: str) -> str:
-    """Return the name that the sender's digest program prints for an archive member."""
-    return "./" + "/".join(_parts(name))
 
 
 def _parts(name: str) -> list[str]:

@@ -1,30 +1,27 @@
 """Copy files and directories from and to a process's container, as a tar stream over exec.
 
-A copy is written to a staging directory next to its target. The digest of every file is checked
-against the source before the copy is moved to the target. The container needs a shell, tar, find,
-common file utilities such as mv, and either sha256sum or md5sum.
+A copy is written to a staging directory next to its target. Both sides compute the digest of the
+stream while they read it, and the copy is only moved to the target if the digests are equal. The
+container needs a shell, tar, find, common file utilities such as mv, and either sha256sum or
+md5sum.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import posixpath
 import re
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.remote_path import RemotePath, parse_transfer
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.access import exec, exec_stream
-from symphony_kube.access.archive import (
-    DIGEST_PROGRAMS,
-    Digests,
-    IncomingArchive,
-    IncompleteArchive,
-    OutgoingArchive,
-)
+from symphony_kube.access.archive import IncomingArchive, IncompleteArchive, OutgoingArchive
 from symphony_kube.access.exec_stream import ExecStream
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
@@ -39,6 +36,8 @@ if TYPE_CHECKING:
 # standard error, because Kubernetes may never report the exit code of a command that has not read
 # all its input.
 _FAILURE_PREFIX = "symphony: "
+# A script that sends a stream writes its digest in a line with this prefix to standard error.
+_DIGEST_PREFIX = "symphony-digest: "
 _PREAMBLE = f"""\
 clean() {{ :; }}
 fail() {{ clean; printf '{_FAILURE_PREFIX}%s\\n' "$1" >&2; exit 1; }}
@@ -52,26 +51,35 @@ for sum in sha256sum md5sum ''; do command -v "$sum" >/dev/null 2>&1 && break; d
 """
 # This script writes a file, or the contents of a directory, to standard output as a tar stream. If
 # the path that the user gives is a link, the script follows the link. It preserves all other links.
+# The first line of the output is the name of the digest program. The digest of the stream is
+# written to standard error. The command tee cannot open the standard output of the container by its
+# path if the user of the container does not own it, but it can open the pipe to the digest program.
+# Kubernetes sends each write separately, so dd makes fewer and larger writes.
 _SEND = (
     _PREAMBLE
-    + """\
+    + f"""\
 cd -- "$1" 2>/dev/null || fail "no directory"
 [ -e "$2" ] || fail "not found"
+options=-chf
 if [ -d "$2" ]; then
     cd -- "$2" || fail "cannot be read"
-    exec tar -cf - .
+    options=-cf
+    set -- . .
 fi
-exec tar -chf - "$2"
+state() {{ find -H "$1" -type f -exec stat -L -c '%n %s %y' {{}} + | "$sum"; }}
+before=$(state "$2")
+printf '%s\\n' "$sum"
+exec 4>&1
+{{ tar "$options" - "$2" || fail "it could not be packed"; }} |
+    {{ tee /dev/fd/3 | dd obs=65536 2>/dev/null >&4; }} 3>&1 |
+    "$sum" |
+    {{ read -r digest _; printf '{_DIGEST_PREFIX}%s\\n' "$digest" >&2; }}
+[ "$(state "$2")" = "$before" ] || fail "changed"
 """
 )
-_PRINT_DIGESTS = """\
-if [ -d "$2" ]; then cd -- "$2" && find . -type f -exec "$sum" {} +
-else "$sum" "$2"; fi && printf '\\n%s\\n' "$sum"
-"""
-_DIGESTS = _PREAMBLE + 'cd -- "$1" 2>/dev/null || fail "no directory"\n' + _PRINT_DIGESTS
 # This script prints "ready" when it can receive input. It then unpacks a tar stream of a given
-# length and prints the digests of the files. When it receives "keep", it moves the files to the
-# target.
+# length, and prints the digest of the stream and the name of the digest program. When it receives
+# "keep", it moves the files to the target. Some versions of tar do not read the end of the stream.
 _READY = b"ready\n"
 _RECEIVE = (
     _PREAMBLE
@@ -88,12 +96,12 @@ trap clean EXIT
 trap 'fail "the copy was interrupted in the container"' HUP INT TERM
 trap 'exit 1' PIPE
 echo ready
-head -c "$size" | tar -xpf - -C "$tmp" || fail "it could not be unpacked"
-(set -- "$tmp" ./it; cd "$1" || exit 1
-"""
-    + _PRINT_DIGESTS
-    + """\
-) || fail "the copy could not be read back"
+head -c "$size" | {
+    tee /dev/fd/3 | {
+        tar -xpf - -C "$tmp" >&2 || fail "it could not be unpacked"
+        cat >/dev/null
+    }
+} 3>&1 | "$sum" && printf '%s\\n' "$sum"
 read -r answer && [ "$answer" = keep ] || fail "the copy was interrupted"
 if [ ! -d "$target" ]; then
     mv -f "$tmp/it" "$target" && chmod "$mode" "$target" ||
@@ -109,6 +117,9 @@ mv -f "$f" "$0/$f" || exit 1; done' "$target" {} + || fail "cannot be merged"
 """
 )
 _FAILURE_LINE = re.compile(rb"^%s(.*)\n" % _FAILURE_PREFIX.encode(), re.MULTILINE)
+_DIGEST_LINE = re.compile(rb"^%s(\w*)\n" % _DIGEST_PREFIX.encode(), re.MULTILINE)
+# The programs that can compute digests in a container, each with its hash algorithm.
+DIGEST_PROGRAMS = {"sha256sum": "sha256", "md5sum": "md5"}
 _MAX_ERROR_BYTES = 1 << 16
 # A copy fails if the container accepts no data for this long.
 STALL_SECONDS = 120.0
@@ -118,8 +129,9 @@ MIN_BYTES_PER_SECOND = 10e6
 # from a process is tried again. kubectl has the option --retries for this case.
 _TRIES = 3
 
-_TOOLS = ("tar", "find")
-_TOOLS_TO_RECEIVE = (*_TOOLS, "head", "mv", "rm", "mkdir", "chmod")
+_TOOLS = ("tar", "find", "tee")
+_TOOLS_TO_SEND = (*_TOOLS, "stat", "dd")
+_TOOLS_TO_RECEIVE = (*_TOOLS, "head", "cat", "mv", "rm", "mkdir", "chmod")
 
 
 def transfer(
@@ -205,17 +217,15 @@ def _try_download(
     report: Progress,
 ) -> None:
     directory, name = _split(source.path)
-    arguments = [*_TOOLS, "--", directory, _not_an_option(name)]
+    arguments = [*_TOOLS_TO_SEND, "--", directory, _not_an_option(name)]
+    script = ["sh", "-c", _SEND, "sh", *arguments]
     with IncomingArchive(_local_target(source, target)) as archive:
-        with exec.open_exec(api, scope, ref, ["sh", "-c", _SEND, "sh", *arguments]) as stream:
+        with exec.open_exec(api, scope, ref, script) as stream:
             output = _ScriptOutput(stream, ref, str(source), report)
+            output.begin_digest(output.read_line())
             archive.unpack(output)
             output.finish()
-        with exec.open_exec(api, scope, ref, ["sh", "-c", _DIGESTS, "sh", *arguments]) as stream:
-            output = _ScriptOutput(stream, ref, str(source))
-            digests = output.read()
-            output.finish()
-        _compare(archive.digests, digests, str(source))
+            output.check_digest()
         archive.commit()
 
 
@@ -234,6 +244,7 @@ class _ScriptOutput:
         self._report = report
         self._unread = bytearray()
         self._errors = bytearray()
+        self._hash: Any = None
         self._status: bytes | None = None
         self._received_bytes = 0
         self._unsent_bytes = 0
@@ -248,9 +259,40 @@ class _ScriptOutput:
             if not self._receive_more():
                 break
         length = len(self._unread) if size < 0 else size
-        data = bytes(self._unread[:length])
+        with memoryview(self._unread) as view:
+            data = bytes(view[:length])
         del self._unread[:length]
         return data
+
+    def read_line(self) -> str:
+        """Return the next line of the output. Raises IncompleteArchive if there is none."""
+        while b"\n" not in self._unread:
+            if not self._receive_more():
+                self.finish()
+                raise self._end_was_lost()
+        line, _, rest = self._unread.partition(b"\n")
+        self._unread = rest
+        return line.decode(errors="replace")
+
+    def begin_digest(self, program: str) -> None:
+        """Compute the digest of the output from here on, as the digest program does."""
+        if program not in DIGEST_PROGRAMS:
+            raise self._end_was_lost()
+        self._hash = hashlib.new(DIGEST_PROGRAMS[program], self._unread, usedforsecurity=False)
+
+    def check_digest(self) -> None:
+        """Compare the digest of the output with that in the messages of the script.
+
+        Raises IncompleteArchive if they differ, because the end of the output can be lost.
+        """
+        line = _DIGEST_LINE.search(self._errors)
+        if line is None or line[1].decode() != self._hash.hexdigest():
+            raise self._end_was_lost()
+
+    def _end_was_lost(self) -> IncompleteArchive:
+        return IncompleteArchive(
+            f"cannot copy {self._path!r}: a part of the data was lost; copy it again"
+        )
 
     def read_until(self, endings: tuple[bytes, ...]) -> bytes:
         """Wait until the unread output ends with one of ``endings``. Return the output without
@@ -310,6 +352,8 @@ class _ScriptOutput:
     def _take(self, channel: int, data: bytes) -> None:
         if channel == exec_stream.STDOUT:
             self._unread += data
+            if self._hash is not None:
+                self._hash.update(data)
             self._received_bytes += len(data)
             self._report(self._received_bytes, None)
         elif channel == exec_stream.STDERR:
@@ -346,6 +390,8 @@ def _script_failure(
     }
     if failure in conflicts:
         return SpecError(f"cannot copy {path!r}: {conflicts[failure]}")
+    if failure == "changed":
+        return BackendError(f"cannot copy {path!r}: it was changed during the copy; copy it again")
     tool_message = one_line(errors[: line.start()].decode(errors="replace"))
     details = f": {tool_message}" if tool_message else ""
     return BackendError(f"cannot copy {path!r}: {failure}{details}")
@@ -370,17 +416,24 @@ def _upload(
         output.read(len(_READY))
 
         sent_bytes = 0
+        hashes = {
+            program: hashlib.new(algorithm, usedforsecurity=False)
+            for program, algorithm in DIGEST_PROGRAMS.items()
+        }
         for data in archive.stream():
+            for digest in hashes.values():
+                digest.update(data)
             stream.send(exec_stream.STDIN, data)
             sent_bytes += len(data)
             report(sent_bytes, archive.size)
             output.send_pending()
 
         output.answer_seconds = STALL_SECONDS + archive.size / MIN_BYTES_PER_SECOND
-        endings = tuple(f"\n\n{program}\n".encode() for program in DIGEST_PROGRAMS)
-        digests = output.read_until(endings)
+        endings = tuple(f"\n{program}\n".encode() for program in DIGEST_PROGRAMS)
+        answer = output.read_until(endings)
+        digests = {program: digest.hexdigest() for program, digest in hashes.items()}
         try:
-            _compare(archive.digests, digests, str(target))
+            _compare(digests, answer, str(target))
         except BackendError:
             stream.send(exec_stream.STDIN, b"drop\n")
             # The script is expected to remove the copy and then to exit with an error.
@@ -412,21 +465,18 @@ def _receive_script(archive: OutgoingArchive, source: str, target: RemotePath) -
     return ["sh", "-c", _RECEIVE, "sh", *_TOOLS_TO_RECEIVE, "--", *arguments]
 
 
-def _compare(digests: Digests, output: bytes, path: str) -> None:
-    """Compare ``digests`` with those that a script printed.
+def _compare(digests: Mapping[str, str], answer: bytes, path: str) -> None:
+    """Compare the digests of a stream with the one that a script printed.
 
-    Raises `BackendError` if a digest differs, and `Unreachable` if the output is incomplete.
+    ``digests`` contains the digest for each of the `DIGEST_PROGRAMS`. Raises `BackendError` if the
+    digests differ, and `Unreachable` if the answer is incomplete.
     """
-    listing, _, last_line = output.rstrip(b"\n").rpartition(b"\n")
-    program = last_line.decode(errors="replace")
-    if program not in DIGEST_PROGRAMS:
+    words = answer.decode(errors="replace").split()
+    program = words[-1] if words else ""
+    if program not in digests:
         raise Unreachable(f"the connection was lost while the copy of {path!r} was verified")
-    mismatch = digests.find_mismatch(listing, program)
-    if mismatch is not None:
-        raise BackendError(
-            f"cannot copy {path!r}: {mismatch!r} differs from its source; "
-            "it may have been written during the copy: copy it again"
-        )
+    if words[0] != digests[program]:
+        raise BackendError(f"cannot copy {path!r}: the copy differs from its source; copy it again")
 
 
 # --- paths ---

@@ -34,6 +34,7 @@ from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from symphony.code.snapshot import CodeArchive
     from symphony.config import SymphonyConfig
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
@@ -102,6 +103,8 @@ class Cluster(CheckedAttributes, abc.ABC):
     commands_run_here: ClassVar[bool] = False
     # True if the ports of all processes are ports of this machine.
     ports_are_here: ClassVar[bool] = False
+    # True if `exec_command` runs the preamble of the process before the command.
+    exec_runs_preamble: ClassVar[bool] = True
     # True if several processes can run on one machine and share its ports. If False, only the
     # members of a group do.
     shares_ports: ClassVar[bool] = True
@@ -486,6 +489,32 @@ class Cluster(CheckedAttributes, abc.ABC):
         from symphony.cluster.scale import scaled_experiment
 
         return scaled_experiment(self._launch_record(experiment), replicas)
+
+    def described_experiment(self, experiment: str) -> Experiment:
+        """Return the description with which a running experiment was launched, or to which it was
+        changed last. `up` with this description changes nothing.
+
+        The processes keep the code that they have now, as far as it is recorded on this machine.
+        """
+        from symphony.cluster.described import described_experiment
+
+        described = described_experiment(self._launch_record(experiment))
+        described.recorded_code = self._recorded_code(experiment)
+        return described
+
+    def debugged_processes(self, experiment: str) -> dict[str, str]:
+        """Return the processes that `symphony debug` has put under a debugger.
+
+        The values identify the commands that have done this.
+        """
+        from symphony.cluster.described import debug_sessions
+
+        return debug_sessions(self._launch_record(experiment)["definition"])
+
+    def _recorded_code(self, experiment: str) -> Mapping[str, CodeArchive]:
+        """Return the recorded code of a running experiment, by the names of its processes."""
+        del experiment
+        return {}
 
     def _delete_elsewhere(self, experiment: str) -> None:
         """Delete an experiment that runs on another backend, because `up` launches it here."""

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symphony.cluster.described import debug_sessions
 from symphony.errors import BackendError, SpecError, SymphonyError
+from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
@@ -31,6 +33,13 @@ def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]
         raise SpecError(
             f"experiment {name!r} was described by a program, so symphony does not know how to "
             "create more of its processes; change the number in the program, and run 'up' with it"
+        )
+    debugged = debug_sessions(definition)
+    if debugged:
+        names = join_names(debugged)
+        raise SpecError(
+            f"experiment {name!r} cannot be scaled while {names} is under a debugger; leave "
+            f"symphony debug, or run symphony restart {name} {names}"
         )
     source = Source.from_dict(record["source"])
     try:

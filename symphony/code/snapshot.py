@@ -70,8 +70,8 @@ CodeArchives = Mapping[str, CodeArchive]
 def take_snapshots(experiment: Experiment) -> dict[str, CodeArchive]:
     """Return the archives of the code of all processes that have code, by their names.
 
-    Raises `SpecError` if a directory does not exist or contains too much, and `BackendError` if a
-    file cannot be read.
+    The code is that of `Experiment.recorded_code`, or else the present one. Raises `SpecError` if a
+    directory does not exist or contains too much, and `BackendError` if a file cannot be read.
     """
     base = experiment.base_dir or Path.cwd()
     packed: dict[CodeSource, CodeArchive] = {}
@@ -79,6 +79,9 @@ def take_snapshots(experiment: Experiment) -> dict[str, CodeArchive]:
     for process in experiment.list_all_processes():
         source = code_source(process)
         if source is None:
+            continue
+        if process.name in experiment.recorded_code:
+            result[process.name] = experiment.recorded_code[process.name]
             continue
         if source not in packed:
             # Most experiments have no code.

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from symphony.commandline.commands.check import CheckCommands
 from symphony.commandline.commands.config import ConfigCommands
 from symphony.commandline.commands.control import ControlCommands
+from symphony.commandline.commands.debug import DebugCommands
 from symphony.commandline.commands.delete import DeleteCommands
 from symphony.commandline.commands.events import EventsCommands
 from symphony.commandline.commands.graph import GraphCommands
@@ -34,6 +35,7 @@ class SymphonyParser(
     CheckCommands,
     ConfigCommands,
     ControlCommands,
+    DebugCommands,
     DeleteCommands,
     EventsCommands,
     GraphCommands,
@@ -99,6 +101,7 @@ class SymphonyParser(
         offer("start", self._add_start, group=CHANGE)
         offer("restart", self._add_restart, group=CHANGE)
         offer("signal", self._add_signal, group=CHANGE)
+        offer("debug", self._add_debug, group=CHANGE)
         offer("exec", self._add_exec, "x", group=CHANGE)
         offer("attach", self._add_attach, "ssh", group=CHANGE)
         offer("cp", self._add_cp, "scp", group=CHANGE)

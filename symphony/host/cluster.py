@@ -45,7 +45,7 @@ from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus, Sta
 if TYPE_CHECKING:
     import socket
 
-    from symphony.code.snapshot import CodeArchives
+    from symphony.code.snapshot import CodeArchive, CodeArchives
     from symphony.events import ExperimentEvent
     from symphony.host.control import SupervisorLink
     from symphony.host.copy import CopyPath
@@ -614,6 +614,11 @@ class HostCluster(Cluster):
                 "is missing or damaged); launch it again"
             )
         return record
+
+    def _recorded_code(self, experiment: str) -> Mapping[str, CodeArchive]:
+        from symphony.runs.code_archives import read_archives
+
+        return read_archives(self._find(experiment).path)
 
     # --- controlling processes ---
 

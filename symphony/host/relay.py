@@ -17,8 +17,9 @@ class Relay:
     """A relay from the local port ``port`` to ``target``, which runs in threads until `close`.
 
     ``connect`` returns a new connection to ``target``, by default a direct one. If ``target``
-    cannot be reached, ``on_error`` is called with a message. Raises BackendError if the port is in
-    use.
+    cannot be reached, ``on_error`` is called with a message. ``on_idle`` is called, in another
+    thread, when a client that has sent data has disconnected and no other one is connected. Raises
+    BackendError if the port is in use.
     """
 
     def __init__(
@@ -28,10 +29,12 @@ class Relay:
         on_error: Callable[[str], None] | None,
         *,
         connect: Callable[[], socket.socket] | None = None,
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._target = target
         self._connect = connect or (lambda: socket.create_connection(target))
         self._on_error = on_error
+        self._on_idle = on_idle
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         try:
@@ -43,6 +46,12 @@ class Relay:
             ) from exc
         self.address = f"{_HOST}:{self._server.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True, name="relay").start()
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no client is connected."""
+        with self._lock:
+            return not self._connections
 
     def close(self) -> None:
         """Close the port and all connections."""
@@ -76,8 +85,10 @@ class Relay:
             with server, self._registered(client), self._registered(server):
                 back = threading.Thread(target=_copy, args=(server, client), daemon=True)
                 back.start()
-                _copy(client, server)
+                has_sent = _copy(client, server)
                 back.join()
+            if has_sent and self.is_idle:
+                self._on_idle()
 
     @contextlib.contextmanager
     def _registered(self, connection: socket.socket) -> Iterator[None]:
@@ -90,10 +101,16 @@ class Relay:
                 self._connections.discard(connection)
 
 
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    """Copy data until the source ends its direction of the connection."""
+def _copy(source: socket.socket, target: socket.socket) -> bool:
+    """Copy data until the source ends its direction of the connection.
+
+    Return whether there was any data.
+    """
+    has_data = False
     with contextlib.suppress(OSError):
         while data := source.recv(_CHUNK_BYTES):
+            has_data = True
             target.sendall(data)
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_WR)
+    return has_data

@@ -125,6 +125,7 @@ class Experiment(CheckedAttributes):
         # Maps each process or group with no replicas to its services.
         self._absent_services: dict[str, dict[str, int | None]] = {}
         self._source: Source | None = None
+        self._recorded_code: Mapping[str, Any] = {}
         self._images: dict[str, ImageBuild] = {}
         self._members: dict[str, Member] = {}
         self._groups: dict[str, ProcessGroup] = {}
@@ -168,6 +169,19 @@ class Experiment(CheckedAttributes):
     @source.setter
     def source(self, value: Source | None) -> None:
         self._source = value
+
+    @property
+    def recorded_code(self) -> Mapping[str, Any]:
+        """The archives of the code of a running experiment, by the names of its processes; see
+        `symphony.code.snapshot.CodeArchive`.
+
+        These processes keep this code, whatever their directories contain now.
+        """
+        return self._recorded_code
+
+    @recorded_code.setter
+    def recorded_code(self, value: Mapping[str, Any]) -> None:
+        self._recorded_code = value
 
     @property
     def services_without_replicas(self) -> tuple[str, ...]:

@@ -6,10 +6,11 @@ which are named by their short digests, and the unpacked code if processes run f
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
-from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeArchives, CodeSnapshot
+from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeArchive, CodeArchives, CodeSnapshot
 from symphony.runs.record import MANIFEST_FILE, read_json
 
 CODE_DIRECTORY = "code"
@@ -47,6 +48,18 @@ def read_snapshots(record: Path) -> dict[str, CodeSnapshot]:
         return {name: CodeSnapshot.from_dict(data) for name, data in found}
     except (AttributeError, TypeError):
         return {}
+
+
+def read_archives(record: Path) -> dict[str, CodeArchive]:
+    """Return the code of a run by the names of its processes.
+
+    Processes whose archives cannot be read are omitted.
+    """
+    archives = {}
+    for name, snapshot in read_snapshots(record).items():
+        with contextlib.suppress(OSError):
+            archives[name] = CodeArchive(snapshot, archive_path(record, snapshot).read_bytes())
+    return archives
 
 
 def archive_path(record: Path, snapshot: CodeSnapshot) -> Path:

@@ -22,7 +22,7 @@ from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, RESTRICTED, Exp
 if TYPE_CHECKING:
     from symphony.cluster import Manifest, OnChange, Progress, Tunnel
     from symphony.cluster.matching import Until
-    from symphony.code.snapshot import CodeArchives
+    from symphony.code.snapshot import CodeArchive, CodeArchives
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
@@ -70,6 +70,7 @@ class KubeCluster(Cluster):
     backend: ClassVar[str] = "kube"
     shares_ports: ClassVar[bool] = False
     dry_run_checks_name: ClassVar[bool] = False
+    exec_runs_preamble: ClassVar[bool] = False
     # The active run whose objects are read instead of those of any launch, and the label of these
     # objects; see `at_run`.
     _run: Run | None = None
@@ -431,6 +432,11 @@ class KubeCluster(Cluster):
         from symphony_kube import change
 
         return change.read_description(self.api, self.scope(experiment)).record
+
+    def _recorded_code(self, experiment: str) -> Mapping[str, CodeArchive]:
+        from symphony_kube.runs import recording
+
+        return recording.recorded_code(self.api, self.scope(experiment))
 
     def _describe(self, experiment: Experiment, present: Mapping[str, int]) -> NewDescription:
         """Return the new description of an experiment, whose services keep their ports."""

@@ -363,6 +363,7 @@ def _load_definition(run: Run, name: str | None, *, with_code: bool) -> Experime
 
     With ``with_code``, the processes have the code that they had in that run.
     """
+    from symphony.cluster.described import without_debugger
     from symphony.model import Experiment
 
     record = run.load_record()
@@ -376,7 +377,7 @@ def _load_definition(run: Run, name: str | None, *, with_code: bool) -> Experime
         definition["name"] = name
     if with_code:
         definition["processes"] = _with_recorded_code(run, definition["processes"])
-    experiment = Experiment.load_dict(definition)
+    experiment = without_debugger(Experiment.load_dict(definition))
     experiment.base_dir = record.get("base_directory")
     return experiment
 

@@ -233,9 +233,9 @@ class UseCommands(BaseCommands):
             print_note(dry_run.preview_forward(self.cluster, status, args.target, port, local_port))
             return OK
         with (
-            _sigterm_as_interrupt(),
+            end_as_interrupt(),
             self.cluster.port_forward(
-                status.name, args.target, port, local_port=local_port, on_error=_report_error
+                status.name, args.target, port, local_port=local_port, on_error=report_error
             ) as tunnel,
         ):
             if not tunnel.forwarded:
@@ -272,10 +272,10 @@ class UseCommands(BaseCommands):
             for service in services:
                 print_note(dry_run.preview_visit(self.cluster, status, service))
             return OK
-        with _sigterm_as_interrupt(), contextlib.ExitStack() as stack:
+        with end_as_interrupt(), contextlib.ExitStack() as stack:
             tunnels = {
                 service: stack.enter_context(
-                    self.cluster.visit(status.name, service, on_error=_report_error)
+                    self.cluster.visit(status.name, service, on_error=report_error)
                 )
                 for service in services
             }
@@ -419,7 +419,8 @@ def _parse_ports(text: str | None) -> tuple[int | None, int | None]:
     return int(port), int(local_port) if colon else None
 
 
-def _report_error(error: str) -> None:
+def report_error(error: str) -> None:
+    """Report that a connection could not be forwarded."""
     print_note(f"symphony: {error}")
 
 
@@ -437,12 +438,18 @@ def _keep_open(addresses: str) -> int:
 
 
 @contextlib.contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Convert SIGTERM to KeyboardInterrupt, so that forwarded ports are closed properly."""
+def end_as_interrupt() -> Iterator[None]:
+    """Convert SIGTERM, and the SIGHUP of a closed terminal, to KeyboardInterrupt, so that forwarded
+    ports are closed properly. Ignored signals stay ignored, as with nohup.
+    """
     import signal
 
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    previous = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            previous[number] = signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -15,18 +15,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.code.snapshot import CodeArchive
 from symphony.errors import BackendError, LaunchIncomplete, SpecError, SymphonyError
 from symphony.runs import archive, record
 from symphony.runs.archive import Retention, Run
-from symphony.runs.code_archives import archive_path, read_snapshots, write_archives
+from symphony.runs.code_archives import read_archives, write_archives
 from symphony.runs.code_state import CodeCapture
 from symphony.state_directory import STATE_VARIABLE, create_state_directory
 from symphony.status import ENDED, ExperimentStatus, ReasonCode, State
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, RUN_NAME, Scope
 from symphony_kube.api.resources import items_of, labels_of
-from symphony_kube.render.code import SMALL_CODE_BYTES
 from symphony_kube.runs.fetch_logs import LogFetcher, LogLimits
 from symphony_kube.status import details, experiments, topology
 from symphony_kube.status.container_environment import read_shared_variables
@@ -35,6 +33,7 @@ from symphony_kube.status.observe import BACKEND
 from symphony_kube.status.pod_status import parse_time
 
 if TYPE_CHECKING:
+    from symphony.code.snapshot import CodeArchive
     from symphony.model import Experiment
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.description import NewDescription
@@ -186,17 +185,14 @@ def record_change(api: Api, scope: Scope, new: NewDescription) -> None:
 
 
 def recorded_code(api: Api, scope: Scope) -> dict[str, CodeArchive]:
-    """Return the code of the processes of a running experiment, if it is recorded on this machine
-    and is too large for Secrets.
+    """Return the code of the processes of a running experiment, if it is recorded on this
+    machine.
     """
-    archives: dict[str, CodeArchive] = {}
     with contextlib.suppress(OSError, SymphonyError):
-        for run in _active_runs(api, scope):
-            for name, snapshot in read_snapshots(run.path).items():
-                if snapshot.packed_size > SMALL_CODE_BYTES:
-                    data = archive_path(run.path, snapshot).read_bytes()
-                    archives[name] = CodeArchive(snapshot, data)
-    return archives
+        runs = _active_runs(api, scope)
+        if runs:
+            return read_archives(max(runs, key=lambda run: run.launched).path)
+    return {}
 
 
 # --- deleting ---

@@ -213,13 +213,13 @@ class DebugCommands(BaseCommands):
         from symphony.cluster.debugging import change_only
         from symphony.cluster.described import under_debugger
 
-        for note in _notes(ordinary, process):
-            print_note(note)
         session = secrets.token_hex(8)
         changed = under_debugger(ordinary, process.name, module, session, tty=tty)
         try:
             with show_progress(f"restarting {process.path} under {module[0]}"):
                 change_only(self.cluster, changed, [process.name])
+            for note in _notes(ordinary, process):
+                print_note(note)
             yield
         finally:
             self._put_back(ordinary.name, process, session)

@@ -181,7 +181,7 @@ class Experiment(CheckedAttributes):
 
     @recorded_code.setter
     def recorded_code(self, value: Mapping[str, Any]) -> None:
-        self._recorded_code = value
+        self._recorded_code = validators.mapping(value, "recorded_code")
 
     @property
     def services_without_replicas(self) -> tuple[str, ...]:

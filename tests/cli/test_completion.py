@@ -34,7 +34,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     ("words", "found"),
     [
         (["lau"], ["launch"]),
-        (["de"], ["describe", "delete"]),
+        (["de"], ["describe", "debug", "delete"]),
         (["-b", "lo"], ["local"]),
         (["ps", "--backend", "lo"], ["local"]),
         (["-b", "local", "ps", "r"], ["rl"]),

@@ -47,6 +47,7 @@ CALLS: dict[str, list[str]] = {
     "start": ["start live"],
     "restart": ["restart live server"],
     "signal": ["signal live server -s HUP"],
+    "debug": ["debug live server", "debug live server --stack"],
     "exec": ["exec live server -- touch made", "exec live s* --all -- touch made"],
     "attach": ["attach live server"],
     "cp": ["cp live server:ended.yml made", "cp live other.yml server:made"],
@@ -68,6 +69,7 @@ CALLS: dict[str, list[str]] = {
 }
 # The calls that the local backend refuses, with their errors.
 REFUSED = {
+    "debug live server": "which does not begin with Python and one program",
     "attach live server": "process 'server' has no terminal: set tty: true on it",
 }
 # Calls that change something without --dry-run. They show that the comparison detects changes.

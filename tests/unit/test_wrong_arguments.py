@@ -290,6 +290,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "since": lambda: 1,
     "size": lambda: "1Gi",
     "source": lambda: "p:file",
+    "recorded_code": dict,
     "start_dir": lambda: "work",
     "state_dir": lambda: "state",
     "tag": lambda: "1.0",

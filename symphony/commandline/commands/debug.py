@@ -130,7 +130,10 @@ class DebugCommands(BaseCommands):
             return self._preview(ordinary, process, ["pdb"], tty=True)
         if not has_terminal():
             raise Unsupported("debug --pdb requires a terminal; without one, use debug")
-        with end_as_interrupt(), self._under_debugger(ordinary, process, ["pdb"], tty=True):
+        with (
+            end_as_interrupt(),
+            _under_debugger(self.cluster, ordinary, process, ["pdb"], tty=True),
+        ):
             self.cluster.wait(experiment, until="started", processes=[process.name])
             with contextlib.suppress(NotFound):
                 self.cluster.login(experiment, process.name, process.group)
@@ -151,7 +154,7 @@ class DebugCommands(BaseCommands):
         reasons: queue.SimpleQueue[str] = queue.SimpleQueue()
         with (
             end_as_interrupt(),
-            self._under_debugger(ordinary, process, module),
+            _under_debugger(self.cluster, ordinary, process, module),
             contextlib.ExitStack() as stack,
         ):
             with show_progress(f"waiting for debugpy in {process.path}"):
@@ -198,53 +201,6 @@ class DebugCommands(BaseCommands):
         print_text(str(changes).rstrip("\n"))
         return OK
 
-    @contextlib.contextmanager
-    def _under_debugger(
-        self,
-        ordinary: Experiment,
-        process: ProcessStatus,
-        module: Sequence[str],
-        *,
-        tty: bool = False,
-    ) -> Iterator[None]:
-        """Restart a process under a debugger, and put it back at the end of the block."""
-        import secrets
-
-        from symphony.cluster.debugging import change_only
-        from symphony.cluster.described import under_debugger
-
-        session = secrets.token_hex(8)
-        changed = under_debugger(ordinary, process.name, module, session, tty=tty)
-        try:
-            with show_progress(f"restarting {process.path} under {module[0]}"):
-                change_only(self.cluster, changed, [process.name])
-            for note in _notes(ordinary, process):
-                print_note(note)
-            yield
-        finally:
-            self._put_back(ordinary.name, process, session)
-
-    def _put_back(self, experiment: str, process: ProcessStatus, session: str) -> None:
-        """Restart a process with its ordinary command if it is still under this debugger."""
-        from symphony.cluster.debugging import put_back
-
-        try:
-            with show_progress(f"restarting {process.path} with its ordinary command"):
-                changed = put_back(self.cluster, experiment, [process.name], session)
-        except NotFound:
-            print_note(f"{experiment} was deleted")
-        except (SymphonyError, KeyboardInterrupt) as exc:
-            print_note(
-                f"{self.prog}: {process.path} of {experiment} is still described with the "
-                f"debugger; put it back with: {self.prog} restart {experiment} {process.path}"
-            )
-            if isinstance(exc, KeyboardInterrupt):
-                raise
-            print_note(f"{self.prog}: {exc}")
-        else:
-            if changed:
-                print_note(f"restarted {process.path} of {experiment} with its ordinary command")
-
     def _show_connection(
         self,
         args: argparse.Namespace,
@@ -287,6 +243,55 @@ class DebugCommands(BaseCommands):
             lines += [f"configuration for {LAUNCH_FILE}:", json.dumps(configuration)]
         print_text("\n".join(lines), flush=True)
         print_note(f"to restart {process.path} as before, disconnect or press Ctrl-C")
+
+
+@contextlib.contextmanager
+def _under_debugger(
+    cluster: Cluster,
+    ordinary: Experiment,
+    process: ProcessStatus,
+    module: Sequence[str],
+    *,
+    tty: bool = False,
+) -> Iterator[None]:
+    """Restart a process under a debugger, and put it back at the end of the block."""
+    import secrets
+
+    from symphony.cluster.debugging import change_only
+    from symphony.cluster.described import under_debugger
+
+    session = secrets.token_hex(8)
+    changed = under_debugger(ordinary, process.name, module, session, tty=tty)
+    try:
+        with show_progress(f"restarting {process.path} under {module[0]}"):
+            change_only(cluster, changed, [process.name])
+        for note in _notes(ordinary, process):
+            print_note(note)
+        yield
+    finally:
+        _put_back(cluster, ordinary.name, process, session)
+
+
+def _put_back(cluster: Cluster, experiment: str, process: ProcessStatus, session: str) -> None:
+    """Restart a process with its ordinary command if it is still under this debugger."""
+    from symphony.cluster.debugging import put_back
+
+    try:
+        with show_progress(f"restarting {process.path} with its ordinary command"):
+            changed = put_back(cluster, experiment, [process.name], session)
+    except NotFound:
+        print_note(f"{experiment} was deleted")
+    except (SymphonyError, KeyboardInterrupt) as exc:
+        print_note(
+            f"symphony: {process.path} of {experiment} is still described with the "
+            f"debugger; put it back with: symphony restart {experiment} {process.path}"
+        )
+        if isinstance(exc, KeyboardInterrupt):
+            raise
+        print_note(f"symphony: {exc}")
+    else:
+        if changed:
+            print_note(f"restarted {process.path} of {experiment} with its ordinary command")
 
 
 def _check_options(args: argparse.Namespace) -> None:

@@ -42,6 +42,7 @@ CAPABILITIES = {
     "login": "attaches a terminal to a process",
     "copy": "copies files to and from a process",
     "forward": "forwards a local port to a process",
+    "debug": "forwards a local port to a debugger in a process",
     "external-url": "gives exposed services an external address",
     "topology": "reports the connections of a running experiment",
     "restart": "restarts processes by their restart policy",

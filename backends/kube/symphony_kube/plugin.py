@@ -65,6 +65,7 @@ def symphony_backend() -> BackendInfo:
                 "login",
                 "copy",
                 "forward",
+                "debug",
                 "external-url",
                 "topology",
                 "restart",

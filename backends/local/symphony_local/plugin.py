@@ -24,6 +24,7 @@ def symphony_backend() -> BackendInfo:
                 "login",
                 "copy",
                 "forward",
+                "debug",
                 "external-url",
                 "topology",
                 "restart",

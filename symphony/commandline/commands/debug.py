@@ -143,7 +143,14 @@ class DebugCommands(BaseCommands):
         self, args: argparse.Namespace, experiment: str, process: ProcessStatus
     ) -> int:
         from symphony.cluster.debugging import DEBUGGER_HOST, await_debugpy, find_debugpy
+        from symphony.cluster.plugins import backend_supports
+        from symphony.errors import Unsupported
 
+        if not backend_supports(self.cluster.backend, "debug"):
+            raise Unsupported(
+                f"the {self.cluster.backend} backend cannot forward a port to debugpy, which "
+                "accepts connections only from its own machine; use --pdb or --stack"
+            )
         ordinary = self._ordinary_experiment(experiment, process)
         port = find_debugpy(self.cluster, ordinary, process)
         module = ["debugpy", "--listen", f"{DEBUGGER_HOST}:{port}"]

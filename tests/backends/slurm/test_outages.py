@@ -63,27 +63,40 @@ class Connection:
 
 
 @pytest.fixture
-def node_connection(slurmctld):
+def node_connection(slurmctld, tmp_path):
     """The connection from node n1, which a job interrupts, to slurmctld."""
     # Find out whether this is possible.
     slurmctld.interrupt()
     slurmctld.restore()
-    connection = NodeConnection()
+    connection = NodeConnection(tmp_path)
     yield connection
     slurmctld.restore()
     connection.restore()
 
 
 class NodeConnection:
-    """The connection from the node ``n1`` to slurmctld. Jobs run the command INTERRUPT on it."""
+    """The connection from the node ``n1`` to slurmctld. Jobs run the command INTERRUPT on it.
+
+    Another job restores it, which must be running before, because slurmctld starts no job on a
+    node on which another one is completing.
+    """
 
     node = "n1"
 
+    def __init__(self, directory):
+        self._wanted, started = directory / "restore", directory / "started"
+        script = (
+            f"touch {started}; until [ -e {self._wanted} ]; do sleep 0.1; done; "
+            f"while {RESTORE}; do :; done"
+        )
+        command = ["srun", f"--nodelist={self.node}", "--mem=10", "sh", "-c", script]
+        self._job = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_until(started.exists)
+
     def restore(self):
         """Restore the connection. Without an effect if it is not interrupted."""
-        script = f"while {RESTORE}; do :; done"
-        command = ["srun", f"--nodelist={self.node}", "--mem=10", "sh", "-c", script]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        self._wanted.touch()
+        self._job.wait(timeout=60)
 
 
 def test_job_waits_for_slurmctld_before_it_starts_its_agents(new_cluster, node_connection):

@@ -27,11 +27,11 @@ def rules(experiment: Experiment, target: Target, *, offline: bool) -> Iterator[
     the requests of all processes are added together, because all processes run on this machine at
     the same time.
     """
-    requests: dict[Member, int] = {}
+    requests: dict[Member, dict[str | None, int]] = {}
     for member in experiment.list_members():
-        number = requested_gpus(member)
-        if number:
-            requests[member] = number
+        numbers = requested_gpus(member)
+        if numbers:
+            requests[member] = numbers
     if not requests or isinstance(target.cluster, ChecksNodes):
         return
     if not target.is_remote:
@@ -41,44 +41,58 @@ def rules(experiment: Experiment, target: Target, *, offline: bool) -> Iterator[
     elif not isinstance(target.cluster, NodeGpus):
         yield _not_checked(f"the {target.name} backend does not report the GPUs of its nodes")
     else:
+        kinds = {kind for numbers in requests.values() for kind in numbers}
         try:
-            nodes = target.cluster.node_gpus()
+            largest = {
+                kind: max(target.cluster.node_gpus(kind).values(), default=0) for kind in kinds
+            }
         except SymphonyError as exc:
             yield _not_checked(str(exc))
         else:
-            yield from _more_than_a_node_has(requests, max(nodes.values(), default=0))
+            yield from _more_than_a_node_has(requests, largest)
 
 
-def requested_gpus(member: Member) -> int:
+def requested_gpus(member: Member) -> dict[str | None, int]:
     """Return the number of GPUs that a process requests, or that a group's members request
-    together.
+    together, for each kind of GPUs. None is the usual kind of the cluster.
     """
-    group_limit = member.settings.resource_limit.get("gpu", 0)
-    if isinstance(member, Process):
-        return int(group_limit)
-    return sum(
-        int(process.settings.resource_limit.get("gpu", group_limit))
-        for process in member.list_processes()
-    )
+    processes = [member] if isinstance(member, Process) else member.list_processes()
+    numbers: dict[str | None, int] = {}
+    for process in processes:
+        limits = {**member.settings.resource_limit, **process.settings.resource_limit}
+        number = int(limits.get("gpu", 0))
+        if number:
+            kind = limits.get("gpu_resource")
+            numbers[kind] = numbers.get(kind, 0) + number
+    return numbers
 
 
-def _more_than_a_node_has(requests: Mapping[Member, int], largest: int) -> Iterator[Finding]:
-    for member, number in requests.items():
-        if number <= largest:
-            continue
-        available = f"the largest node has {largest}" if largest else "no node has any"
-        hint = "lower its gpu limit"
-        if isinstance(member, ProcessGroup):
-            hint = "lower resource_limit(gpu=), or split the group"
-        yield finding_of(member, "gpus", f"requests {_gpus(number)}, but {available}", hint)
+def _more_than_a_node_has(
+    requests: Mapping[Member, Mapping[str | None, int]], largest: Mapping[str | None, int]
+) -> Iterator[Finding]:
+    for member, numbers in requests.items():
+        for kind, number in numbers.items():
+            if number <= largest[kind]:
+                continue
+            available = f"the largest node has {largest[kind]}"
+            if not largest[kind]:
+                available = "no node has any"
+            hint = "lower its gpu limit"
+            if isinstance(member, ProcessGroup):
+                hint = "lower resource_limit(gpu=), or split the group"
+            requested = _gpus(number) if kind is None else f"{number} of {kind}"
+            yield finding_of(member, "gpus", f"requests {requested}, but {available}", hint)
 
 
-def _more_than_this_machine_has(requests: Mapping[Member, int]) -> Iterator[Finding]:
+def _more_than_this_machine_has(
+    requests: Mapping[Member, Mapping[str | None, int]],
+) -> Iterator[Finding]:
     from symphony.host.resources.leases import visible_gpus
 
     available = len(visible_gpus())
     total = 0
-    for member, number in requests.items():
+    for member, numbers in requests.items():
+        number = sum(numbers.values())
         total += number
         if total <= available:
             continue

@@ -20,11 +20,12 @@ PLACEHOLDER_IMAGE = "probe"
 class NodeGpus(Protocol):
     """A cluster that can report the number of GPUs on each of its nodes."""
 
-    def node_gpus(self) -> Mapping[str, int]:
+    def node_gpus(self, resource: str | None = None) -> Mapping[str, int]:
         """Return a mapping from each node to the number of GPUs that one process or group can use
         there.
 
-        Raises `BackendError` if the cluster cannot be queried.
+        ``resource`` is the kind of the GPUs, or None for the usual kind of the cluster. Raises
+        `BackendError` if the cluster cannot be queried.
         """
 
 

@@ -247,13 +247,17 @@ class Component(CheckedAttributes):
         memory: int | str | None = None,
         mem: int | str | None = None,
         gpu: int | None = None,
+        gpu_resource: str | None = None,
     ) -> Self:
         """Set the maximum amounts of resources that the process can use.
 
-        ``gpu`` is a number of whole devices. The other arguments are the same as in
+        ``gpu`` is a number of whole devices. On Kubernetes, ``gpu_resource`` is the resource that
+        they are, such as ``"nvidia.com/mig-1g.5gb"``. The default is the option ``gpu_resource`` of
+        the cluster. The other arguments are the same as in
         `resource_request`. Resources that are not given keep their values from earlier calls.
         """
-        self._settings.resource_limit.update(_resources(cpu=cpu, memory=memory, mem=mem, gpu=gpu))
+        amounts = _resources(cpu=cpu, memory=memory, mem=mem, gpu=gpu, gpu_resource=gpu_resource)
+        self._settings.resource_limit.update(amounts)
         return self
 
     def image_pull_policy(self, policy: str) -> Self:
@@ -653,13 +657,25 @@ def mount_path_of(volume: Mapping[str, Mapping[str, Any]]) -> str:
     return str(details.get("mount_path", SHARED_MEMORY))
 
 
-def _resources(*, cpu: object, memory: object, mem: object, gpu: object = None) -> dict[str, Any]:
+def _resources(
+    *,
+    cpu: object,
+    memory: object,
+    mem: object,
+    gpu: object = None,
+    gpu_resource: object = None,
+) -> dict[str, Any]:
     if memory is not None and mem is not None:
         raise SpecError(
             f"memory and mem are the same setting, but both are given: "
             f"{shown(memory)} and {shown(mem)}"
         )
-    given = {"cpu": cpu, "memory": memory if mem is None else mem, "gpu": gpu}
+    given = {
+        "cpu": cpu,
+        "memory": memory if mem is None else mem,
+        "gpu": gpu,
+        "gpu_resource": gpu_resource,
+    }
     return parse_fields(LIMIT_FIELDS, given)
 
 

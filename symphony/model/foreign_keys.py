@@ -513,8 +513,10 @@ def _kube_resources(value: Any, _name: str) -> Translation:
         for key, amount in (value.get(kind) or {}).items():
             if key in ("cpu", "memory"):
                 amounts[key] = amount
-            elif key.endswith("/gpu") and target == "resource_limit":
+            elif _is_gpu(key) and target == "resource_limit" and "gpu" not in amounts:
                 amounts["gpu"] = int(amount)
+                if key != "nvidia.com/gpu":
+                    amounts["gpu_resource"] = key
             else:
                 raise KeyError(key)
         if amounts:
@@ -522,6 +524,12 @@ def _kube_resources(value: Any, _name: str) -> Translation:
     if not settings:
         raise ValueError(value)
     return Translation(settings=settings)
+
+
+def _is_gpu(resource: str) -> bool:
+    """Return whether a resource of Kubernetes is a kind of GPU, a part of one, or a TPU."""
+    _, separator, name = resource.partition("/")
+    return bool(separator) and name.startswith(("gpu", "mig-", "tpu"))
 
 
 def _torchx_resource(value: Any, _name: str) -> Translation:

@@ -31,6 +31,7 @@ from symphony.model.value_types import (
     PROGRAM,
     QUANTITY,
     REGULAR_EXPRESSION,
+    RESOURCE_NAME,
     SERVICE_NAMES,
     SERVICES,
     TEXT,
@@ -149,7 +150,16 @@ RESOURCE_FIELDS = field_table(
 )
 LIMIT_FIELDS = {
     **RESOURCE_FIELDS,
-    **field_table(Field(name="gpu", type=WHOLE_NUMBER, description="the number of whole GPUs")),
+    **field_table(
+        Field(name="gpu", type=WHOLE_NUMBER, description="the number of whole GPUs"),
+        Field(
+            name="gpu_resource",
+            type=RESOURCE_NAME,
+            description="the resource of Kubernetes that the GPUs are, for example "
+            "nvidia.com/mig-1g.5gb, amd.com/gpu or google.com/tpu; the default is the option "
+            "gpu_resource of the cluster",
+        ),
+    ),
 }
 _ONE_MEMORY: Schema = {"allOf": [not_both("memory", "mem")]}
 

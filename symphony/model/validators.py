@@ -39,6 +39,9 @@ ENV_NAME_PATTERN = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 LABEL_KEY_PATTERN = re.compile(
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
+RESOURCE_NAME_PATTERN = re.compile(
+    r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
 OBJECT_NAME_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 LABEL_VALUE_PATTERN = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 FILE_NAME_PATTERN = re.compile(r"[-._a-zA-Z0-9]+")
@@ -282,6 +285,17 @@ def label_key(value: object, subject: str) -> str:
         raise SpecError(
             f"{subject} must be the key of a label, [prefix/]name, such as "
             f"topology.kubernetes.io/zone, not {shown(name)}"
+        )
+    return name
+
+
+def resource_name(value: object, subject: str) -> str:
+    """Validate the name of an extended resource of Kubernetes, and return it."""
+    name = text(value, subject)
+    if not RESOURCE_NAME_PATTERN.fullmatch(name):
+        raise SpecError(
+            f"{subject} must be the name of a resource of the cluster's nodes, such as "
+            f"nvidia.com/gpu, not {shown(name)}"
         )
     return name
 

@@ -369,6 +369,10 @@ SHELL_LINE = ValueType(definition("line"), validators.shell_line)
 SHELL_LINES = ValueType(definition("lines"), validators.shell_lines)
 ABSOLUTE_PATH = ValueType(definition("absolute"), validators.absolute_path)
 WHOLE_NUMBER = ValueType(definition("count"), validators.whole_number)
+RESOURCE_NAME = ValueType(
+    {"type": "string", "pattern": f"^{validators.RESOURCE_NAME_PATTERN.pattern}$"},
+    validators.resource_name,
+)
 QUANTITY = ValueType(definition("quantity"), quantity_text)
 LOG_SIZE = ValueType(definition("quantity"), log_size_text)
 ENV = ValueType(definition("env"), pairs(validators.env_pair))

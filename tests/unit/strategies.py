@@ -192,7 +192,11 @@ def _names_a_program(command: Any) -> bool:
 container_level: dict[str, st.SearchStrategy[Any]] = {
     "env": environments,
     "resource_request": record(**_resources),
-    "resource_limit": record(**_resources, gpu=st.integers(0, 8)),
+    "resource_limit": record(
+        **_resources,
+        gpu=st.integers(0, 8),
+        gpu_resource=st.sampled_from(["amd.com/gpu", "nvidia.com/mig-1g.5gb"]),
+    ),
     "image_pull_policy": st.sampled_from(model_settings.PULL_POLICIES),
     "volumes": st.lists(volume, max_size=2, unique_by=_mounted_at),
     "container_yml": yml,

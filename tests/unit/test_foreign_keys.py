@@ -100,6 +100,11 @@ CASES: list[tuple[str, Any, dict[str, Any]]] = [
         {"limits": {"cpu": "2", "nvidia.com/gpu": 1}, "requests": {"memory": "1Gi"}},
         {"resource_limit": {"cpu": "2", "gpu": 1}, "resource_request": {"memory": "1Gi"}},
     ),
+    (
+        "resources",
+        {"limits": {"google.com/tpu": 4}},
+        {"resource_limit": {"gpu": 4, "gpu_resource": "google.com/tpu"}},
+    ),
     ("nodeSelector", {"pool": "gpu"}, {"node_selector": {"pool": "gpu"}}),
     (
         "readinessProbe",

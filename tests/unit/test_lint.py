@@ -422,10 +422,10 @@ class Nodes(type(KUBE)):  # type: ignore[misc]
         super().__init__(image="rl:1")
         self.offered = offered
 
-    def node_gpus(self) -> Mapping[str, int]:
+    def node_gpus(self, resource: str | None = None) -> Mapping[str, int]:
         if isinstance(self.offered, Exception):
             raise self.offered
-        return self.offered
+        return self.offered if resource is None else {}
 
 
 OFFERED = {"small": 1, "big": 4}
@@ -443,6 +443,16 @@ def test_more_gpus_than_any_node_has() -> None:
     assert gpus(4) == []
     assert gpus(5) == [(ERROR, "gpus", "requests 5 GPUs, but the largest node has 4")]
     assert gpus(1, nodes={}) == [(ERROR, "gpus", "requests 1 GPU, but no node has any")]
+
+
+def test_kinds_of_gpus_are_compared_separately() -> None:
+    exp = Experiment("rl")
+    group = exp.new_process_group("g").resource_limit(gpu=4)
+    group.new_process("a", command="true")
+    group.new_process("b", command="true").resource_limit(gpu_resource="amd.com/gpu")
+    assert problems_of(exp, Target("kube", Nodes(OFFERED))) == [
+        (ERROR, "gpus", "requests 4 of amd.com/gpu, but no node has any")
+    ]
 
 
 def test_a_cluster_that_does_not_answer_is_a_note() -> None:

@@ -201,6 +201,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "gpu": lambda: 1,
     "gpu_count": lambda: 1,
     "gpu_resource": lambda: "nvidia.com/gpu",
+    "resource": lambda: "nvidia.com/gpu",
     "gpu_type": lambda: "k80",
     "gpus": lambda: ["0"],
     "grace": lambda: 1,

@@ -341,15 +341,19 @@ class KubeCluster(Cluster):
             server_check.check_with_server(self.api, manifest)
         return "the API server would accept all objects"
 
-    def node_gpus(self) -> dict[str, int]:
+    def node_gpus(self, resource: str | None = None) -> dict[str, int]:
         """Return the number of allocatable GPUs on each node that is not cordoned, keyed by node
         name.
 
+        ``resource`` is the name of their resource. The default is the option ``gpu_resource``.
         Raises `BackendError`.
         """
+        from symphony.model.validators import resource_name
         from symphony_kube.node_pools.live_nodes import allocatable_gpus
 
-        return allocatable_gpus(self.api, self.options.gpu_resource)
+        if resource is None:
+            resource = self.options.gpu_resource
+        return allocatable_gpus(self.api, resource_name(resource, "resource"))
 
     def delete(self, experiment: str, *, purge: bool = False) -> None:
         """Delete an experiment's objects, and return when they no longer exist.

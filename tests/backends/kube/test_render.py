@@ -327,6 +327,9 @@ def test_custom_gpu_resource() -> None:
     process.resource_limit(gpu=1)
     item = containers_of(rendered(exp, RenderOptions(image=IMAGE, gpu_resource="amd.com/gpu")))["p"]
     assert item["resources"] == {"limits": {"amd.com/gpu": "1"}}
+    process.resource_limit(gpu_resource="nvidia.com/mig-1g.5gb")
+    item = containers_of(rendered(exp, RenderOptions(image=IMAGE, gpu_resource="amd.com/gpu")))["p"]
+    assert item["resources"] == {"limits": {"nvidia.com/mig-1g.5gb": "1"}}
 
 
 def test_readiness_command_runs_after_the_preamble(tmp_path: Path) -> None:

@@ -215,10 +215,16 @@ def _secret_variable(name: str, secret: str, key: str) -> Object:
 
 
 def resources(settings: Settings, gpu_resource: str | None) -> dict[str, dict[str, str]]:
-    """Return the resource requests and limits. GPUs are omitted if ``gpu_resource`` is None."""
-    limits = {key: str(value) for key, value in settings.resource_limit.items() if key != "gpu"}
-    if gpu_resource and "gpu" in settings.resource_limit:
-        limits[gpu_resource] = str(settings.resource_limit["gpu"])
+    """Return the resource requests and limits.
+
+    ``gpu_resource`` is the resource of GPUs unless the settings name another one. GPUs are omitted
+    if it is None.
+    """
+    amounts = dict(settings.resource_limit)
+    gpus, own_resource = amounts.pop("gpu", None), amounts.pop("gpu_resource", None)
+    limits = {key: str(value) for key, value in amounts.items()}
+    if gpu_resource and gpus is not None:
+        limits[own_resource or gpu_resource] = str(gpus)
     result = {}
     if settings.resource_request:
         result["requests"] = dict(settings.resource_request)

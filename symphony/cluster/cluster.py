@@ -452,6 +452,12 @@ class Cluster(CheckedAttributes, abc.ABC):
         change, unless ``force`` is set. ``on_change`` is called with each status that differs from
         the previous one.
         """
+        from symphony.code.snapshot import packing_once
+
+        with packing_once():
+            return self._up(experiment, force=force, on_change=on_change)
+
+    def _up(self, experiment: Experiment, *, force: bool, on_change: OnChange) -> Changes:
         changes = self.diff(experiment)
         if changes.launch and not force:
             with contextlib.suppress(ExperimentIsRunning):

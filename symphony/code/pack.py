@@ -14,7 +14,13 @@ from pathlib import Path
 
 from symphony.code import tar
 from symphony.code.listing import IGNORE_FILE, CodeFile, list_files
-from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeArchive, CodeSnapshot, size_text
+from symphony.code.snapshot import (
+    ARCHIVE_SUFFIX,
+    CodeArchive,
+    CodeSnapshot,
+    code_progress,
+    size_text,
+)
 from symphony.errors import BackendError, SpecError, shown
 from symphony.model.code import CodeSource
 from symphony.names import join_names
@@ -79,12 +85,15 @@ def _pack_files(files: Sequence[CodeFile], directory: Path) -> CodeArchive:
     level = _COMPRESSION_LEVEL if size < _MUCH_BYTES else _FAST_COMPRESSION_LEVEL
     members = _Members(files, directory)
     digest = hashlib.sha256()
+    progress = code_progress()
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="pack") as pool:
         # While this thread reads the next files, the others compress.
         work = []
         for piece in members.pieces():
             digest.update(piece)
             work.append(pool.submit(_compressed, piece, level))
+            if size >= _MUCH_BYTES:
+                progress("packed", members.size, size)
         data = b"".join([done.result() for done in work])
     snapshot = CodeSnapshot(
         source=str(directory),

@@ -16,7 +16,7 @@ from symphony.code import pack as packing
 from symphony.code import tar
 from symphony.code.listing import list_files
 from symphony.code.pack import pack, unpack
-from symphony.code.snapshot import take_snapshots
+from symphony.code.snapshot import packing_once, take_snapshots
 from symphony.model.code import CodeSource
 from tests.file_trees import UNUSUAL_NAMES, create_tree
 
@@ -261,3 +261,19 @@ def test_code_is_inherited_and_packed_once(tmp_path: Path) -> None:
     sources = {name: Path(item.snapshot.source).name for name, item in archives.items()}
     assert sources == {"own": "a", "inherits": "b", "other": "a"}
     assert archives["own"] is archives["other"]
+
+
+def test_a_command_packs_code_once_and_reports_the_progress_if_it_is_large(tmp_path: Path) -> None:
+    experiment = Experiment("e", code=tmp_path)
+    experiment.new_process("p", command="c")
+    (tmp_path / "large").write_bytes(bytes(9 << 20))
+    reports: list[tuple[str, int, int]] = []
+    with packing_once(lambda *report: reports.append(report)):
+        first = take_snapshots(experiment)["p"]
+        write(tmp_path, "other")
+        with packing_once():
+            assert take_snapshots(experiment)["p"] is first
+    assert set(reports) == {("packed", 9 << 20, 9 << 20)}
+    reports.clear()
+    assert take_snapshots(experiment)["p"].snapshot.files == 2
+    assert not reports

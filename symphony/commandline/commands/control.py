@@ -214,7 +214,9 @@ class ControlCommands(BaseCommands):
         processes that are in one of the states ``unchanged``, which are reported as ``already``.
         """
         from symphony.cluster.matching import select_processes
+        from symphony.code.snapshot import packing_once
         from symphony.commandline.commands.resolve_names import resolve_experiment
+        from symphony.commandline.output.byte_progress import ByteProgress
         from symphony.commandline.output.exit_progress import reporting_exits
         from symphony.commandline.output.printing import show_json
         from symphony.commandline.output.terminal import show_progress
@@ -232,6 +234,7 @@ class ControlCommands(BaseCommands):
         try:
             with (
                 show_progress(action) as shown,
+                packing_once(ByteProgress(shown).report),
                 reporting_exits(self.cluster, status.name, action, shown, processes=names),
             ):
                 result = run(status.name, names)

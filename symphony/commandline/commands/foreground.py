@@ -13,8 +13,10 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import narrowed, select_processes
+from symphony.code.snapshot import packing_once
 from symphony.commandline.exit_codes import FAILED, OK, Terminated, signal_exit_code
 from symphony.commandline.output import views
+from symphony.commandline.output.byte_progress import ByteProgress
 from symphony.commandline.output.pending_reasons import (
     reporting_pending_processes,
     reporting_progress,
@@ -153,6 +155,7 @@ def launch_with_progress(cluster: Cluster, experiment: Experiment, *, force: boo
     size = views.count_processes(len(experiment.list_all_processes()))
     with (
         show_progress(f"launching {experiment.name} ({size})") as shown,
+        packing_once(ByteProgress(shown).report),
         _announcing_rollback(shown, experiment.name),
         reporting_progress(
             shown, lambda status: f"launching {views.startup_line(status)}"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.experiment_options import ExperimentOptions
 from symphony.commandline.exit_codes import FAILED, OK, UsageError
-from symphony.commandline.output.terminal import print_note, print_text
+from symphony.commandline.output.terminal import (
+    ProgressLine,
+    print_note,
+    print_text,
+    show_progress,
+)
 
 if TYPE_CHECKING:
-    from symphony.cluster import OnChange
+    from symphony.model import Experiment
     from symphony.plan.changes import Changes
 
 
@@ -65,11 +69,7 @@ class UpCommands(ExperimentOptions):
             experiment = with_built_images(
                 self.cluster, experiment, dry_run=args.dry_run, may_be_running=True
             )
-        code = self._change(
-            self.cluster.diff(experiment),
-            args,
-            lambda on_change: self.cluster.up(experiment, force=args.force, on_change=on_change),
-        )
+        code = self._change(experiment, args, force=args.force)
         if args.dry_run or not args.wait:
             return code
         from symphony.commandline.commands import foreground
@@ -129,48 +129,60 @@ class UpCommands(ExperimentOptions):
         counts = dict(map(_count, args.counts))
         name = resolve_experiment(self.cluster, args.experiment).name
         experiment = self.cluster.scaled_experiment(name, counts)
-        return self._change(
-            self.cluster.diff(experiment),
-            args,
-            lambda on_change: self.cluster.up(experiment, on_change=on_change),
-        )
+        return self._change(experiment, args)
 
     def _change(
-        self, changes: Changes, args: argparse.Namespace, run: Callable[[OnChange], Changes]
+        self, experiment: Experiment, args: argparse.Namespace, *, force: bool = False
     ) -> int:
-        """Show ``changes``, make them by calling ``run``, and report the result."""
-        if args.dry_run or changes.is_empty:
-            _show(changes, args.json)
-            return OK
+        """Show what `Cluster.up` will change, let it do so, and report the result."""
+        from symphony.code.snapshot import packing_once
+        from symphony.commandline.output.byte_progress import ByteProgress
+
+        with show_progress() as shown, packing_once(ByteProgress(shown).report):
+            changes = self.cluster.diff(experiment)
+            shown.clear()
+            if args.dry_run or changes.is_empty:
+                _show(changes, args.json)
+                return OK
+            if not args.json:
+                print_text(str(changes).rstrip("\n"), flush=True)
+            changes = self._make(changes, experiment, shown, force=force)
+        return self._report(changes, args)
+
+    def _make(
+        self, changes: Changes, experiment: Experiment, shown: ProgressLine, *, force: bool
+    ) -> Changes:
+        """Make the changes, and return what was changed."""
         from symphony.commandline.output import views
         from symphony.commandline.output.pending_reasons import reporting_progress
-        from symphony.commandline.output.terminal import show_progress
-        from symphony.commandline.parsing import completion_cache
 
-        if not args.json:
-            print_text(str(changes).rstrip("\n"), flush=True)
         name = changes.experiment
         action = "launching" if changes.launch else "changing"
+        shown.update(f"{action} {name}")
         try:
-            with (
-                show_progress(f"{action} {name}") as shown,
-                reporting_progress(
-                    shown, lambda status: f"{action} {views.startup_line(status)}"
-                ) as on_change,
-            ):
-                changes = run(on_change)
+            with reporting_progress(
+                shown, lambda status: f"{action} {views.startup_line(status)}"
+            ) as on_change:
+                return self.cluster.up(experiment, force=force, on_change=on_change)
         except KeyboardInterrupt:
             print_note(
                 f"{self.prog}: {name!r} has its previous or its new description; run the command "
                 "again to complete the change"
             )
             raise
+
+    def _report(self, changes: Changes, args: argparse.Namespace) -> int:
+        """Report what was changed, and return the exit code."""
+        from symphony.commandline.output import views
+        from symphony.commandline.parsing import completion_cache
+
         completion_cache.clear_cached_names()
+        name = changes.experiment
         if args.json:
             _show(changes, as_json=True)
         else:
             done = "launched" if changes.launch or changes.relaunch else "changed"
-            print_text(f"{done} {name} on {changes.backend}: {changes.summary}")
+            print_text(f"{done} {name} on {changes.backend}: {changes.summary}", flush=True)
         status = self.cluster.describe_experiment(name)
         affected = {*changes.names("added"), *changes.names("restarted")}
         failed = [process for process in status if process.failed and process.name in affected]

@@ -9,12 +9,14 @@ import argparse
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.commands.resolve_names import TYPE_MORE
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
+from symphony.commandline.output.byte_progress import ByteProgress
 from symphony.commandline.output.terminal import print_note, print_text, show_progress
 from symphony.commandline.output.views import align_pairs
 from symphony.errors import NotFound
@@ -22,8 +24,6 @@ from symphony.errors import NotFound
 if TYPE_CHECKING:
     from symphony.cluster import ExecResult
     from symphony.status import ExperimentStatus, ProcessStatus
-
-_BYTES_PER_MIB = 2**20
 
 
 class UseCommands(BaseCommands):
@@ -195,9 +195,8 @@ class UseCommands(BaseCommands):
             print_note(dry_run.preview_copy(self.cluster, status, source, target))
             return OK
         with show_progress() as shown:
-            self.cluster.transfer_file(
-                status.name, source, target, progress=_copy_progress(shown.update)
-            )
+            progress = partial(ByteProgress(shown).report, "copied")
+            self.cluster.transfer_file(status.name, source, target, progress=progress)
         return OK
 
     def _add_forward(self) -> None:
@@ -386,24 +385,6 @@ def _resolve_path(status: ExperimentStatus, text: str) -> str:
     if not colon or not name or name.startswith((".", "/")):
         return text
     return f"{resolve_process(status, name).path}:{path}"
-
-
-def _copy_progress(show: Callable[[str], None]) -> Callable[[int, int | None], None]:
-    """Return a callback that shows how many MiB have been copied."""
-    shown_mib = -1
-
-    def on_progress(copied_bytes: int, total_bytes: int | None) -> None:
-        nonlocal shown_mib
-        copied_mib = copied_bytes // _BYTES_PER_MIB
-        if copied_mib == shown_mib:
-            return
-        shown_mib = copied_mib
-        if total_bytes is None:
-            show(f"copied {copied_mib} MiB")
-        else:
-            show(f"copied {copied_mib} of {total_bytes // _BYTES_PER_MIB} MiB")
-
-    return on_progress
 
 
 def _parse_ports(text: str | None) -> tuple[int | None, int | None]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from symphony.code.snapshot import CodeArchive
+from symphony.code.snapshot import CodeArchive, code_progress
 from symphony.errors import BackendError, Unreachable
 from symphony_kube.access import exec, exec_stream
 from symphony_kube.api.errors import one_line
@@ -64,6 +64,7 @@ class CodeSender:
         self._api = api
         self._scope = scope
         self._archives = {archive.snapshot.short_digest: archive for archive in archives}
+        self._progress = _Progress()
         self._work: dict[tuple[str, str], Future[None]] = {}
         self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="code")
         self._stopped = threading.Event()
@@ -125,19 +126,42 @@ class CodeSender:
         if key in self._work or digest not in self._archives:
             return
         ref = ContainerRef(process=container, unit="", pod=metadata["name"], uid=metadata["uid"])
-        self._work[key] = self._pool.submit(self._send, ref, self._archives[digest])
+        archive = self._archives[digest]
+        self._progress.expect(len(archive.data))
+        self._work[key] = self._pool.submit(self._send, ref, archive)
 
     def _send(self, ref: ContainerRef, archive: CodeArchive) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                _transfer(self._api, self._scope, ref, archive.data)
+                _transfer(self._api, self._scope, ref, archive.data, self._progress)
             except Unreachable as exc:
                 # The container removes an incomplete archive.
                 if attempt == _ATTEMPTS:
                     raise BackendError(f"the code cannot be sent to Pod {ref.pod}: {exc}") from exc
+                self._progress.expect(len(archive.data))
                 time.sleep(POLL_SECONDS * attempt)
             else:
                 return
+
+
+class _Progress:
+    """The progress of all transfers together. Several threads use it."""
+
+    def __init__(self) -> None:
+        self._show = code_progress()
+        self._lock = threading.Lock()
+        self._done = self._total = 0
+
+    def expect(self, size: int) -> None:
+        """Count the bytes of another transfer."""
+        with self._lock:
+            self._total += size
+
+    def add(self, size: int) -> None:
+        """Count bytes that were sent."""
+        with self._lock:
+            self._done += size
+            self._show("sent", self._done, self._total)
 
 
 def _receivers(pod: Object) -> Iterator[tuple[str, str]]:
@@ -156,14 +180,16 @@ def _state_of(pod: Object, container: str) -> Object:
     return {}
 
 
-def _transfer(api: Api, scope: Scope, ref: ContainerRef, data: bytes) -> None:
+def _transfer(api: Api, scope: Scope, ref: ContainerRef, data: bytes, progress: _Progress) -> None:
     """Send an archive to a container. Raises `Unreachable` if the transfer was interrupted."""
     argv = ["/bin/sh", "-c", RECEIVE_SCRIPT, "/bin/sh", TARGET_PATH, str(len(data))]
     with exec.open_exec(api, scope, ref, argv, stdin=True) as stream:
         output = _Output()
         view = memoryview(data)
         for start in range(0, len(view), _MESSAGE_BYTES):
-            stream.send(exec_stream.STDIN, view[start : start + _MESSAGE_BYTES])
+            message = view[start : start + _MESSAGE_BYTES]
+            stream.send(exec_stream.STDIN, message)
+            progress.add(len(message))
             while stream.full and not output.is_done(stream):
                 output.exchange(stream)
         while not output.is_done(stream):

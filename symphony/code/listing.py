@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -60,12 +60,7 @@ def list_files(directory: Path, source: CodeSource) -> list[CodeFile]:
     and other special files are omitted. Raises `SpecError` if a pattern is invalid, or if git
     cannot list the files. Raises OSError if a directory cannot be read.
     """
-    rules = _Rules(
-        exclude=parse_git_rules(
-            [*_ignore_lines(directory), *source.exclude], f"{directory / IGNORE_FILE}, or exclude"
-        ),
-        include=parse_git_rules(source.include, "include"),
-    )
+    rules = _read_rules(directory, source)
     if is_in_repository(directory.resolve()):
         files = _files_in_repository(str(directory), "", rules)
     else:
@@ -73,6 +68,39 @@ def list_files(directory: Path, source: CodeSource) -> list[CodeFile]:
     # git lists a file with a merge conflict several times.
     unique = {file.path: file for file in files}
     return sorted(unique.values(), key=lambda file: os.fsencode(file.path))
+
+
+def list_directories(directory: Path, source: CodeSource) -> Iterator[str]:
+    """Yield the paths of the directories in which new files would belong to the code.
+
+    Directories that are ignored as a whole are omitted, unless a file in them was included again.
+    """
+    root = str(directory)
+    ignored: frozenset[str] = frozenset()
+    if is_in_repository(directory.resolve()):
+        found = _git_paths(root, "", "--others", "--ignored", "--exclude-standard", "--directory")
+        ignored = frozenset(path.rstrip("/") for path in found)
+    yield from _directories_below(root, "", _read_rules(directory, source), ignored, 0)
+
+
+def _directories_below(
+    root: str, below: str, rules: _Rules, ignored: Collection[str], depth: int
+) -> Iterator[str]:
+    directory = f"{root}/{below}".rstrip("/")
+    try:
+        with os.scandir(directory) as found:
+            entries = [entry for entry in found if entry.name not in WASTE]
+    except (FileNotFoundError, PermissionError):
+        return
+    if below and any(entry.name == "pyvenv.cfg" for entry in entries):
+        return
+    yield directory
+    for entry in entries:
+        path = f"{below}{entry.name}"
+        is_left_out = path in ignored or not entry.is_dir(follow_symlinks=False)
+        if is_left_out or depth > MAX_DIRECTORY_LEVELS or rules.excludes_directory(path):
+            continue
+        yield from _directories_below(root, f"{path}/", rules, ignored, depth + 1)
 
 
 def _ignore_lines(directory: Path) -> list[str]:
@@ -152,6 +180,16 @@ class _Rules:
         for count in range(1, len(names) + 1):
             above = self.include.matches("/".join(names[:count]), above)
         return above is not None and self.include.excludes(above)
+
+
+def _read_rules(directory: Path, source: CodeSource) -> _Rules:
+    """Return the patterns in `IGNORE_FILE` and in ``source``."""
+    return _Rules(
+        exclude=parse_git_rules(
+            [*_ignore_lines(directory), *source.exclude], f"{directory / IGNORE_FILE}, or exclude"
+        ),
+        include=parse_git_rules(source.include, "include"),
+    )
 
 
 # --- git ---

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from symphony.commandline.commands.experiment_options import ExperimentOptions
-from symphony.commandline.exit_codes import FAILED, OK, UsageError
+from symphony.commandline.exit_codes import FAILED, INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import (
     ProgressLine,
     print_note,
@@ -15,8 +15,12 @@ from symphony.commandline.output.terminal import (
 )
 
 if TYPE_CHECKING:
+    from symphony.commandline.commands.watching import WatchedExperiment
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
+
+# After this time, an update that an unreachable cluster has prevented is tried again.
+RETRY_SECONDS = 10.0
 
 
 class UpCommands(ExperimentOptions):
@@ -41,7 +45,12 @@ class UpCommands(ExperimentOptions):
             help="wait until all processes have started or are ready; fail if one fails",
         )
         self._add_timeout(parser, "--wait")
-        self._add_json(parser, "the changes as JSON")
+        parser.add_argument(
+            "--watch",
+            action="store_true",
+            help="repeat the command when the code or the experiment file changes, until Ctrl-C",
+        )
+        self._add_json(parser, "the changes as JSON; with --watch, one object in each line")
 
     def action_up(self, args: argparse.Namespace) -> int | None:
         """Make a running experiment equal to its file, or launch it.
@@ -56,20 +65,30 @@ class UpCommands(ExperimentOptions):
         again; it completes the changes. A process that has not changed is not started if it has
         exited or was stopped; use start for this.
 
+        With --watch, the command then follows the files of the code and the experiment file, and
+        makes the experiment equal to them after each edit. Ignored files have no effect. After an
+        error, the command waits for the next edit. Ctrl-C leaves the experiment running. This needs
+        the extra watch.
+
         For example:
           symphony up rl.yml
           symphony up rl.yml --dry-run
           symphony up rl.yml --set rate=0.1 --wait ready
+          symphony up rl.yml --watch
         """
         self._check_timeout(args)
-        experiment = self._load_with_policies(args)
+        if args.watch:
+            return self._up_after_edits(args)
+        return self._up(self._load_with_policies(args), args)
+
+    def _up(self, experiment: Experiment, args: argparse.Namespace) -> int:
         if args.build:
             from symphony.commandline.commands.build_images import with_built_images
 
             experiment = with_built_images(
                 self.cluster, experiment, dry_run=args.dry_run, may_be_running=True
             )
-        code = self._change(experiment, args, force=args.force)
+        code = self._change(experiment, args)
         if args.dry_run or not args.wait:
             return code
         from symphony.commandline.commands import foreground
@@ -78,6 +97,47 @@ class UpCommands(ExperimentOptions):
             self.cluster, experiment.name, args.wait, timeout=args.timeout
         )
         return foreground.report_failures(status, args.wait)
+
+    def _up_after_edits(self, args: argparse.Namespace) -> int:
+        """Change the experiment after each edit, until Ctrl-C."""
+        from pathlib import Path
+
+        from symphony.commandline.commands.watching import WatchedExperiment
+
+        if args.dry_run:
+            raise UsageError(
+                "--dry-run changes nothing, so there is nothing to repeat: "
+                "remove --watch or --dry-run"
+            )
+        with WatchedExperiment(Path(args.file), lambda: self._load_with_policies(args)) as watched:
+            experiment = watched.load()
+            self._up(experiment, args)
+            count = "1 file" if watched.count == 1 else f"{watched.count} files"
+            print_note(f"watching {count} of {experiment.name}; press Ctrl-C to stop")
+            try:
+                self._follow_edits(watched, args)
+            except KeyboardInterrupt:
+                print_note(f"{self.prog}: stopped watching; {experiment.name!r} keeps running")
+                return INTERRUPTED
+
+    def _follow_edits(self, watched: WatchedExperiment, args: argparse.Namespace) -> NoReturn:
+        from symphony.commandline.commands.watching import changed_line
+        from symphony.errors import SymphonyError, Unreachable
+
+        is_unreachable = False
+        while True:
+            changed = watched.wait(RETRY_SECONDS if is_unreachable else None)
+            if changed:
+                print_note(changed_line(changed))
+            try:
+                self._up(watched.load(), args)
+                is_unreachable = False
+            except (SymphonyError, TimeoutError) as exc:
+                was_unreachable = is_unreachable
+                is_unreachable = isinstance(exc, Unreachable)
+                # An outage is reported once.
+                if changed or not (is_unreachable and was_unreachable):
+                    self.print_error(self.explained_error(exc))
 
     def _add_diff(self) -> None:
         parser = self.add_subparser("diff")
@@ -110,6 +170,7 @@ class UpCommands(ExperimentOptions):
             help="replicated process or group and its number of replicas, such as agent=16; +2 and "
             "-2 add and remove replicas",
         )
+        parser.set_defaults(force=False, watch=False)
         self._add_client_dry_run(parser)
         self._add_json(parser, "the changes as JSON")
 
@@ -131,9 +192,7 @@ class UpCommands(ExperimentOptions):
         experiment = self.cluster.scaled_experiment(name, counts)
         return self._change(experiment, args)
 
-    def _change(
-        self, experiment: Experiment, args: argparse.Namespace, *, force: bool = False
-    ) -> int:
+    def _change(self, experiment: Experiment, args: argparse.Namespace) -> int:
         """Show what `Cluster.up` will change, let it do so, and report the result."""
         from symphony.code.snapshot import packing_once
         from symphony.commandline.output.byte_progress import ByteProgress
@@ -142,11 +201,11 @@ class UpCommands(ExperimentOptions):
             changes = self.cluster.diff(experiment)
             shown.clear()
             if args.dry_run or changes.is_empty:
-                _show(changes, args.json)
+                _show(changes, args.json, compact=args.watch)
                 return OK
             if not args.json:
                 print_text(str(changes).rstrip("\n"), flush=True)
-            changes = self._make(changes, experiment, shown, force=force)
+            changes = self._make(changes, experiment, shown, force=args.force)
         return self._report(changes, args)
 
     def _make(
@@ -179,7 +238,7 @@ class UpCommands(ExperimentOptions):
         completion_cache.clear_cached_names()
         name = changes.experiment
         if args.json:
-            _show(changes, as_json=True)
+            _show(changes, as_json=True, compact=args.watch)
         else:
             done = "launched" if changes.launch or changes.relaunch else "changed"
             print_text(f"{done} {name} on {changes.backend}: {changes.summary}", flush=True)
@@ -191,11 +250,11 @@ class UpCommands(ExperimentOptions):
         return FAILED if failed else OK
 
 
-def _show(changes: Changes, as_json: bool) -> None:
+def _show(changes: Changes, as_json: bool, *, compact: bool = False) -> None:
     from symphony.commandline.output.printing import show_json, show_text
 
     if as_json:
-        show_json(changes.to_dict())
+        show_json(changes.to_dict(), compact=compact)
     else:
         show_text(str(changes))
 

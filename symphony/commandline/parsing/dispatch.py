@@ -484,17 +484,23 @@ class CommandLine:
 
             print_note("".join(traceback.format_exception(exc)), end="")
         exc = self.explained_error(exc)
-        if isinstance(exc, KeyboardInterrupt):
-            line = f"{self.prog}: {exit_codes.error_message(exc)}"
-        else:
-            line = f"{self.prog}: error: {self._with_flags(exit_codes.error_message(exc))}"
         # The reader of a pipe has exited, or the terminal was closed.
         with contextlib.suppress(OSError):
-            print_note(line)
+            self.print_error(exc)
         if isinstance(exc, OSError):
             # Without this call, Python would try again to write the remaining output at exit.
             _discard_output()
         return exit_codes.exit_code(exc)
+
+    def print_error(self, error: BaseException) -> None:
+        """Print an error as one line."""
+        from symphony.commandline.output.terminal import print_note
+
+        if isinstance(error, KeyboardInterrupt):
+            line = f"{self.prog}: {exit_codes.error_message(error)}"
+        else:
+            line = f"{self.prog}: error: {self._with_flags(exit_codes.error_message(error))}"
+        print_note(line)
 
     def explained_error(self, error: BaseException) -> BaseException:
         """Return the error that is reported for ``error``, which can contain more information."""

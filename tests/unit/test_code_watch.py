@@ -1,0 +1,89 @@
+"""Waiting for edits of code, in real directories."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from symphony import Experiment, PluginError
+from symphony.code.watch import FileWatcher
+
+# An edit is noticed much earlier.
+TIMEOUT = 30.0
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    (directory / "out").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q"], cwd=directory, check=True)
+    (directory / ".gitignore").write_text("*.log\n/out/\n")
+    (directory / "main.py").write_text("first")
+    return directory
+
+
+@pytest.fixture
+def watcher(project: Path) -> Iterator[FileWatcher]:
+    experiment = Experiment("e", code=project)
+    experiment.new_process("p", command="c")
+    watcher = FileWatcher()
+    watcher.follow([project.parent / "e.yml"], experiment)
+    yield watcher
+    watcher.close()
+
+
+def changed(watcher: FileWatcher) -> list[str]:
+    return [Path(path).name for path in watcher.wait(TIMEOUT)]
+
+
+def test_only_files_of_the_code_and_the_given_files_count(
+    project: Path, watcher: FileWatcher
+) -> None:
+    assert watcher.count == 3
+    (project / "train.log").write_text("ignored")
+    (project / "out" / "model").write_text("ignored")
+    (project.parent / "other").write_text("not in the code")
+    assert watcher.wait(0.5) == []
+    (project / "main.py").write_text("second")
+    assert changed(watcher) == ["main.py"]
+    (project.parent / "e.yml").write_text("name: e")
+    assert changed(watcher) == ["e.yml"]
+    # An editor replaces a file by another one.
+    (project / "other").write_text("third!")
+    (project / "other").rename(project / "main.py")
+    assert changed(watcher)[0] == "main.py"
+
+
+def test_new_directories_and_removed_files_are_noticed(project: Path, watcher: FileWatcher) -> None:
+    directory = project / "package" / "inner"
+    directory.mkdir(parents=True)
+    # git lists no empty directory. The watcher follows it nevertheless.
+    assert watcher.wait(0.5) == []
+    (directory / "new.py").write_text("x")
+    assert changed(watcher) == ["new.py"]
+    (directory / "new.py").write_text("xy")
+    assert changed(watcher) == ["new.py"]
+    (directory / "new.py").unlink()
+    assert changed(watcher) == ["new.py"]
+    (project / ".gitignore").write_text("main.py\n")
+    assert set(changed(watcher)) >= {".gitignore", "main.py"}
+
+
+def test_an_edit_before_the_files_are_replaced_is_reported(
+    project: Path, watcher: FileWatcher
+) -> None:
+    (project / "main.py").write_text("second")
+    watcher.follow([project / "e.py"])
+    assert "main.py" in changed(watcher)
+
+
+def test_a_missing_library_is_an_error_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    with pytest.raises(PluginError, match=r"'watchfiles'; install it with: pip install .*watch\]"):
+        FileWatcher()

@@ -91,7 +91,7 @@ def _pack_files(files: Sequence[CodeFile], directory: Path) -> CodeArchive:
         work = []
         for piece in members.pieces():
             digest.update(piece)
-            work.append(pool.submit(_compressed, piece, level))
+            work.append(pool.submit(compressed, piece, level))
             if size >= _MUCH_BYTES:
                 progress("packed", members.size, size)
         data = b"".join([done.result() for done in work])
@@ -105,7 +105,7 @@ def _pack_files(files: Sequence[CodeFile], directory: Path) -> CodeArchive:
     return CodeArchive(snapshot, data)
 
 
-def _compressed(piece: bytes, level: int) -> bytes:
+def compressed(piece: bytes, level: int) -> bytes:
     """Return a member of a gzip file. The content of the file is that of all members together."""
     compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
     return compressor.compress(piece) + compressor.flush()
@@ -144,7 +144,7 @@ class _Members:
                 continue
             parent = name.rpartition(b"/")[0]
             if parent not in directories:
-                yield from _new_directories(parent, directories)
+                yield from new_directories(parent, directories)
             yield member
             self.files += 1
 
@@ -164,11 +164,11 @@ class _Members:
         return tar.member(name, tar.FILE, 0o755 if mode & stat.S_IXUSR else 0o644, content)
 
 
-def _new_directories(name: bytes, known: set[bytes]) -> Iterator[bytes]:
+def new_directories(name: bytes, known: set[bytes]) -> Iterator[bytes]:
     """Yield the members for a directory and those above it that are not in the archive yet."""
     if not name or name in known:
         return
-    yield from _new_directories(name.rpartition(b"/")[0], known)
+    yield from new_directories(name.rpartition(b"/")[0], known)
     known.add(name)
     yield tar.member(name + b"/", tar.DIRECTORY, 0o755)
 
@@ -217,7 +217,7 @@ def _read_archive(path: Path) -> CodeArchive:
     """Read an archive that symphony has written. Raises `SpecError` if it is damaged."""
     data = path.read_bytes()
     try:
-        content = _decompress(data)
+        content = decompress(data)
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             members = [member for member in archive if not member.isdir()]
     except (zlib.error, tarfile.TarError, ValueError) as exc:
@@ -232,7 +232,7 @@ def _read_archive(path: Path) -> CodeArchive:
     return CodeArchive(snapshot, data)
 
 
-def _decompress(data: bytes) -> bytes:
+def decompress(data: bytes) -> bytes:
     """Return the tar archive. Raises ValueError if it is incomplete or too large."""
     # The headers and the padding of many small files can exceed their contents.
     remaining = 20 * MAX_CODE_BYTES
@@ -259,7 +259,7 @@ def unpack(archive: CodeArchive, directory: Path) -> None:
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(mode=0o700)
-    _extract(_decompress(archive.data), os.fsencode(temporary))
+    _extract(decompress(archive.data), os.fsencode(temporary))
     temporary.rename(directory)
 
 

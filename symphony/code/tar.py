@@ -17,29 +17,36 @@ _MAX_NAME_BYTES = 100
 # A header consists of 148 bytes, the checksum, and the rest.
 _CHECKSUM_BYTES = 8
 _END_BYTES = BLOCK_BYTES - 148 - _CHECKSUM_BYTES
-# All files have the same time. Some programs do not accept a time before 1980.
-_TIME = 1_000_000_000
+# All files of a snapshot have the same time. Some programs do not accept a time before 1980.
+TIME = 1_000_000_000
 _SPECIAL_NAME = b"././@LongLink"
 
 
-def member(name: bytes, kind: bytes, mode: int, content: bytes = b"", link: bytes = b"") -> bytes:
+def member(
+    name: bytes,
+    kind: bytes,
+    mode: int,
+    content: bytes = b"",
+    link: bytes = b"",
+    time: int = TIME,
+) -> bytes:
     """Return a member of an archive: its header and its content, which fills whole blocks."""
     size = len(content)
-    parts = [_header(name, kind, mode, size, link), content, bytes(-size % BLOCK_BYTES)]
+    parts = [_header(name, kind, mode, size, link, time), content, bytes(-size % BLOCK_BYTES)]
     for special, value in ((_LONG_NAME, name), (_LONG_LINK, link)):
         if len(value) > _MAX_NAME_BYTES:
             parts.insert(0, member(_SPECIAL_NAME, special, 0, value + b"\0"))
     return b"".join(parts)
 
 
-def _header(name: bytes, kind: bytes, mode: int, size: int, link: bytes) -> bytes:
+def _header(name: bytes, kind: bytes, mode: int, size: int, link: bytes, time: int) -> bytes:
     start = b"%b%07o\0%07o\0%07o\0%011o\0%011o\0" % (
         name[:_MAX_NAME_BYTES].ljust(_MAX_NAME_BYTES, b"\0"),
         mode,
         0,
         0,
         size,
-        _TIME,
+        time,
     )
     end, end_sum = _header_end(kind, link)
     return b"%b%06o\0 %b" % (start, sum(start) + end_sum, end)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError, shown
 from symphony.model import validators
 from symphony.model.value_types import (
+    FLAG,
     NONEMPTY_TEXT,
     STRINGS,
     Field,
@@ -42,6 +43,12 @@ CODE_FIELDS = field_table(
         description="patterns as in .gitignore of files that do not belong to the code; a pattern "
         "that begins with ! includes files again that git or .symphonyignore ignores",
     ),
+    Field(
+        name="sync",
+        type=FLAG,
+        description="whether up sends only the changed files to running containers on Kubernetes, "
+        "and restarts the program in place; the default is false",
+    ),
 )
 
 
@@ -49,7 +56,7 @@ def _code(value: object, subject: str) -> dict[str, Any] | bool:
     """Return the code as a mapping with `CODE_FIELDS`, or False for no code."""
     if isinstance(value, Mapping):
         parsed = parse_record(CODE_FIELDS, value, subject)
-        return {key: item for key, item in parsed.items() if item != []}
+        return {key: item for key, item in parsed.items() if item not in ([], False)}
     if value is False:
         return False
     if isinstance(value, bool):
@@ -66,12 +73,14 @@ CODE = ValueType(
 class CodeSource:
     """The code of a process: ``path`` is a directory, or the archive of an earlier snapshot.
 
-    ``include`` and ``exclude`` contain patterns; see `CODE_FIELDS`.
+    ``include`` and ``exclude`` contain patterns, and ``sync`` is true if changed files are sent to
+    running containers; see `CODE_FIELDS`. Sources with the same files are equal.
     """
 
     path: str
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    sync: bool = field(default=False, compare=False)
 
 
 def code_source(process: Process) -> CodeSource | None:
@@ -89,4 +98,5 @@ def code_source(process: Process) -> CodeSource | None:
         path=given["path"],
         include=tuple(given.get("include", ())),
         exclude=tuple(given.get("exclude", ())),
+        sync=given.get("sync", False),
     )

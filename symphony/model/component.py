@@ -199,8 +199,9 @@ class Component(CheckedAttributes):
 
         ``source`` is a directory, relative to the experiment's ``base_dir``. It can also be a
         mapping with the key ``path`` and lists of patterns, as in .gitignore, with the keys
-        ``include`` and ``exclude``. False means that the process does not have the code of its
-        group or experiment.
+        ``include`` and ``exclude``. With ``sync``, `Cluster.up` sends only the changed files to a
+        running container on Kubernetes, and restarts the program in place. False means that the
+        process does not have the code of its group or experiment.
         """
         self._settings.code = SETTINGS["code"].parse(source, "code")
         return self

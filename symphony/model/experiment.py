@@ -53,7 +53,7 @@ class Experiment(CheckedAttributes):
     lines in ``preamble_cmds`` run before those of the process's group and of the process itself.
     The start directory of a group or process is relative to ``start_dir``, unless it is absolute.
     ``code`` is the directory of the code of every process, or a mapping with the keys ``path``,
-    ``include`` and ``exclude``; see `Process.code`.
+    ``include``, ``exclude`` and ``sync``; see `Process.code`.
     ``env`` contains environment variables for every process. ``env_file`` is a path or a list of
     paths of files with such variables. When the processes and groups in ``ends_with`` have
     finished, the experiment has finished, and the other processes are stopped. ``on_failure``

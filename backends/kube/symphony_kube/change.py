@@ -51,12 +51,15 @@ from symphony_kube.api.labels import (
     Scope,
 )
 from symphony_kube.api.resources import (
+    collection_path,
     is_managed,
+    items_of,
     labels_of,
     to_resource,
     with_run_label,
     with_run_name,
 )
+from symphony_kube.in_place import InPlace, find_in_place
 from symphony_kube.lifecycle import attempts, delete
 from symphony_kube.lifecycle.attempts import next_attempt, with_attempt, with_manifest
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
@@ -72,6 +75,7 @@ from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, encode_run
 from symphony_kube.lifecycle.wait_deleted import STUCK_SECONDS
+from symphony_kube.render.code import mounted_code
 from symphony_kube.render.deadline import with_new_deadline
 from symphony_kube.render.environment import environment_name
 from symphony_kube.render.manifest import KubeManifest
@@ -116,11 +120,13 @@ SendCode = Callable[[Scope, "CodeArchives"], contextlib.AbstractContextManager[o
 class Difference:
     """The difference between a running experiment and a new description of it.
 
-    ``time`` is the time of the comparison, in seconds since the epoch.
+    ``in_place`` contains the processes that are restarted in place. ``time`` is the time of the
+    comparison, in seconds since the epoch.
     """
 
     changes: Changes
     new: NewDescription
+    in_place: InPlace
     running: Description
     observer: PodObserver
     observation: Observation
@@ -244,9 +250,13 @@ def _find_difference(
     if running is None:
         return replace(launching(new.snapshot, ""), relaunch=(reason,))
     changes = _compare(running, new, observation)
+    in_place = find_in_place(api, scope, running, new, observer, observation, changes)
+    changes = replace(changes, processes=_with_whole_groups(changes.processes, in_place))
+    changes = in_place.explained(changes)
     difference = Difference(
         changes=changes,
         new=new,
+        in_place=in_place,
         running=running,
         observer=observer,
         observation=observation,
@@ -283,7 +293,7 @@ def _compare(running: Description, new: NewDescription, observation: Observation
         if process.action == UNCHANGED and process.name in running.pending:
             process = replace(process, action=UPDATED, reasons=(_UNFINISHED,))
         processes.append(process)
-    return replace(changes, processes=_with_whole_groups(processes))
+    return replace(changes, processes=tuple(processes))
 
 
 def _changed_kinds(new: NewDescription, observation: Observation) -> dict[str, str]:
@@ -337,10 +347,17 @@ def _outdated(running: Description, observation: Observation) -> list[str]:
     return [name for name in names if running.pending.get(name, ("",))[0] == RESTARTED]
 
 
-def _with_whole_groups(processes: Collection[ProcessChange]) -> tuple[ProcessChange, ...]:
-    """Restart all members of a group of which a member changes, because they share a Pod."""
+def _with_whole_groups(
+    processes: Collection[ProcessChange], in_place: InPlace
+) -> tuple[ProcessChange, ...]:
+    """Restart all members of a group of which a member changes, because they share a Pod.
+
+    Members that are restarted in place do not concern the others.
+    """
     changed: dict[str, str] = {}
     for process in processes:
+        if process.name in in_place.processes:
+            continue
         if process.action in (ADDED, REMOVED, RESTARTED) and process.group:
             changed.setdefault(process.group, process.name)
     result = []
@@ -389,6 +406,7 @@ def _deadline_obstacle(difference: Difference) -> list[str]:
     end = math.inf if deadline is None else difference.running.launched + deadline
     replaced = _units_with(difference.changes, RESTARTED)
     replaced |= _units_with(difference.changes, REMOVED)
+    replaced -= difference.in_place.units
     names = []
     for name, unit in difference.observation.unit_statuses.items():
         if name in replaced or unit.has_ended:
@@ -515,6 +533,7 @@ class _Application:
         self._changes = difference.changes
         self._new = difference.new
         self._manifest = difference.new.manifest
+        self._in_place = difference.in_place
         self._running = difference.running
         self._observation = difference.observation
         self._revision = difference.running.revision + 1
@@ -538,7 +557,7 @@ class _Application:
         """Make all steps. If one of them fails, the same command continues the change later."""
         existing = self._observation.unit_statuses
         restarted = _units_with(self._changes, RESTARTED)
-        restarted &= set(self._roster)
+        restarted &= set(self._roster) - self._in_place.units
         absent = [name for name in self._bodies if name not in existing]
         self._check_with_server(restarted, absent)
         changed = {*restarted, *_units_with(self._changes, ADDED)}
@@ -550,6 +569,7 @@ class _Application:
             # The supervisor reads the description when it notices the new roster.
             in_cluster.hand_over(self._api, self._run, partial(self._new_record, changed))
         self._publish_roster()
+        restarted |= self._in_place.restart(self._api, self._scope, self._bodies, self._revision)
         replaced = {
             name: self._bodies[name] for name in self._roster if name in restarted & set(existing)
         }
@@ -663,12 +683,25 @@ class _Application:
         if _codes(self._running.snapshot) <= codes and not self._running.is_unfinished:
             return
 
+        # A Pod whose processes were restarted in place still mounts the earlier code.
+        codes |= self._mounted_codes()
+
         def is_unused(labels: Mapping[str, str]) -> bool:
             return CODE in labels and labels[CODE] not in codes
 
         # A user who may not list Secrets keeps them until the experiment is deleted.
         with contextlib.suppress(ApiError):
             delete.delete_selected(self._api, self._scope, ("Secret",), is_unused)
+
+    def _mounted_codes(self) -> set[str]:
+        """Return the digests of the code in the volumes of running Pods."""
+        path = collection_path("Pod", self._scope.namespace)
+        query = {"labelSelector": self._scope.present_selector}
+        digests: set[str] = set()
+        for pod in items_of(self._api.call("GET", path, query=query)):
+            if pod["status"].get("phase") not in attempts.FINISHED_PHASES:
+                digests |= mounted_code(pod)
+        return digests
 
     def _put(self, body: Object) -> None:
         resource = to_resource(body, self._scope.namespace)

@@ -429,7 +429,10 @@ class KubeCluster(Cluster):
         )
         recording.record_change(self.api, scope, difference.new)
         if on_change is not None:
-            on_change(self.describe_experiment(experiment.name))
+            status = self.describe_experiment(experiment.name)
+            problems = difference.in_place.problems.items()
+            lines = [f"the Pod of {name} was replaced, because {why}" for name, why in problems]
+            on_change(dataclasses.replace(status, note="; ".join(lines) or status.note))
         return difference.changes
 
     def _launch_record(self, experiment: str) -> Mapping[str, Any]:

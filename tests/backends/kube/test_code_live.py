@@ -67,3 +67,55 @@ def test_an_interrupted_transfer_leaves_no_code_that_starts(
         assert f"{DATA_BYTES} /symphony/code" in cluster.get_log("sent", "p")
     finally:
         cluster.delete("sent")
+
+
+EDITED = """
+import pathlib, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print(pathlib.Path("text").read_text(), flush=True)
+signal.pause()
+"""
+
+
+def test_edits_reach_the_running_container_which_restarts_the_program(
+    kube_cluster: Any, tmp_path: Any
+) -> None:
+    (tmp_path / "main.py").write_text(EDITED)
+    cluster = Cluster.new(
+        "kube",
+        kubeconfig=kube_cluster.kubeconfig,
+        namespace=kube_cluster.namespace,
+        image=kube_cluster.image,
+    )
+
+    def run(text: str) -> tuple[str, str]:
+        """Run an edit, and return the text of the change and the notes."""
+        (tmp_path / "text").write_text(text)
+        experiment = Experiment("synced", code={"path": tmp_path, "sync": True})
+        process = experiment.new_process("p", command=["python3", "-u", "main.py"])
+        process.termination_grace_period(1)
+        notes: list[str] = []
+        changes = cluster.up(experiment, on_change=lambda status: notes.append(status.note))
+        cluster.wait("synced", until="ready", timeout=60)
+        lines = cluster.iter_logs("synced", ["p"], follow=True)
+        assert next(line.text for line in lines if line.text == text) == text
+        return str(changes), "".join(notes)
+
+    try:
+        run("first")
+        pod = cluster.describe_process("synced", "p")
+        changes, note = run("second")
+        assert changes.rstrip().endswith("; restarted in place")
+        assert note == ""
+        assert cluster.describe_process("synced", "p") == pod
+        # A Pod that is created later has the latest code, too.
+        cluster.restart_processes("synced", ["p"])
+        cluster.wait("synced", until="ready", timeout=60)
+        # The shell that restarts the program is not found.
+        remove = ["rm", "/symphony/unpacked/program"]
+        assert cluster.exec_command("synced", "p", remove).exit_code == 0
+        _, note = run("third")
+        assert note.startswith("the Pod of p was replaced, because the container did not accept it")
+        assert cluster.get_log("synced", "p").split() == ["first", "second", "second", "third"]
+    finally:
+        cluster.delete("synced")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, SpecError
+from symphony.code.delta import difference
 from symphony.code.pack import pack
+from symphony.code.pack import unpack as unpack_code
 from symphony.code.snapshot import CodeArchive, CodeArchives, take_snapshots
 from symphony.model.code import CodeSource
 from symphony_kube.api.labels import Scope
@@ -22,6 +26,8 @@ from symphony_kube.render.experiment import render
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
+from symphony_kube.render.snapshot import take_snapshot
+from symphony_kube.render.sync import RESTART_SCRIPT, START_SCRIPT
 
 from .specimens import IMAGE, planned
 
@@ -160,3 +166,81 @@ def test_the_script_names_a_missing_program(tmp_path: Path) -> None:
     assert done.returncode == 1
     expected = "the image has no gzip, which unpacks the code: set code_image\n"
     assert done.stderr == expected
+
+
+# --- restarts in place ---
+
+# Python uses a compiled module if the time and the size of its source have not changed.
+MAIN = """
+import os, signal, sys, module
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+names = sorted(os.path.join(top, name) for top, _, files in os.walk(".") for name in files)
+print(module.TEXT, *[name for name in names if "__pycache__" not in name], flush=True)
+signal.pause()
+"""
+
+
+def run_restart_script(
+    volume: Path, update: bytes, size: int
+) -> subprocess.CompletedProcess[bytes]:
+    command = ["/bin/sh", "-c", RESTART_SCRIPT, "/bin/sh", str(volume), str(size), "20"]
+    return subprocess.run(command, input=update, capture_output=True, check=False)
+
+
+def test_the_scripts_restart_a_program_with_the_changed_files(tmp_path: Path) -> None:
+    project, volume = tmp_path / "project", tmp_path / "volume"
+    (project / "kind").mkdir(parents=True)
+    volume.mkdir()
+    (project / "main.py").write_text(MAIN)
+    (project / "module.py").write_text("TEXT = 'one'")
+    (project / "kind" / "removed").write_text("")
+    old = pack(project, CodeSource(path="."))
+    unpack_code(old, volume / "code")
+    command = ["/bin/sh", "-c", START_SCRIPT, "/bin/sh", str(volume)]
+    command += [sys.executable, "main.py"]
+    with subprocess.Popen(command, cwd=volume / "code", stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == "one ./kind/removed ./main.py ./module.py\n"
+        (project / "module.py").write_text("TEXT = 'two'")
+        (project / "kind" / "removed").unlink()
+        (project / "kind").rmdir()
+        (project / "kind").write_text("now a file")
+        (project / "-new").write_text("")
+        update = difference(old, pack(project, CodeSource(path=".")))
+        assert update is not None
+        interrupted = run_restart_script(volume, update[:-9], len(update))
+        assert (interrupted.returncode, interrupted.stderr) == (1, b"it is incomplete\n")
+        assert run_restart_script(volume, update, len(update)).returncode == 0
+        assert shell.stdout.readline() == "two ./-new ./kind ./main.py ./module.py\n"
+        shell.send_signal(signal.SIGTERM)
+        assert shell.wait(20) == 7
+    assert sorted(path.name for path in volume.iterdir()) == ["code", "program"]
+
+
+def test_programs_that_restart_in_place_have_their_own_copy_of_the_code(project: Path) -> None:
+    experiment = Experiment("e", code={"path": str(project), "sync": True})
+    group = experiment.new_process_group("g")
+    group.new_process("first", command="python3").args = ["main.py"]
+    group.new_process("second", command="python3")
+    experiment.new_process("entry")
+    archives = take_snapshots(experiment)
+    specification = specs(manifest_of(experiment, archives))
+    first, second = specification["g"]["containers"]
+    assert first["command"][:2] == ["/bin/sh", "-c"]
+    assert first["command"][-2:] == ["python3", "main.py"]
+    volumes = [[mount["name"] for mount in item["volumeMounts"]] for item in (first, second)]
+    digest = archives["first"].snapshot.short_digest
+    assert volumes == [[f"code-{digest}-0"] * 2, [f"code-{digest}-1"] * 2]
+    assert len(specification["g"]["initContainers"]) == 2
+    assert "command" not in specification["entry"]["containers"][0]
+    plan, options = planned(experiment, SCOPE), RenderOptions(image=IMAGE)
+    processes = take_snapshot(plan, options, {}, archives).processes
+    assert processes["first"].settings["sync"] is True
+    assert "entry point" in processes["entry"].settings["sync"]
+
+
+def test_a_difference_cannot_remove_a_name_with_a_line_break(project: Path) -> None:
+    (project / "a\nb").write_text("")
+    old = pack(project, CodeSource(path="."))
+    (project / "a\nb").unlink()
+    assert difference(old, pack(project, CodeSource(path="."))) is None

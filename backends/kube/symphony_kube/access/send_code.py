@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -183,13 +183,32 @@ def _state_of(pod: Object, container: str) -> Object:
 def _transfer(api: Api, scope: Scope, ref: ContainerRef, data: bytes, progress: _Progress) -> None:
     """Send an archive to a container. Raises `Unreachable` if the transfer was interrupted."""
     argv = ["/bin/sh", "-c", RECEIVE_SCRIPT, "/bin/sh", TARGET_PATH, str(len(data))]
+    run_with_data(api, scope, ref, argv, data, on_sent=progress.add)
+
+
+def run_with_data(
+    api: Api,
+    scope: Scope,
+    ref: ContainerRef,
+    argv: Sequence[str],
+    data: bytes,
+    *,
+    on_sent: Callable[[int], None] | None = None,
+    stall: float = STALL_SECONDS,
+) -> None:
+    """Run a script in a container, which receives ``data``.
+
+    Raises `Unreachable` if the transfer was interrupted, if the script fails, or if nothing happens
+    for ``stall`` seconds.
+    """
     with exec.open_exec(api, scope, ref, argv, stdin=True) as stream:
-        output = _Output()
+        output = _Output(stall)
         view = memoryview(data)
         for start in range(0, len(view), _MESSAGE_BYTES):
             message = view[start : start + _MESSAGE_BYTES]
             stream.send(exec_stream.STDIN, message)
-            progress.add(len(message))
+            if on_sent is not None:
+                on_sent(len(message))
             while stream.full and not output.is_done(stream):
                 output.exchange(stream)
         while not output.is_done(stream):
@@ -203,9 +222,10 @@ def _transfer(api: Api, scope: Scope, ref: ContainerRef, data: bytes, progress: 
 class _Output:
     """What a script has reported: its status, and its error messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, stall: float) -> None:
         self.status: bytes | None = None
         self.errors = b""
+        self._stall = stall
         self._unsent = 0
         self._last_progress = time.monotonic()
 
@@ -224,6 +244,6 @@ class _Output:
         now = time.monotonic()
         if messages or stream.unsent_bytes != self._unsent:
             self._last_progress = now
-        elif now > self._last_progress + STALL_SECONDS:
-            raise Unreachable(f"the container accepted no data for {STALL_SECONDS:g} s")
+        elif now > self._last_progress + self._stall:
+            raise Unreachable(f"the container accepted no data for {self._stall:g} s")
         self._unsent = stream.unsent_bytes

@@ -63,7 +63,7 @@ MAX_MANIFEST_CHARS = 128 << 10
 MAX_OTHERS_CHARS = 64 << 10
 # A Pod stops when it has run for this time, which is the shortest that Kubernetes accepts.
 SHORTEST_DEADLINE_SECONDS = 1
-_FINISHED_PHASES = ("Succeeded", "Failed")
+FINISHED_PHASES = ("Succeeded", "Failed")
 
 
 def with_manifest(body: Object) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def stop_pods_of_job(api: Api, scope: Scope, unit: UnitStatus) -> None:
     The Job or JobSet may have created another Pod after the request to stop it.
     """
     for pod in unit.pods:
-        if pod.phase in _FINISHED_PHASES or pod.is_stopped:
+        if pod.phase in FINISHED_PHASES or pod.is_stopped:
             continue
         if unit.job is None or unit.job.kind == "Job":
             _set_deadline(api, scope, "Pod", pod.name)

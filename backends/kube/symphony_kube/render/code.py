@@ -12,8 +12,9 @@ import base64
 import hashlib
 import posixpath
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from symphony.code.snapshot import CodeArchive, size_text
+from symphony.code.snapshot import SHORT_DIGEST_LENGTH, CodeArchive, size_text
 from symphony.errors import SpecError
 from symphony.plan.resolve import PlannedProcess
 from symphony_kube.api.labels import CODE, SNAPSHOT, Scope
@@ -32,6 +33,7 @@ DIGEST_VARIABLE = "SYMPHONY_CODE_DIGEST"
 # How long an init container waits for an archive.
 WAIT_SECONDS = 600
 _KEY = "part"
+_VOLUME_PREFIX = "code-"
 _UNPACKED = "code"
 _PARTS_PATH, TARGET_PATH = "/symphony/parts", "/symphony/unpacked"
 _PREPARE = """\
@@ -156,15 +158,25 @@ def _part_names(archive: CodeArchive, scope: Scope) -> list[str]:
 
 def volume_name(archive: CodeArchive) -> str:
     """Return the name of the volume with the unpacked code."""
-    return f"code-{archive.snapshot.short_digest}"
+    return f"{_VOLUME_PREFIX}{archive.snapshot.short_digest}"
 
 
-def code_volumes(archive: CodeArchive, scope: Scope, *, is_sent: bool) -> list[Object]:
+def mounted_code(pod: Mapping[str, Any]) -> set[str]:
+    """Return the short digests of the code in the volumes of a Pod."""
+    names = [volume["name"] for volume in pod["spec"].get("volumes") or ()]
+    start = len(_VOLUME_PREFIX)
+    return {
+        name[start : start + SHORT_DIGEST_LENGTH]
+        for name in names
+        if name.startswith(_VOLUME_PREFIX)
+    }
+
+
+def code_volumes(volume: str, archive: CodeArchive, scope: Scope, *, is_sent: bool) -> list[Object]:
     """Return the volume with the unpacked code, and that with the parts of the archive unless it
-    is sent to the init container.
+    is sent to the init container. ``volume`` is the name of the former.
     """
-    name = volume_name(archive)
-    unpacked: Object = {"name": name, "emptyDir": {}}
+    unpacked: Object = {"name": volume, "emptyDir": {}}
     if is_sent:
         return [unpacked]
     names = _part_names(archive, scope)
@@ -172,20 +184,29 @@ def code_volumes(archive: CodeArchive, scope: Scope, *, is_sent: bool) -> list[O
         {"secret": {"name": name, "items": [{"key": _KEY, "path": f"{number:04}"}]}}
         for number, name in enumerate(names)
     ]
-    return [{"name": f"{name}-parts", "projected": {"sources": sources}}, unpacked]
+    return [{"name": f"{volume}-parts", "projected": {"sources": sources}}, unpacked]
 
 
-def code_mount(archive: CodeArchive) -> Object:
+def code_mount(volume: str) -> Object:
     """Return the mount of the code in the container of a process."""
-    return {"name": volume_name(archive), "mountPath": CODE_DIRECTORY, "subPath": _UNPACKED}
+    return {"name": volume, "mountPath": CODE_DIRECTORY, "subPath": _UNPACKED}
+
+
+def update_mount(volume: str) -> Object:
+    """Return the mount of the whole volume, in which a container finds changed code."""
+    return {"name": volume, "mountPath": TARGET_PATH}
 
 
 def unpack_container(
-    name: str, archive: CodeArchive, further: Mapping[str, object], *, is_sent: bool
+    name: str,
+    volume: str,
+    archive: CodeArchive,
+    further: Mapping[str, object],
+    *,
+    is_sent: bool,
 ) -> Object:
     """Return the init container that unpacks an archive. ``further`` contains fields of it."""
-    volume = volume_name(archive)
-    mounts: list[Object] = [{"name": volume, "mountPath": TARGET_PATH}]
+    mounts = [update_mount(volume)]
     script, source = WAIT_SCRIPT, str(WAIT_SECONDS)
     environment: list[Object] = []
     if is_sent:

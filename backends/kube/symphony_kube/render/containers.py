@@ -21,6 +21,7 @@ from symphony_kube.render.environment import with_shared_environment
 from symphony_kube.render.merge import merge, to_plain_data
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.rank_launcher import LAUNCHER
+from symphony_kube.render.sync import restarts_in_place, with_restarts_in_place
 from symphony_kube.render.text import Object, check_variable_names, env_vars, escape, port_name
 
 SHELL = "/bin/sh"
@@ -73,7 +74,7 @@ def container(
         result["image"] = image
     if settings.image_pull_policy:
         result["imagePullPolicy"] = settings.image_pull_policy
-    result.update(_command(process))
+    result.update(_start(process, context.options))
     if ports:
         result["ports"] = ports
     result["env"] = _environment(process, context)
@@ -107,6 +108,12 @@ def _apply_override(process: PlannedProcess, rendered: Object) -> Object:
 
 
 # --- the command ---
+
+
+def _start(process: PlannedProcess, options: RenderOptions) -> Object:
+    """Return the fields of a container that start the program, which can be restarted in place."""
+    fields = _command(process)
+    return with_restarts_in_place(fields) if restarts_in_place(process, options) else fields
 
 
 def _command(process: PlannedProcess) -> Object:

@@ -13,6 +13,7 @@ from symphony.plan.changes import ProcessSnapshot, Snapshot, snapshot_of_plan
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.render.merge import to_plain_data
 from symphony_kube.render.options import RenderOptions
+from symphony_kube.render.sync import obstacle
 
 # The settings that take effect without a restart: they concern the order of starts and the
 # Services.
@@ -37,8 +38,14 @@ def take_snapshot(
         process.name: _with_options(snapshot.processes[process.name], process, plan, options, files)
         for process in plan
     }
-    for name, archive in archives.items():
-        code = {"code": archive.snapshot.short_digest}
+    for process in plan:
+        name = process.name
+        archive = archives.get(name)
+        if archive is None:
+            continue
+        code: dict[str, Any] = {"code": archive.snapshot.short_digest}
+        if process.code is not None and process.code.sync:
+            code["sync"] = obstacle(process, options) or True
         if options.code_image:
             code["code_image"] = options.code_image
         settings = {**processes[name].settings, **code}

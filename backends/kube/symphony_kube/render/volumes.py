@@ -26,10 +26,12 @@ from symphony_kube.render.code import (
     code_volumes,
     is_small,
     unpack_container,
+    update_mount,
     volume_name,
 )
 from symphony_kube.render.containers import resources
 from symphony_kube.render.context import SECRETS_DIRECTORY, PlannedUnit, RenderContext
+from symphony_kube.render.sync import restarts_in_place
 from symphony_kube.render.text import Object, check_object_name, escape, short_hash, unique_name
 
 _REPOSITORY = "repository"
@@ -131,19 +133,26 @@ def _add_code(
     *,
     sends_code: bool,
 ) -> None:
-    """Add the code of a Pod's processes. Processes with the same code share a volume."""
+    """Add the code of a Pod's processes. Processes with the same code share a volume, unless
+    changed code is sent to them.
+    """
     added: set[str] = set()
-    for process in unit.processes:
+    for index, process in enumerate(unit.processes):
         archive = context.archives.get(process.name)
         if archive is None:
             continue
-        result.mounts[process.name].append(code_mount(archive))
-        if archive.snapshot.digest in added:
+        volume = volume_name(archive)
+        syncs = restarts_in_place(process, context.options)
+        if syncs:
+            volume = f"{volume}-{index}"
+            result.mounts[process.name].append(update_mount(volume))
+        result.mounts[process.name].append(code_mount(volume))
+        if volume in added:
             continue
-        added.add(archive.snapshot.digest)
+        added.add(volume)
         is_sent = sends_code and not is_small(archive)
-        result.volumes.extend(code_volumes(archive, context.scope, is_sent=is_sent))
-        name = unique_name(volume_name(archive), container_names)
+        result.volumes.extend(code_volumes(volume, archive, context.scope, is_sent=is_sent))
+        name = unique_name(volume, container_names)
         container_names.add(name)
         settings = process.settings
         override = settings.container_yml
@@ -154,7 +163,7 @@ def _add_code(
             "resources": resources(settings, None),
             "securityContext": override.get("securityContext"),
         }
-        container = unpack_container(name, archive, further, is_sent=is_sent)
+        container = unpack_container(name, volume, archive, further, is_sent=is_sent)
         result.init_containers.append(container)
 
 

@@ -1,0 +1,32 @@
+"""Send changed files to running containers, which restart their programs in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from symphony.errors import BackendError
+from symphony_kube.access.send_code import STALL_SECONDS, run_with_data
+from symphony_kube.api.labels import Scope
+from symphony_kube.render.code import TARGET_PATH
+from symphony_kube.render.sync import RESTART_SCRIPT, SHELL
+from symphony_kube.status.pod_status import ContainerRef
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+
+
+def restart_with_update(
+    api: Api, scope: Scope, ref: ContainerRef, update: bytes, grace_seconds: float
+) -> str:
+    """Install an update in a container, and restart the program.
+
+    Return why this was not possible, or ``""``. An interrupted transfer changes nothing. An update
+    that was received is installed even if the connection is lost.
+    """
+    arguments = [TARGET_PATH, str(len(update)), str(round(grace_seconds))]
+    argv = [SHELL, "-c", RESTART_SCRIPT, SHELL, *arguments]
+    try:
+        run_with_data(api, scope, ref, argv, update, stall=STALL_SECONDS + grace_seconds)
+    except BackendError as exc:
+        return str(exc)
+    return ""

@@ -1,0 +1,181 @@
+"""Restart programs in place, if only their code has changed and they have ``sync``.
+
+The Pod remains. The next attempt to run it is created from the new manifest, so a program that is
+restarted later by the supervisor or by a command has the new code, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import BackendError
+from symphony.plan.changes import ADDED, REMOVED, RESTARTED, Changes, ProcessChange
+from symphony.status import State
+from symphony_kube.access.sync_code import restart_with_update
+from symphony_kube.lifecycle import attempts
+from symphony_kube.lifecycle.create import in_parallel
+from symphony_kube.runs.recording import recorded_code
+from symphony_kube.status.control_state import Control
+
+if TYPE_CHECKING:
+    from symphony.code.snapshot import CodeArchive
+    from symphony_kube.api.client import Api
+    from symphony_kube.api.labels import Scope
+    from symphony_kube.lifecycle.description import Description, NewDescription
+    from symphony_kube.status.observe import Observation, PodObserver
+    from symphony_kube.status.pod_status import ContainerRef
+    from symphony_kube.status.unit_status import UnitStatus
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    """A program that is restarted in place, with the present and the new code."""
+
+    process: str
+    unit: str
+    status: UnitStatus
+    ref: ContainerRef
+    old: CodeArchive
+    new: CodeArchive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPlace:
+    """The programs that a change restarts in place.
+
+    ``obstacles`` maps the other processes with ``sync`` to the reasons why their Pods are replaced.
+    ``problems`` contains the reasons that were found during the change.
+    """
+
+    programs: tuple[_Program, ...] = ()
+    obstacles: Mapping[str, str] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def processes(self) -> set[str]:
+        """The names of the processes."""
+        return {program.process for program in self.programs}
+
+    @property
+    def units(self) -> set[str]:
+        """The names of their units."""
+        return {program.unit for program in self.programs}
+
+    def explained(self, changes: Changes) -> Changes:
+        """Return the changes with the reasons of this object."""
+        reasons = {
+            name: f"its Pod is replaced, because {why}" for name, why in self.obstacles.items()
+        }
+        reasons.update(dict.fromkeys(self.processes, "restarted in place"))
+        processes = []
+        for process in changes.processes:
+            if process.name in reasons:
+                added = (*process.reasons, reasons[process.name])
+                process = replace(process, reasons=added)
+            processes.append(process)
+        return replace(changes, processes=tuple(processes))
+
+    def restart(
+        self, api: Api, scope: Scope, manifests: Mapping[str, Object], revision: int
+    ) -> set[str]:
+        """Restart the programs, and return the units that have to be replaced instead.
+
+        ``manifests`` maps the units to the Pods from which their next attempts are created.
+        """
+
+        def change(control: Control) -> Control:
+            if control.revision > revision:
+                raise BackendError(f"another command has changed experiment {scope.experiment!r}")
+            return replace(control, revision=revision)
+
+        statuses = {program.unit: program.status for program in self.programs}
+        failed = set()
+        for name, status in statuses.items():
+            if attempts.request(api, scope, status, change, manifests[name]) is None:
+                failed.add(name)
+        programs = [program for program in self.programs if program.unit not in failed]
+        in_parallel(partial(self._restart, api, scope), programs, threads=api.connections)
+        failed.update(item.unit for item in programs if item.process in self.problems)
+        return failed
+
+    def _restart(self, api: Api, scope: Scope, program: _Program) -> None:
+        from symphony.code.delta import difference
+
+        update = difference(program.old, program.new)
+        if update is None:
+            self.problems[program.process] = "the name of a removed file contains a line break"
+            return
+        grace = program.status.pods[-1].grace_seconds
+        problem = restart_with_update(api, scope, program.ref, update, grace)
+        if problem:
+            self.problems[program.process] = problem
+
+
+def find_in_place(
+    api: Api,
+    scope: Scope,
+    running: Description,
+    new: NewDescription,
+    observer: PodObserver,
+    observation: Observation,
+    changes: Changes,
+) -> InPlace:
+    """Return the programs that are restarted in place, because only their code has changed."""
+    settings = {name: item.settings for name, item in new.snapshot.processes.items()}
+    candidates = [item for item in changes.processes if _has_only_new_code(item)]
+    candidates = [item for item in candidates if settings[item.name].get("sync")]
+    if not candidates or running.is_unfinished:
+        return InPlace()
+    recorded = recorded_code(api, scope)
+    refs = {ref.process: ref for ref in observer.container_refs if ref.running}
+    programs, obstacles = [], {}
+    for item in candidates:
+        unit = item.group or item.name
+        status = observation.unit_statuses.get(unit)
+        old = recorded.get(item.name)
+        sync = settings[item.name]["sync"]
+        if sync is not True:
+            obstacles[item.name] = str(sync)
+        elif status is None or item.name not in refs or not _is_running(status, item.name):
+            obstacles[item.name] = "it is not running"
+        elif status.job is not None:
+            obstacles[item.name] = "it belongs to a Job"
+        elif old is None or old.snapshot.short_digest != item.settings[0].old:
+            obstacles[item.name] = "its present code is not recorded on this machine"
+        else:
+            program = _Program(
+                process=item.name,
+                unit=unit,
+                status=status,
+                ref=refs[item.name],
+                old=old,
+                new=new.archives[item.name],
+            )
+            programs.append(program)
+    replaced = set(_replaced_units(changes, {program.process for program in programs}))
+    kept = tuple(program for program in programs if program.unit not in replaced)
+    return InPlace(programs=kept, obstacles=obstacles)
+
+
+def _has_only_new_code(change: ProcessChange) -> bool:
+    if change.action != RESTARTED or change.reasons:
+        return False
+    return [item.setting for item in change.settings] == ["code"]
+
+
+def _is_running(status: UnitStatus, process: str) -> bool:
+    control = status.control
+    is_stopping = control.stop or control.start or control.replaced
+    return not is_stopping and status.containers[process].state is State.RUNNING
+
+
+def _replaced_units(changes: Changes, in_place: Collection[str]) -> Iterator[str]:
+    """Yield the units of which another process changes, so that their Pods are replaced."""
+    for item in changes.processes:
+        if item.action in (ADDED, REMOVED, RESTARTED) and item.name not in in_place:
+            yield item.group or item.name

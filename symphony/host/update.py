@@ -131,6 +131,14 @@ class Update:
         ports are kept until the experiment has finished. Raises BackendError if the supervisor
         refuses the change. In this case, nothing is changed.
         """
+        from symphony.runs.code_state import CodeCapture
+
+        with CodeCapture(experiment.base_dir or Path.cwd(), self._run.file(".")) as code:
+            if self.changes.has_new_code:
+                code.start()
+            self._apply(experiment, send, keep_holds=keep_holds)
+
+    def _apply(self, experiment: Experiment, send: SendRequest, *, keep_holds: bool) -> None:
         from symphony.host.run import change_directory
 
         path = change_directory.create(self._run, self.running)

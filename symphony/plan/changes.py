@@ -196,6 +196,12 @@ class Changes:
             return False
         return all(process.action == UNCHANGED for process in self.processes)
 
+    @property
+    def has_new_code(self) -> bool:
+        """True if the code of a process changes."""
+        settings = [change.setting for process in self.processes for change in process.settings]
+        return "code" in settings
+
     def names(self, action: str) -> list[str]:
         """Return the names of the processes with an action; see `ACTIONS`."""
         return [process.name for process in self.processes if process.action == action]

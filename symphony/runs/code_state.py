@@ -1,4 +1,5 @@
-"""The state of the code at the time of a launch: the commit, and the changes since the commit.
+"""The state of the code at the time of a launch, or of the latest change of the code by ``up``: the
+commit, and the changes since the commit.
 
 Only Git repositories are supported. The files ``code.json`` and ``code.diff`` of a record contain
 the result. There are none if the code is not in a repository or git is not installed. Untracked
@@ -26,7 +27,7 @@ SHORT_COMMIT_LENGTH = 12
 
 
 class CodeCapture:
-    """Records the state of the repository that contains ``source``, while the launch continues.
+    """Records the state of the repository that contains ``source``, while the caller continues.
 
     The files are written to ``record``. When the ``with`` block ends, wait until git has finished,
     but at most `TIMEOUT_SECONDS`.
@@ -34,6 +35,8 @@ class CodeCapture:
 
     def __init__(self, source: Path, record: Path) -> None:
         self._record = record
+        # An earlier state is replaced when the new one is complete.
+        self._new_diff = record / f".{DIFF_FILE}.{os.getpid()}"
         self._commit: subprocess.Popen[bytes] | None = None
         self._diff: subprocess.Popen[bytes] | None = None
         self._source = source
@@ -45,8 +48,8 @@ class CodeCapture:
         # Without git, or without space on the disk, nothing is recorded.
         with contextlib.suppress(OSError):
             self._commit = self._run("rev-parse", "HEAD", "--abbrev-ref", "HEAD")
-            path = self._record / DIFF_FILE
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            descriptor = os.open(self._new_diff, flags, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 self._diff = self._run("diff", "--no-ext-diff", "--no-textconv", "HEAD", out=file)
 
@@ -74,16 +77,15 @@ class CodeCapture:
         commit = _output(self._commit, deadline)
         is_diff_complete = _exit_code(self._diff, deadline) == 0
         lines = commit.split()
-        if exc is not None or len(lines) != 2:
-            return
         with contextlib.suppress(OSError):
-            self._write(lines[0], lines[1], is_diff_complete=is_diff_complete)
+            if exc is None and len(lines) == 2:
+                self._write(lines[0], lines[1], is_diff_complete=is_diff_complete)
+            self._new_diff.unlink()
 
     def _write(self, commit: str, branch: str, *, is_diff_complete: bool) -> None:
-        diff = self._record / DIFF_FILE
-        size = diff.stat().st_size
+        size = self._new_diff.stat().st_size
         if size > MAX_DIFF_BYTES:
-            os.truncate(diff, MAX_DIFF_BYTES)
+            os.truncate(self._new_diff, MAX_DIFF_BYTES)
             is_diff_complete = False
         data = {
             "commit": commit,
@@ -91,6 +93,7 @@ class CodeCapture:
             "changed": size > 0 or not is_diff_complete,
             "diff_complete": is_diff_complete,
         }
+        self._new_diff.replace(self._record / DIFF_FILE)
         write_json(self._record / CODE_FILE, data)
 
 

@@ -427,13 +427,14 @@ class KubeCluster(Cluster):
         difference = change.change(
             self.api, scope, describe, self._supervisor_options(), self._sending_code
         )
-        recording.record_change(self.api, scope, difference.new)
+        changes = difference.changes
+        recording.record_change(self.api, scope, difference.new, changes, experiment)
         if on_change is not None:
             status = self.describe_experiment(experiment.name)
             problems = difference.in_place.problems.items()
             lines = [f"the Pod of {name} was replaced, because {why}" for name, why in problems]
             on_change(dataclasses.replace(status, note="; ".join(lines) or status.note))
-        return difference.changes
+        return changes
 
     def _launch_record(self, experiment: str) -> Mapping[str, Any]:
         from symphony_kube import change

@@ -1,5 +1,6 @@
 """Processes that run from a copy of their code."""
 
+import subprocess
 import sys
 
 import pytest
@@ -17,11 +18,15 @@ def project(tmp_path):
     directory.mkdir()
     (directory / "text").write_text("first")
     (directory / "main.py").write_text(MAIN)
+    commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first"]
+    for command in (["git", "init", "-q"], ["git", "add", "."], commit):
+        subprocess.run(command, cwd=directory, check=True)
     return directory
 
 
 def described(project):
     experiment = Experiment("copied", code=project)
+    experiment.base_dir = project
     process = experiment.new_process("p", command=[sys.executable, "-u", "main.py"])
     process.ready(log="^up")
     return experiment
@@ -52,6 +57,8 @@ def test_edits_reach_processes_with_a_copy_only_by_up(project, tmp_path):
     finally:
         cluster.delete("copied")
     (run,) = [run for run in cluster.list_runs() if run.path.is_relative_to(tmp_path)]
+    # The record has the uncommitted changes at the time of the latest change of the code.
+    assert "+second" in (run.path / "code.diff").read_text()
     snapshot = read_snapshots(run.path)["p"]
     assert archive_path(run.path, snapshot).stat().st_size == snapshot.packed_size
     assert len(list((run.path / "code").glob("*.tar.gz"))) == 2

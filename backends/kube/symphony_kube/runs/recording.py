@@ -35,6 +35,7 @@ from symphony_kube.status.pod_status import parse_time
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchive
     from symphony.model import Experiment
+    from symphony.plan.changes import Changes
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.description import NewDescription
     from symphony_kube.status.observe import PodObserver
@@ -167,8 +168,11 @@ def _remove(path: Path) -> None:
 # --- changing ---
 
 
-def record_change(api: Api, scope: Scope, new: NewDescription) -> None:
-    """Write the new description of a running experiment into its record on this machine.
+def record_change(
+    api: Api, scope: Scope, new: NewDescription, changes: Changes, experiment: Experiment
+) -> None:
+    """Write the new description of a running experiment into its record on this machine, and the
+    state of the code if the code has changed.
 
     Nothing happens if the experiment was launched on another machine, or if the record cannot be
     written.
@@ -180,8 +184,11 @@ def record_change(api: Api, scope: Scope, new: NewDescription) -> None:
         run = max(runs, key=lambda run: run.launched)
         changed = {key: new.record[key] for key in _DESCRIPTION_KEYS}
         record.write_json(run.path / record.RECORD_FILE, {**run.load_record(), **changed})
-        write_archives(run.path, new.archives)
-        record.write_json(run.path / record.MANIFEST_FILE, new.manifest.to_dict())
+        with CodeCapture(experiment.base_dir or Path.cwd(), run.path) as code:
+            if changes.has_new_code:
+                code.start()
+            write_archives(run.path, new.archives)
+            record.write_json(run.path / record.MANIFEST_FILE, new.manifest.to_dict())
 
 
 def recorded_code(api: Api, scope: Scope) -> dict[str, CodeArchive]:

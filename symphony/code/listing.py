@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -34,6 +36,9 @@ WASTE = (
     ".nox",
     ".DS_Store",
 )
+# Files that editors create while a file is edited. They are treated in the same way.
+TEMPORARY = ("*.swp", "*.swx", "*~", ".#*", "#*#")
+_IS_TEMPORARY = re.compile("|".join(map(fnmatch.translate, TEMPORARY))).match
 _KINDS = frozenset({stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR})
 _EVERYTHING = parse_git_rules(["*"], "").patterns
 
@@ -55,7 +60,7 @@ def list_files(directory: Path, source: CodeSource) -> list[CodeFile]:
     """Return the files of the code in ``directory``, sorted by the bytes of their paths.
 
     In a git repository, these are the tracked files and the untracked files that git does not
-    ignore, also in submodules. Elsewhere, these are all files except `WASTE` and virtual
+    ignore, also in submodules. Elsewhere, these are all files except `WASTE`, `TEMPORARY` and virtual
     environments. The patterns in `IGNORE_FILE` and in ``source`` are then applied. Sockets, devices
     and other special files are omitted. Raises `SpecError` if a pattern is invalid, or if git
     cannot list the files. Raises OSError if a directory cannot be read.
@@ -200,7 +205,7 @@ def _files_in_repository(root: str, below: str, rules: _Rules) -> Iterator[CodeF
 
     ``below`` is empty, or the path of a submodule with a slash at its end.
     """
-    options = [f"--exclude={name}" for name in WASTE]
+    options = [f"--exclude={name}" for name in (*WASTE, *TEMPORARY)]
     listed = _git_paths(root, below, "--cached", "--others", "--exclude-standard", *options)
     for file in _files(root, rules.select(listed)):
         if not stat.S_ISDIR(file.info.st_mode):
@@ -252,7 +257,7 @@ def _paths_below(directory: str, below: str, rules: _Rules, depth: int) -> Itera
     if below and any(entry.name == "pyvenv.cfg" for entry in entries):
         return
     for entry in entries:
-        if entry.name in WASTE:
+        if entry.name in WASTE or _IS_TEMPORARY(entry.name):
             continue
         path = f"{below}{entry.name}"
         if not entry.is_dir(follow_symlinks=False):

@@ -51,6 +51,7 @@ def repository(tmp_path: Path) -> Path:
     git(directory, "commit", "-qm", "first")
     (directory / "deleted.py").unlink()
     write(directory, "new.py", "a.log", "out/x", ".venv/lib/y.py", "lib/node_modules/z.js")
+    write(directory, "lib/.a.py.swp", "main.py~", "#main.py#")
     return directory
 
 
@@ -106,7 +107,7 @@ def test_a_directory_of_a_repository_has_only_its_own_files(repository: Path) ->
 
 def test_outside_git_everything_but_waste_belongs_to_the_code(tmp_path: Path) -> None:
     write(tmp_path, "main.py", "a/.hidden", "a/__pycache__/x.pyc", ".venv/x", "env/pyvenv.cfg")
-    write(tmp_path, "env/lib/x.py", "node_modules/x.js", "data/x.bin", "data/keep.bin")
+    write(tmp_path, "env/lib/x.py", "node_modules/x.js", "data/x.bin", "data/keep.bin", ".#x.py")
     write(tmp_path, ".symphonyignore", text="data/\n!keep.bin\n")
     os.mkfifo(tmp_path / "pipe")
     assert listed(tmp_path) == [".symphonyignore", "a/.hidden", "data/keep.bin", "main.py"]

@@ -60,10 +60,10 @@ def list_files(directory: Path, source: CodeSource) -> list[CodeFile]:
     """Return the files of the code in ``directory``, sorted by the bytes of their paths.
 
     In a git repository, these are the tracked files and the untracked files that git does not
-    ignore, also in submodules. Elsewhere, these are all files except `WASTE`, `TEMPORARY` and virtual
-    environments. The patterns in `IGNORE_FILE` and in ``source`` are then applied. Sockets, devices
-    and other special files are omitted. Raises `SpecError` if a pattern is invalid, or if git
-    cannot list the files. Raises OSError if a directory cannot be read.
+    ignore, also in submodules. Elsewhere, these are all files except `WASTE`, `TEMPORARY` and
+    virtual environments. The patterns in `IGNORE_FILE` and in ``source`` are then applied. Sockets,
+    devices and other special files are omitted. Raises `SpecError` if a pattern is invalid, or if
+    git cannot list the files. Raises OSError if a directory cannot be read.
     """
     rules = _read_rules(directory, source)
     if is_in_repository(directory.resolve()):

@@ -29,6 +29,7 @@ from symphony_kube.lifecycle.exits import ExitWatcher, find_stopping_pod
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.render.roster import Roster, Unit, ranks_of_job_sets, units_of_ranks
+from symphony_kube.render.sync import PROGRAM_PATH
 from symphony_kube.status import experiments
 from symphony_kube.status.control_state import Control
 from symphony_kube.status.find_pod import process_state
@@ -56,19 +57,21 @@ _OBSTACLES = frozenset(
 # Send a signal to the first process of the container. Its parent is in no process namespace of the
 # Pod, like the parents of the commands that exec runs, but it has started before these. If the
 # containers of the Pod share a process namespace, the processes of other containers are in other
-# control groups. The script uses only commands of the shell.
-_SIGNAL_SCRIPT = """\
-group() { g=; while read -r x; do g="$g$x;"; done < "/proc/$1/cgroup"; }
+# control groups. If it is a shell that restarts the program in place, the signal is sent to the
+# program. The script uses only commands of the shell.
+_SIGNAL_SCRIPT = f"""\
+group() {{ g=; while read -r x; do g="$g$x;"; done < "/proc/$1/cgroup"; }}
 group $$; own=$g; found=; first=
 for d in /proc/[0-9]*; do
-  p=${d#/proc/}
+  p=${{d#/proc/}}
   [ "$p" = $$ ] && continue
-  { group "$p" && read -r line < "/proc/$p/stat"; } 2>/dev/null || continue
+  {{ group "$p" && read -r line < "/proc/$p/stat"; }} 2>/dev/null || continue
   [ "$g" = "$own" ] || continue
-  set -- "$signal" ${line##*) }
+  set -- "$signal" ${{line##*) }}
   [ "$3" = 0 ] || continue
-  if [ -z "$first" ] || [ "${21}" -lt "$first" ]; then first=${21}; found=$p; fi
+  if [ -z "$first" ] || [ "${{21}}" -lt "$first" ]; then first=${{21}}; found=$p; fi
 done
+{{ read -r p < {PROGRAM_PATH}; }} 2>/dev/null && found=$p
 [ -n "$found" ] && kill -"$signal" "$found"
 """
 # Kill all processes of the Pod.

@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 from symphony import Cluster, Experiment, Unreachable
+from symphony.code.pack import pack
+from symphony.model.code import CodeSource
 from symphony_kube.access import exec_stream, send_code
+from symphony_kube.api.labels import MANIFEST
 from symphony_kube.render import code
+from symphony_kube.render.code import mounted_code
+from symphony_kube.status.control_state import decode_manifest
 
 PROGRAM = """
 import os, pathlib, signal, sys
@@ -81,7 +86,7 @@ def test_edits_reach_the_running_container_which_restarts_the_program(
     kube_cluster: Any, tmp_path: Any
 ) -> None:
     (tmp_path / "main.py").write_text(EDITED)
-    cluster = Cluster.new(
+    cluster: Any = Cluster.new(
         "kube",
         kubeconfig=kube_cluster.kubeconfig,
         namespace=kube_cluster.namespace,
@@ -108,14 +113,23 @@ def test_edits_reach_the_running_container_which_restarts_the_program(
         assert changes.rstrip().endswith("; restarted in place")
         assert note == ""
         assert cluster.describe_process("synced", "p") == pod
+        # A signal reaches the program, and not only the shell.
+        cluster.signal_processes("synced", ["p"], "STOP")
+        read = "read -r p </symphony/unpacked/program; grep State /proc/$p/status"
+        assert "stopped" in cluster.exec_command("synced", "p", ["sh", "-c", read]).stdout
         # A Pod that is created later has the latest code, too.
-        cluster.restart_processes("synced", ["p"])
-        cluster.wait("synced", until="ready", timeout=60)
+        path = f"/api/v1/namespaces/{kube_cluster.namespace}/pods/synced-p"
+        body = cluster.api.call("GET", path)
+        manifest = decode_manifest(body["metadata"]["annotations"][MANIFEST])
+        assert mounted_code(manifest) == {
+            pack(tmp_path, CodeSource(path=".")).snapshot.short_digest
+        }
+        assert mounted_code(manifest) != mounted_code(body)
         # The shell that restarts the program is not found.
         remove = ["rm", "/symphony/unpacked/program"]
         assert cluster.exec_command("synced", "p", remove).exit_code == 0
         _, note = run("third")
         assert note.startswith("the Pod of p was replaced, because the container did not accept it")
-        assert cluster.get_log("synced", "p").split() == ["first", "second", "second", "third"]
+        assert cluster.get_log("synced", "p").split() == ["first", "second", "third"]
     finally:
         cluster.delete("synced")

@@ -15,6 +15,9 @@ from symphony_kube.render.text import Object, escape
 
 SHELL = "/bin/sh"
 _UPDATE = "update.tar.gz"
+# The file with the process ID of the program.
+_PROGRAM = "program"
+PROGRAM_PATH = f"{TARGET_PATH}/{_PROGRAM}"
 # "$1" is the directory of the volume with the code. The other arguments are the command.
 #
 # Kubernetes sends TERM only to the shell, which passes signals on to the program. A signal
@@ -61,7 +64,7 @@ while :; do
     [ -z "$stopping" ] || exit 143
     $session "$@" <&3 2>&4 3<&- 4>&- &
     program=$!
-    echo "$program" >"$directory/program"
+    echo "$program" >"$directory/{_PROGRAM}"
     await
     [ -z "$session" ] || kill -KILL -"$program" 2>/dev/null
     program=
@@ -81,7 +84,7 @@ head -c "$2" >"$incoming"
     echo "it is incomplete" >&2
     exit 1
 }}
-read -r program <program || exit 1
+read -r program <{_PROGRAM} || exit 1
 mv "$incoming" {_UPDATE}
 pause() {{ sleep 0.05 2>/dev/null || sleep 1; }}
 kill -TERM "$program" 2>/dev/null
@@ -90,7 +93,7 @@ while kill -0 "$program" 2>/dev/null; do
     [ "$(date +%s)" -lt "$end" ] || kill -KILL "$program" 2>/dev/null
     pause
 done
-while [ -f {_UPDATE} ] || ! read -r next <program || [ "$next" = "$program" ]; do pause; done
+while [ -f {_UPDATE} ] || ! read -r next <{_PROGRAM} || [ "$next" = "$program" ]; do pause; done
 """
 
 

@@ -3,6 +3,7 @@
 With ``sync``, a shell starts the program, and starts it again after it has installed an update,
 which is an archive that `symphony.code.delta` has written. The containers of processes with
 ``sync`` do not share the volume with their code, so no program runs while its files are replaced.
+See docs/adr/0011-restarts-in-place.md.
 """
 
 from __future__ import annotations

@@ -198,7 +198,10 @@ def test_the_scripts_restart_a_program_with_the_changed_files(tmp_path: Path) ->
     unpack_code(old, volume / "code")
     command = ["/bin/sh", "-c", START_SCRIPT, "/bin/sh", str(volume)]
     command += [sys.executable, "main.py"]
-    with subprocess.Popen(command, cwd=volume / "code", stdout=subprocess.PIPE, text=True) as shell:
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    with subprocess.Popen(
+        command, cwd=volume / "code", env=environment, stdout=subprocess.PIPE, text=True
+    ) as shell:
         assert shell.stdout is not None
         assert shell.stdout.readline() == "one ./kind/removed ./main.py ./module.py\n"
         (project / "module.py").write_text("TEXT = 'two'")

@@ -203,26 +203,28 @@ def test_the_scripts_restart_a_program_with_the_changed_files(tmp_path: Path) ->
         command, cwd=volume / "code", env=environment, stdout=subprocess.PIPE, text=True
     ) as shell:
         assert shell.stdout is not None
-        assert shell.stdout.readline() == "one ./kind/removed ./main.py ./module.py\n"
-        (project / "module.py").write_text("TEXT = 'two'")
-        (project / "kind" / "removed").unlink()
-        (project / "kind").rmdir()
-        (project / "kind").write_text("now a file")
-        (project / "-new").write_text("")
-        new = pack(project, CodeSource(path="."))
-        update = difference(old, new)
-        assert update is not None
-        interrupted = run_restart_script(volume, update[:-9], len(update))
-        assert (interrupted.returncode, interrupted.stderr) == (1, b"it is incomplete\n")
-        assert run_restart_script(volume, update, len(update)).returncode == 0
-        assert shell.stdout.readline() == "two ./-new ./kind ./main.py ./module.py\n"
-        # The source of the module has the same size as before.
-        (project / "module.py").write_text("TEXT = 'six'")
-        update = difference(new, pack(project, CodeSource(path=".")))
-        assert update is not None
-        assert run_restart_script(volume, update, len(update)).returncode == 0
-        assert shell.stdout.readline() == "six ./-new ./kind ./main.py ./module.py\n"
-        shell.send_signal(signal.SIGTERM)
+        try:
+            assert shell.stdout.readline() == "one ./kind/removed ./main.py ./module.py\n"
+            (project / "module.py").write_text("TEXT = 'two'")
+            (project / "kind" / "removed").unlink()
+            (project / "kind").rmdir()
+            (project / "kind").write_text("now a file")
+            (project / "-new").write_text("")
+            new = pack(project, CodeSource(path="."))
+            update = difference(old, new)
+            assert update is not None
+            interrupted = run_restart_script(volume, update[:-9], len(update))
+            assert (interrupted.returncode, interrupted.stderr) == (1, b"it is incomplete\n")
+            assert run_restart_script(volume, update, len(update)).returncode == 0
+            assert shell.stdout.readline() == "two ./-new ./kind ./main.py ./module.py\n"
+            # The source of the module has the same size as before.
+            (project / "module.py").write_text("TEXT = 'six'")
+            update = difference(new, pack(project, CodeSource(path=".")))
+            assert update is not None
+            assert run_restart_script(volume, update, len(update)).returncode == 0
+            assert shell.stdout.readline() == "six ./-new ./kind ./main.py ./module.py\n"
+        finally:
+            shell.send_signal(signal.SIGTERM)
         assert shell.wait(20) == 7
     assert sorted(path.name for path in volume.iterdir()) == ["code", "program"]
 

@@ -8,6 +8,7 @@ the time.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -48,6 +49,7 @@ class FileWatcher:
         self._marks: dict[str, _Mark] = {}
         self._directories: frozenset[str] = frozenset()
         self._notify: RustNotify | None = None
+        self._outputs = frozenset(_output_files())
         # Paths that are known not to belong to the code.
         self._unrelated: set[str] = set()
 
@@ -151,7 +153,9 @@ class FileWatcher:
             root = str(directory)
             try:
                 for file in list_files(directory, source):
-                    marks[f"{root}/{file.path}"] = _mark(file.info)
+                    # A file to which this program writes would otherwise change without end.
+                    if (file.info.st_dev, file.info.st_ino) not in self._outputs:
+                        marks[f"{root}/{file.path}"] = _mark(file.info)
                 directories.update(list_directories(directory, source))
             except (SymphonyError, OSError) as exc:
                 # The next command reports the error, too.
@@ -179,6 +183,14 @@ def _code_directories(experiment: Experiment) -> Iterator[tuple[Path, CodeSource
         source = code_source(process)
         if source is not None:
             yield Path(os.path.abspath(base / source.path)), source  # noqa: PTH100
+
+
+def _output_files() -> Iterator[tuple[int, int]]:
+    """Yield the device and the inode of the files to which the output of this program goes."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            info = os.fstat(descriptor)
+            yield info.st_dev, info.st_ino
 
 
 def _mark(info: os.stat_result) -> _Mark:

@@ -31,7 +31,8 @@ def test_each_edit_changes_the_experiment_until_ctrl_c(program: Program) -> None
     (project / "text").write_text("first\n")
     (directory / "settings.py").write_text("NUMBER = 1\n")
     (directory / "exp.py").write_text(EXPERIMENT)
-    output = directory / "output"
+    # The command itself writes to this file of the code, so its changes have no effect.
+    output = project / "output"
     with output.open("w") as stream:
         process = program.popen("up", "exp.py", "--watch", stdout=stream, stderr=stream)
     try:

@@ -6,11 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from symphony import Experiment, PluginError
 from symphony.code.watch import FileWatcher
+from symphony.commandline.commands import watching
 
 # An edit is noticed much earlier.
 TIMEOUT = 30.0
@@ -87,3 +89,31 @@ def test_a_missing_library_is_an_error_with_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, "watchfiles", None)
     with pytest.raises(PluginError, match=r"'watchfiles'; install it with: pip install .*watch\]"):
         FileWatcher()
+
+
+def test_a_file_that_changes_after_each_restart_delays_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Watched:
+        def __init__(self) -> None:
+            self.delays: list[float] = []
+
+        def wait(self, seconds: float) -> list[str]:
+            self.delays.append(round(seconds))
+            return ["/other"]
+
+    watched: Any = Watched()
+    repeated = watching.RepeatedChanges()
+    found = []
+    for _ in range(6):
+        found.append(repeated.wait(watched, ["/log"]))
+        repeated.note_update()
+    # The fifth and the sixth change wait, until another file changes.
+    assert found == [["/log"]] * 4 + [["/log", "/other"]] * 2
+    assert watched.delays == [2, 4]
+    assert "/log changed again right after 4 restarts, so the next one waits for 2 s; if the " in (
+        capsys.readouterr().err
+    )
+    assert repeated.delay_after(["/other"]) == 0
+    monkeypatch.setattr(watching, "REPETITION_SECONDS", -1.0)
+    assert [repeated.delay_after(["/log"]) for _ in range(6)] == [0.0] * 6

@@ -121,13 +121,15 @@ class UpCommands(ExperimentOptions):
                 return INTERRUPTED
 
     def _follow_edits(self, watched: WatchedExperiment, args: argparse.Namespace) -> NoReturn:
-        from symphony.commandline.commands.watching import changed_line
+        from symphony.commandline.commands.watching import RepeatedChanges, changed_line
         from symphony.errors import SymphonyError, Unreachable
 
         is_unreachable = False
+        repeated = RepeatedChanges()
         while True:
             changed = watched.wait(RETRY_SECONDS if is_unreachable else None)
             if changed:
+                changed = repeated.wait(watched, changed)
                 print_note(changed_line(changed))
             try:
                 self._up(watched.load(), args)
@@ -138,6 +140,7 @@ class UpCommands(ExperimentOptions):
                 # An outage is reported once.
                 if changed or not (is_unreachable and was_unreachable):
                     self.print_error(self.explained_error(exc))
+            repeated.note_update()
 
     def _add_diff(self) -> None:
         parser = self.add_subparser("diff")

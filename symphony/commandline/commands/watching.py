@@ -5,18 +5,24 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from symphony.code.watch import FileWatcher
+from symphony.commandline.output.terminal import print_note
 from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
 
 _MAX_NAMES = 4
+# A change is a repetition if it follows an update within this time.
+REPETITION_SECONDS = 2.0
+REPETITIONS_WITHOUT_DELAY = 3
+LONGEST_DELAY_SECONDS = 60.0
 # The modules in these directories are not part of the experiment.
 _LIBRARIES = ("site-packages", "dist-packages")
 
@@ -76,14 +82,58 @@ class WatchedExperiment:
         return self._watcher.wait(seconds)
 
 
-def changed_line(paths: Sequence[str]) -> str:
-    """Return a line with the paths, which are relative to the working directory if possible."""
+class RepeatedChanges:
+    """Delays the reaction to files that change again after each restart.
+
+    Processes that write to files of the code would otherwise be restarted without end. The delay
+    doubles with each repetition. It ends when another file changes.
+    """
+
+    def __init__(self) -> None:
+        self._names: frozenset[str] = frozenset()
+        self._count = 0
+        self._updated = 0.0
+
+    def note_update(self) -> None:
+        """Record that the experiment has been updated."""
+        self._updated = time.monotonic()
+
+    def delay_after(self, changed: Sequence[str]) -> float:
+        """Return how many seconds to wait before the next update because of some files."""
+        is_repeated = bool(self._names) and self._names.issuperset(changed)
+        if not is_repeated or time.monotonic() > self._updated + REPETITION_SECONDS:
+            self._names, self._count = frozenset(changed), 0
+            return 0.0
+        self._count += 1
+        excess = self._count - REPETITIONS_WITHOUT_DELAY
+        return 0.0 if excess <= 0 else min(LONGEST_DELAY_SECONDS, float(2**excess))
+
+    def wait(self, watched: WatchedExperiment, changed: Sequence[str]) -> list[str]:
+        """Wait if files change repeatedly. Return all files that have changed in the meantime."""
+        names = set(changed)
+        delay = self.delay_after(changed)
+        if not delay:
+            return sorted(names)
+        print_note(
+            f"{join_names(relative_names(changed), limit=_MAX_NAMES)} changed again right after "
+            f"{self._count} restarts, so the next one waits for {delay:g} s; if the processes "
+            "write to it, add it to .symphonyignore"
+        )
+        deadline = time.monotonic() + delay
+        while names <= self._names and (seconds := deadline - time.monotonic()) > 0:
+            names.update(watched.wait(seconds))
+        return sorted(names)
+
+
+def relative_names(paths: Sequence[str]) -> list[str]:
+    """Return the paths, which are relative to the working directory if possible."""
     here = Path.cwd()
-    names = []
-    for path in paths:
-        is_below = Path(path).is_relative_to(here)
-        names.append(os.path.relpath(path) if is_below else path)
-    return f"changed: {join_names(names, limit=_MAX_NAMES)}"
+    return [os.path.relpath(path) if Path(path).is_relative_to(here) else path for path in paths]
+
+
+def changed_line(paths: Sequence[str]) -> str:
+    """Return a line with the paths."""
+    return f"changed: {join_names(relative_names(paths), limit=_MAX_NAMES)}"
 
 
 def _imported_modules(directory: Path, before: Collection[str]) -> Iterator[tuple[str, Path]]:

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
@@ -461,8 +461,8 @@ class Cluster(CheckedAttributes, abc.ABC):
         changes = self.diff(experiment)
         if changes.launch and not force:
             with contextlib.suppress(ExperimentIsRunning):
-                self.launch(experiment, on_change=on_change)
-                return changes
+                manifest = self.launch(experiment, on_change=on_change)
+                return replace(changes, notes=manifest.notes)
             # Another command has launched the experiment since it was compared.
             changes = self.diff(experiment)
             if changes.launch:
@@ -470,8 +470,8 @@ class Cluster(CheckedAttributes, abc.ABC):
         if force and (changes.launch or changes.relaunch):
             if changes.relaunch:
                 self._delete_elsewhere(experiment.name)
-            self.launch(experiment, force=True, on_change=on_change)
-            return changes
+            manifest = self.launch(experiment, force=True, on_change=on_change)
+            return replace(changes, notes=manifest.notes)
         if changes.relaunch:
             raise cannot_change(changes)
         return self._change(experiment, on_change=on_change)

@@ -179,7 +179,8 @@ class Changes:
     those that are removed. ``policies`` contains the changed rules for the end of the experiment,
     which apply without a restart. ``launch`` is the reason why the experiment is launched instead
     of changed, such as ``it does not exist``, or ``""``. ``relaunch`` contains the reasons why the
-    experiment cannot be changed while it is running.
+    experiment cannot be changed while it is running. ``notes`` contains messages for the user about
+    changes that were made, such as the warnings of a server.
     """
 
     experiment: str
@@ -188,6 +189,7 @@ class Changes:
     policies: tuple[SettingChange, ...] = ()
     launch: str = ""
     relaunch: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -244,6 +246,7 @@ class Changes:
             "relaunch": list(self.relaunch),
             "policies": [change.to_dict() for change in self.policies],
             "processes": [process.to_dict() for process in self.processes],
+            "notes": list(self.notes),
         }
 
 

@@ -133,6 +133,11 @@ class Difference:
     time: float
 
     @property
+    def made_changes(self) -> Changes:
+        """The changes after they were made, with what was found out in the meantime."""
+        return self.in_place.corrected(self.changes)
+
+    @property
     def roster_annotations(self) -> dict[str, str]:
         """The annotations of the object with the roster."""
         manifest, revision = self.new.manifest, self.running.revision + 1

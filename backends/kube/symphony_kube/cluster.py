@@ -298,8 +298,13 @@ class KubeCluster(Cluster):
                 description=description,
                 await_code=lambda: None if code is None else code.finish(),
             )
-        warnings = [f"the API server warns: {text}" for text in self.api.warnings.take()]
-        return dataclasses.replace(manifest, notes=(*notes, *record_notes, *warnings))
+        return dataclasses.replace(
+            manifest, notes=(*notes, *record_notes, *self._server_warnings())
+        )
+
+    def _server_warnings(self) -> list[str]:
+        """Return the warnings of the API server since the last call, for the user."""
+        return [f"the API server warns: {text}" for text in self.api.warnings.take()]
 
     def _sending_code(
         self, scope: Scope, archives: CodeArchives
@@ -427,14 +432,11 @@ class KubeCluster(Cluster):
         difference = change.change(
             self.api, scope, describe, self._supervisor_options(), self._sending_code
         )
-        changes = difference.changes
+        changes = difference.made_changes
         recording.record_change(self.api, scope, difference.new, changes, experiment)
         if on_change is not None:
-            status = self.describe_experiment(experiment.name)
-            problems = difference.in_place.problems.items()
-            lines = [f"the Pod of {name} was replaced, because {why}" for name, why in problems]
-            on_change(dataclasses.replace(status, note="; ".join(lines) or status.note))
-        return changes
+            on_change(self.describe_experiment(experiment.name))
+        return dataclasses.replace(changes, notes=(*changes.notes, *self._server_warnings()))
 
     def _launch_record(self, experiment: str) -> Mapping[str, Any]:
         from symphony_kube import change

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Object = Mapping[str, Any]
 
+_IN_PLACE = "restarted in place"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Program:
@@ -71,7 +73,7 @@ class InPlace:
         reasons = {
             name: f"its Pod is replaced, because {why}" for name, why in self.obstacles.items()
         }
-        reasons.update(dict.fromkeys(self.processes, "restarted in place"))
+        reasons.update(dict.fromkeys(self.processes, _IN_PLACE))
         processes = []
         for process in changes.processes:
             if process.name in reasons:
@@ -79,6 +81,20 @@ class InPlace:
                 process = replace(process, reasons=added)
             processes.append(process)
         return replace(changes, processes=tuple(processes))
+
+    def corrected(self, changes: Changes) -> Changes:
+        """Return the changes with the reasons of Pods that had to be replaced after all."""
+        processes = []
+        notes = list(changes.notes)
+        for process in changes.processes:
+            problem = self.problems.get(process.name)
+            if problem is not None:
+                others = tuple(reason for reason in process.reasons if reason != _IN_PLACE)
+                reason = f"its Pod was replaced, because {problem}"
+                process = replace(process, reasons=(*others, reason))
+                notes.append(f"the Pod of {process.path} was replaced, because {problem}")
+            processes.append(process)
+        return replace(changes, processes=tuple(processes), notes=tuple(notes))
 
     def restart(
         self, api: Api, scope: Scope, manifests: Mapping[str, Object], revision: int

@@ -245,6 +245,8 @@ class UpCommands(ExperimentOptions):
         else:
             done = "launched" if changes.launch or changes.relaunch else "changed"
             print_text(f"{done} {name} on {changes.backend}: {changes.summary}", flush=True)
+        for note in changes.notes:
+            print_note(f"symphony: {note}")
         status = self.cluster.describe_experiment(name)
         affected = {*changes.names("added"), *changes.names("restarted")}
         failed = [process for process in status if process.failed and process.name in affected]

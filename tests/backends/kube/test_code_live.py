@@ -99,12 +99,11 @@ def test_edits_reach_the_running_container_which_restarts_the_program(
         experiment = Experiment("synced", code={"path": tmp_path, "sync": True})
         process = experiment.new_process("p", command=["python3", "-u", "main.py"])
         process.termination_grace_period(1)
-        notes: list[str] = []
-        changes = cluster.up(experiment, on_change=lambda status: notes.append(status.note))
+        changes = cluster.up(experiment)
         cluster.wait("synced", until="ready", timeout=60)
         lines = cluster.iter_logs("synced", ["p"], follow=True)
         assert next(line.text for line in lines if line.text == text) == text
-        return str(changes), "".join(notes)
+        return str(changes), "".join(changes.notes)
 
     try:
         run("first")

@@ -188,7 +188,7 @@ class TestInterrupt:
         screen.expect("blocked")
         screen.press(INTERRUPT)
         assert screen.finish() == 130
-        assert "interrupted: rolling back the launch of rl" in screen.text
+        assert "interrupted: ending the launch of rl" in screen.text
         assert program.state_entries() == []
 
 

@@ -29,7 +29,7 @@ from symphony.commandline.output.terminal import (
     show_progress,
 )
 from symphony.commandline.parsing import completion_cache
-from symphony.errors import NotFound, Unsupported
+from symphony.errors import LaunchIncomplete, NotFound, Unsupported
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster, Manifest
@@ -191,7 +191,7 @@ def _announcing_rollback(shown: ProgressLine, name: str) -> Iterator[None]:
         is_interrupted = True
         # The terminal may have been closed.
         with contextlib.suppress(OSError):
-            shown.update_from_signal_handler(f"interrupted: rolling back the launch of {name}")
+            shown.update_from_signal_handler(f"interrupted: ending the launch of {name}")
         handler = previous[signal.Signals(number)]
         if callable(handler):
             handler(number, frame)
@@ -292,6 +292,12 @@ def launch_and_follow(
             with reporting_pending_processes(cluster, name):
                 _follow_logs(cluster, experiment, as_json)
         status = cluster.wait(name)
+    except LaunchIncomplete:
+        if interruptions.exit_code is None:
+            raise
+        # The processes that run already are not wanted any more.
+        stop_or_delete(cluster, name, at_once=True)
+        return interruptions.exit_code
     except NotFound:
         print_note(f"symphony: experiment {name!r} was deleted")
         return FAILED if interruptions.exit_code is None else interruptions.exit_code

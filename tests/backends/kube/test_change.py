@@ -296,16 +296,23 @@ def test_variables_in_a_config_map_are_changed(shared, name, monkeypatch):
     shared.delete(name)
 
 
-def test_up_continues_a_launch_that_an_outage_interrupted(shared, name, monkeypatch):
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (Unreachable("the API server does not answer"), "does not answer"),
+        (KeyboardInterrupt(), "the launch was interrupted"),
+    ],
+)
+def test_up_continues_an_interrupted_launch(shared, name, monkeypatch, problem, message):
     def fail(*_):
-        raise Unreachable("the API server does not answer")
+        raise problem
 
     experiment = shared.new_experiment(name)
     python(experiment, "first", FOREVER)
     python(experiment, "second", FOREVER).starts_after("first")
     with monkeypatch.context() as patched:
         patched.setattr(launch, "_supervise", fail)
-        left = "does not answer; nothing was deleted, and these keep running: first; 'symphony up'"
+        left = f"{message}; nothing was deleted, and these keep running: first; 'symphony up'"
         with pytest.raises(LaunchIncomplete, match=left):
             shared.up(experiment)
     assert [run.experiment for run in shared.list_runs()].count(name) == 1

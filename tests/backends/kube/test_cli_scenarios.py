@@ -40,7 +40,7 @@ class TestKube(Scenarios):
             )
             kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}")
 
-    def test_ctrl_c_announces_that_the_launch_is_rolled_back(self, cli, kube_faults):
+    def test_ctrl_c_rolls_back_a_launch_without_processes(self, cli, kube_faults):
         kube_faults.delay(2, method="POST", path="/pods", times=1)
         # If the test fails, its experiment must not prevent the launch of the second run.
         name = f"taken-back-{secrets.token_hex(2)}"
@@ -48,7 +48,7 @@ class TestKube(Scenarios):
         terminal = cli.terminal("launch", file, "--kubeconfig", kube_faults.kubeconfig)
         wait_until(lambda: kube_faults.count(method="POST", path="/pods"))
         terminal.press(INTERRUPT)
-        terminal.expect(f"interrupted: rolling back the launch of {name}")
+        terminal.expect(f"interrupted: ending the launch of {name}")
         assert terminal.finish() == 130
         assert terminal.text.endswith("symphony: interrupted\n")
         assert name not in [status["name"] for status in cli.json("ls")]

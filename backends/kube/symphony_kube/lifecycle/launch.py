@@ -83,7 +83,7 @@ def launch(
     Raises `LaunchFailed` if an object cannot be created. The message names the object, and states
     the server's reason and a fix. After any error during the creation, the objects that were
     already created are deleted. If the server becomes unreachable after the first processes were
-    created, nothing is deleted, and `LaunchIncomplete` is raised.
+    created, or Ctrl-C interrupts the launch, nothing is deleted, and `LaunchIncomplete` is raised.
     """
     check_requirements(api, manifest.units)
     jobs_only = all(unit.job for unit in manifest.roster)
@@ -248,9 +248,9 @@ def _create_or_roll_back(
         error = _launch_error(api, scope, exc)
         # Processes that already work are not destroyed because of a temporary problem.
         is_trouble = isinstance(error, BackendError) and error_messages.is_trouble(error)
-        if creation.has_units and is_trouble:
+        if creation.has_units and (is_trouble or isinstance(exc, KeyboardInterrupt)):
             raise _launch_incomplete(manifest, creation, exc) from exc
-        # The launch is also rolled back after Ctrl-C.
+        # Before the first processes are created, Ctrl-C also rolls the launch back.
         remaining = _roll_back(api, scope, creation)
         if remaining:
             raise LaunchFailed(
@@ -277,8 +277,9 @@ def _launch_incomplete(
             f"'symphony up' with its file continues the launch, and 'symphony delete {name}' ends "
             "it"
         )
+    cause = "the launch was interrupted" if isinstance(exc, KeyboardInterrupt) else str(exc)
     return LaunchIncomplete(
-        f"the supervisor of {name!r} could not be started: {exc}; nothing was deleted, "
+        f"the supervisor of {name!r} could not be started: {cause}; nothing was deleted, "
         f"and these keep running: {join_names(running, limit=5)}; {advice}",
         trouble=True,
     )

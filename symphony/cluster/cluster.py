@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
 
 from symphony.checked_attributes import CheckedAttributes
 from symphony.checked_methods import CHECKS, Check, check_methods
@@ -695,6 +695,26 @@ class Cluster(CheckedAttributes, abc.ABC):
                 on_error(exc)
         return statuses
 
+    @contextlib.contextmanager
+    def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
+        """Return a context with a function that returns the current status of an experiment.
+
+        By default, each call of the function calls `describe_experiment`, whose errors it raises.
+        """
+        yield lambda: WatchedStatuses([self.describe_experiment(experiment)])
+
+    @contextlib.contextmanager
+    def watch_experiments(
+        self, *, on_error: Callable[[SymphonyError], None]
+    ) -> Iterator[Callable[[], WatchedStatuses]]:
+        """Return a context with a function that returns the current statuses of all experiments.
+
+        By default, each call of the function calls `list_experiments` and `describe_experiments`.
+        """
+        yield lambda: WatchedStatuses(
+            self.describe_experiments(self.list_experiments(), on_error=on_error)
+        )
+
     def describe_process_group(
         self, experiment: str, process_group: str
     ) -> tuple[ProcessStatus, ...]:
@@ -1240,6 +1260,17 @@ class ExecResult:
     exit_code: int
     stdout: str = ""
     stderr: str = ""
+
+
+class WatchedStatuses(NamedTuple):
+    """The latest known statuses of experiments.
+
+    ``outage`` is a message if the backend cannot be reached at present, so that the statuses can be
+    out of date.
+    """
+
+    statuses: list[ExperimentStatus]
+    outage: str = ""
 
 
 class Tunnel:

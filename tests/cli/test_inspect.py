@@ -134,6 +134,10 @@ class TestWatch:
     def test_rows_keep_their_order_if_all_fit(self, height: int | None) -> None:
         assert fit_table(self.table(), height) == self.table().format_rows(range(54))
 
+    def test_message_about_an_outage_needs_a_line(self) -> None:
+        table = self.table()._replace(outage="the API server does not answer")
+        assert fit_table(table, height=24) == fit_table(self.table(), height=23)
+
     def test_at_least_one_row_is_shown(self) -> None:
         assert "p-30 failed" in fit_table(self.table(), height=2)
 

@@ -258,6 +258,7 @@ ALIASES = {
 }
 # Names in other modules that are also part of the documented API.
 OTHER_NAMES = {
+    "symphony.cluster.WatchedStatuses",
     "symphony.hookspecs.BackendInfo",
     "symphony.hookspecs.Option",
     "symphony.hookspecs.hookimpl",

@@ -20,7 +20,7 @@ from symphony_kube.api.retries import PATIENCE_SECONDS, Timeouts
 from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, RESTRICTED, Expose, RenderOptions
 
 if TYPE_CHECKING:
-    from symphony.cluster import Manifest, OnChange, Progress, Tunnel
+    from symphony.cluster import Manifest, OnChange, Progress, Tunnel, WatchedStatuses
     from symphony.cluster.matching import Until
     from symphony.code.snapshot import CodeArchive, CodeArchives
     from symphony.events import ExperimentEvent
@@ -570,7 +570,7 @@ class KubeCluster(Cluster):
         The Pods of all experiments are listed with one request, if the user may list them.
         """
         from symphony_kube.api.errors import ApiError
-        from symphony_kube.status.experiments import describe_together
+        from symphony_kube.status.follow_experiments import describe_together
 
         found: Mapping[str, ExperimentStatus] = {}
         if len(experiments) > 1:
@@ -585,6 +585,45 @@ class KubeCluster(Cluster):
             else:
                 statuses += super().describe_experiments([name], on_error=on_error)
         return statuses
+
+    @contextlib.contextmanager
+    def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
+        """Watch an experiment's objects; see `Cluster.watch_experiment`."""
+        from symphony_kube.status import watched_statuses
+
+        with watched_statuses.watch_experiment(self.api, self.scope(experiment)) as read:
+
+            def read_supervised() -> WatchedStatuses:
+                self._ensure_supervisor(experiment)
+                return read()
+
+            yield read_supervised
+
+    @contextlib.contextmanager
+    def watch_experiments(
+        self, *, on_error: Callable[[SymphonyError], None]
+    ) -> Iterator[Callable[[], WatchedStatuses]]:
+        """Watch the objects of all experiments; see `Cluster.watch_experiments`."""
+        from symphony_kube.api.errors import ApiError
+        from symphony_kube.status import watched_statuses
+
+        with contextlib.ExitStack() as opened:
+            try:
+                watch = watched_statuses.watch_experiments(self.api, namespace=self.namespace)
+                read = opened.enter_context(watch)
+            except ApiError as exc:
+                if exc.status != 403:
+                    raise
+                # A user who may not list all Pods may list those of single experiments.
+                read = opened.enter_context(super().watch_experiments(on_error=on_error))
+
+            def read_supervised() -> WatchedStatuses:
+                watched = read()
+                for status in watched.statuses:
+                    self._ensure_supervisor(status.name)
+                return watched
+
+            yield read_supervised
 
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
@@ -12,6 +12,7 @@ from symphony.commandline.exit_codes import OK, UsageError, error_message
 from symphony.commandline.output.terminal import print_coloured, print_note, print_text
 
 if TYPE_CHECKING:
+    from symphony.cluster import WatchedStatuses
     from symphony.commandline.output.watch import WatchedTable
     from symphony.status import ExperimentStatus, ProcessStatus
 
@@ -45,7 +46,8 @@ class InspectCommands(BaseCommands):
 
         listing = Listing(self.prog, self.selected_cluster, only_selected=self.names_backend)
         if args.watch:
-            return self._watch(args, lambda: _watched_experiments(listing.read()))
+            with listing.watching() as read:
+                return self._watch(args, lambda: _watched_experiments(read()))
         statuses = listing.read()
         if args.json:
             show_json([status.to_dict() for status in statuses])
@@ -104,9 +106,8 @@ class InspectCommands(BaseCommands):
         status = select(resolve_experiment(self.cluster, args.experiment))
         name = status.name
         if args.watch:
-            return self._watch(
-                args, lambda: _watched_processes(select(self.cluster.describe_experiment(name)))
-            )
+            with self.cluster.watch_experiment(name) as read:
+                return self._watch(args, lambda: _watched_processes(read(), select))
         if args.json:
             show_json({**status.to_dict(), "exposed": self._exposed_services(name)})
             return OK
@@ -234,24 +235,30 @@ def _process_table(processes: Iterable[ProcessStatus]) -> list[str]:
     return table_lines(PROCESS_COLUMNS, [process_row(process, now) for process in processes])
 
 
-def _watched_experiments(statuses: Sequence[ExperimentStatus]) -> WatchedTable:
+def _watched_experiments(watched: WatchedStatuses) -> WatchedTable:
     from symphony.commandline.output.views import count_words
     from symphony.commandline.output.watch import WatchedTable
 
+    statuses = watched.statuses
     states = [status.displayed_state for status in statuses]
     return WatchedTable(
         title=f"{len(statuses)} experiments: {', '.join(count_words(states))}",
         states=states,
         format_rows=lambda rows: _experiment_table(statuses[row] for row in rows),
+        outage=watched.outage,
     )
 
 
-def _watched_processes(status: ExperimentStatus) -> WatchedTable:
+def _watched_processes(
+    watched: WatchedStatuses, select: Callable[[ExperimentStatus], ExperimentStatus]
+) -> WatchedTable:
     from symphony.commandline.output.views import summary_line
     from symphony.commandline.output.watch import WatchedTable
 
+    status = select(watched.statuses[0])
     return WatchedTable(
         title=summary_line(status),
         states=[process.displayed_state for process in status],
         format_rows=lambda rows: _process_table(status.processes[row] for row in rows),
+        outage=watched.outage,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from symphony.commandline.exit_codes import OK, error_message, exit_code
@@ -10,8 +11,11 @@ from symphony.commandline.output.terminal import print_note
 from symphony.errors import SymphonyError
 
 if TYPE_CHECKING:
-    from symphony.cluster import Cluster
+    from symphony.cluster import Cluster, WatchedStatuses
+    from symphony.commandline.commands.find_backend import Response
     from symphony.status import ExperimentStatus
+
+    Names = Response[list[str]]
 
 
 class Listing:
@@ -30,6 +34,25 @@ class Listing:
         self._only_selected = only_selected
         self._slow: list[Cluster] | None = None
         self._left_out: set[str] = set()
+        # The open watches by backend, and None unless the experiments are watched.
+        self._watches: dict[str, Callable[[], WatchedStatuses]] | None = None
+        self._opened = contextlib.ExitStack()
+        self._outages: list[str] = []
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[Callable[[], WatchedStatuses]]:
+        """Return a context with a function that does the same as `read`, but watches each backend
+        that can report changes instead of listing its experiments each time.
+        """
+        from symphony.cluster import WatchedStatuses
+
+        def read() -> WatchedStatuses:
+            self._outages = []
+            return WatchedStatuses(self.read(), "; ".join(filter(None, self._outages)))
+
+        self._watches = {}
+        with self._opened:
+            yield read
 
     def read(self) -> list[ExperimentStatus]:
         """Return the status of every experiment, sorted by name.
@@ -38,7 +61,7 @@ class Listing:
         `SymphonyError` if the selected backend fails and is the only one.
         """
         if self._only_selected:
-            return self._describe(self._selected, self._selected.list_experiments())
+            return self._describe(self._selected, None)
         from symphony.commandline.commands import find_backend
 
         selected = self._selected
@@ -47,22 +70,20 @@ class Listing:
             self._slow = list(find_backend.slow_clusters(selected.backend))
         slow = [cluster for cluster in self._slow if cluster.backend not in self._left_out]
         (quick if find_backend.is_quick(selected.backend) else slow).append(selected)
-        responses = [
-            find_backend.Response(cluster.backend, cluster.list_experiments) for cluster in slow
-        ]
+        responses: dict[str, Names] = {}
+        for cluster in slow:
+            if cluster.backend not in (self._watches or {}):
+                response = find_backend.Response(cluster.backend, cluster.list_experiments)
+                responses[cluster.backend] = response
         statuses: list[ExperimentStatus] = []
-        for cluster in quick:
-            statuses += self._read_one(cluster, cluster.list_experiments)
-        for cluster, response in zip(slow, responses, strict=True):
-            statuses += self._read_one(cluster, response.result)
+        for cluster in (*quick, *slow):
+            statuses += self._read_one(cluster, responses.get(cluster.backend))
         return sorted(statuses, key=lambda status: (status.name, status.backend))
 
-    def _read_one(
-        self, cluster: Cluster, list_names: Callable[[], list[str]]
-    ) -> list[ExperimentStatus]:
+    def _read_one(self, cluster: Cluster, response: Names | None) -> list[ExperimentStatus]:
         """Return the statuses of one backend. If it fails, report this, and return no statuses."""
         try:
-            return self._describe(cluster, list_names())
+            return self._describe(cluster, response)
         except SymphonyError as exc:
             if cluster is self._selected:
                 self._report(exc)
@@ -73,13 +94,28 @@ class Listing:
                 )
             return []
 
-    def _describe(self, cluster: Cluster, names: Sequence[str]) -> list[ExperimentStatus]:
-        """Return the statuses of experiments.
+    def _describe(self, cluster: Cluster, response: Names | None) -> list[ExperimentStatus]:
+        """Return the statuses of the experiments of one backend.
 
-        An experiment that cannot be described is reported. The statuses of the other experiments
-        are still returned.
+        ``response`` contains the names of the experiments of a backend that is slow to respond. An
+        experiment that cannot be described is reported. The statuses of the other experiments are
+        still returned.
         """
-        return cluster.describe_experiments(names, on_error=self._report)
+        names = None if response is None else response.result()
+        if self._watches is None:
+            names = cluster.list_experiments() if names is None else names
+            return cluster.describe_experiments(names, on_error=self._report)
+        if cluster.backend not in self._watches:
+            watch = cluster.watch_experiments(on_error=self._report)
+            self._watches[cluster.backend] = self._opened.enter_context(watch)
+        try:
+            watched = self._watches[cluster.backend]()
+        except SymphonyError:
+            # The next call opens a new watch.
+            del self._watches[cluster.backend]
+            raise
+        self._outages.append(watched.outage)
+        return watched.statuses
 
     def _report(self, exc: SymphonyError) -> None:
         print_note(f"{self._prog}: error: {error_message(exc)}")

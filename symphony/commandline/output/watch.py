@@ -14,7 +14,9 @@ from symphony.commandline.exit_codes import INTERRUPTED
 from symphony.commandline.output.terminal import (
     is_terminal,
     print_coloured,
+    print_note,
     terminal_height,
+    terminal_width,
 )
 from symphony.commandline.output.views import count_words
 
@@ -38,12 +40,14 @@ class WatchedTable(NamedTuple):
 
     ``states`` contains the state of each row. ``title`` is shown above the table if not all rows
     fit on the terminal. ``format_rows`` returns the lines of a table that contains only the rows
-    with the given indices; the first line contains the column titles.
+    with the given indices; the first line contains the column titles. ``outage`` is a message if
+    the table can be out of date.
     """
 
     title: str
     states: Sequence[str]
     format_rows: Callable[[Iterable[int]], list[str]]
+    outage: str = ""
 
 
 def watch_table(
@@ -51,13 +55,23 @@ def watch_table(
 ) -> int:
     """Show the table from ``get_table`` until the user presses Ctrl-C, and return the exit code.
 
-    ``get_table`` is called again every ``interval`` seconds.
+    ``get_table`` is called again every ``interval`` seconds. An outage is shown below the table on
+    a terminal, and otherwise on standard error.
     """
     in_place = is_terminal(sys.stdout)
     shown: list[str] = []
+    outage = ""
     try:
         while True:
-            lines = fit_table(get_table(), terminal_height(sys.stdout))
+            table = get_table()
+            lines = fit_table(table, terminal_height(sys.stdout))
+            if in_place and table.outage:
+                # A longer line would take several lines of the terminal.
+                columns = terminal_width(sys.stdout) or len(table.outage)
+                lines.append(table.outage[:columns])
+            elif table.outage and table.outage != outage:
+                print_note(table.outage)
+            outage = table.outage
             if lines != shown:
                 if shown:
                     sys.stdout.write(_UP_AND_CLEAR.format(len(shown)) if in_place else "\n")
@@ -75,6 +89,8 @@ def fit_table(table: WatchedTable, height: int | None) -> list[str]:
     and a last line that counts the omitted rows by state. All rows fit if ``height`` is None.
     """
     rows = range(len(table.states))
+    if height is not None and table.outage:
+        height -= 1
     # One line of the terminal remains for the cursor.
     lines_for_rows_and_titles = len(rows) + 1
     if height is None or lines_for_rows_and_titles < height:

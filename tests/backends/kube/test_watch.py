@@ -2,12 +2,15 @@
 
 import http.server
 import json
+import subprocess
+import sys
 import threading
 import time
 import types
 
 import pytest
 
+from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import NotFound, Unreachable
 from symphony.status import State
 from symphony.testing.contract import until
@@ -384,6 +387,97 @@ def test_several_experiments_are_described_with_one_list(shared, through, kube_f
     ]
     expected = [shared.describe_experiment(each).state for each in names]
     assert [status.state for status in statuses] == expected
+
+
+def succeed(kube_cluster, pod_name):
+    """Let a Pod succeed that no node accepts."""
+    path = kube_cluster.path(f"pods/{pod_name}/status")
+    kube_cluster.raw.call("PATCH", path, {"status": {"phase": "Succeeded"}}, MERGE_PATCH)
+
+
+def read_until(read, holds):
+    """Read statuses until a condition holds, and return them."""
+    return wait_until(lambda: watched if holds(watched := read()) else None)
+
+
+def test_tables_are_updated_without_further_lists_and_survive_an_outage(
+    kube_cluster, shared, through, kube_faults, name, monkeypatch
+):
+    monkeypatch.setattr("symphony_kube.status.watched_statuses.OUTAGE_SECONDS", 0.0)
+    names = [f"{name}-{number}" for number in range(3)]
+    for each in names[:2]:
+        experiment = shared.new_experiment(each)
+        unschedulable(experiment, "p")
+        shared.launch(experiment)
+    with (
+        through.watch_experiment(names[0]) as read_one,
+        through.watch_experiments(on_error=pytest.fail) as read_all,
+    ):
+        assert [status.name for status in read_all().statuses] == names[:2]
+        wait_until(lambda: is_watch(kube_faults) == 5)
+        lists = kube_faults.count() - 5
+        experiment = shared.new_experiment(names[2])
+        unschedulable(experiment, "p")
+        shared.launch(experiment)
+        shared.delete(names[1])
+        succeed(kube_cluster, f"{names[0]}-p")
+        read_until(read_one, lambda watched: watched.statuses[0].state is State.SUCCEEDED)
+        states = [(names[0], State.SUCCEEDED), (names[2], State.PENDING)]
+
+        def has_states(watched):
+            return [(item.name, item.state) for item in watched.statuses] == states
+
+        read_until(read_all, has_states)
+        assert (is_watch(kube_faults), kube_faults.count()) == (5, lists + 5)
+
+        kube_faults.interrupt(silent=False)
+        for read in (read_one, read_all):
+            watched = read_until(read, lambda watched: watched.outage)
+            assert "the API server http" in watched.outage
+            assert watched.statuses[0].state is State.SUCCEEDED
+        succeed(kube_cluster, f"{names[2]}-p")
+        kube_faults.restore()
+        states[1] = (names[2], State.SUCCEEDED)
+        read_until(read_all, lambda watched: has_states(watched) and not watched.outage)
+        read_until(read_one, lambda watched: not watched.outage)
+        assert lists + 10 == kube_faults.count()
+
+
+def test_users_who_may_not_watch_receive_lists(kube_cluster, shared, open_cluster, name):
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    kubeconfig = str(kube_cluster.user("reader", [rule]))
+    reader = open_cluster(kubeconfig=kubeconfig, namespace=kube_cluster.namespace)
+    with reader.watch_experiments(on_error=pytest.fail) as read:
+        assert not read().statuses
+        experiment = shared.new_experiment(name)
+        unschedulable(experiment, "p")
+        shared.launch(experiment)
+        read_until(read, lambda watched: watched.statuses)
+
+
+def test_ps_reports_an_outage_once_and_continues(kube_cluster, shared, kube_faults, name, tmp_path):
+    experiment = shared.new_experiment(name)
+    unschedulable(experiment, "p")
+    shared.launch(experiment)
+    words = ["ps", name, "--watch", "-b", "kube", "--namespace", kube_cluster.namespace]
+    command = [sys.executable, "-m", "symphony", *words, "--kubeconfig", kube_faults.kubeconfig]
+    with (
+        (tmp_path / "errors").open("w") as stderr,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as watching,
+    ):
+        try:
+            assert "NAME" in watching.stdout.readline()
+            assert "pending" in watching.stdout.readline()
+            kube_faults.interrupt(silent=False)
+            errors = wait_until((tmp_path / "errors").read_text)
+            succeed(kube_cluster, f"{name}-p")
+            kube_faults.restore()
+            assert any("succeeded" in line for line in watching.stdout)
+        finally:
+            watching.terminate()
+    assert (tmp_path / "errors").read_text() == errors
+    assert errors.startswith("the states may be out of date: the API server http")
+    assert errors.count("\n") == 1
 
 
 def test_wait_survives_lost_connections_and_an_outage(

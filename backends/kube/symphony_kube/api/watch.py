@@ -10,13 +10,16 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Any
 
 from symphony.errors import SymphonyError, Unreachable
 from symphony_kube.api.client import (
+    ACCEPT_METADATA,
+    ACCEPT_METADATA_LIST,
+    JSON,
     WATCH_END_TOLERANCE_SECONDS,
     Api,
     ResponseStream,
@@ -60,10 +63,11 @@ class Watcher:
     """A watcher that lists the objects of several kinds and reports changes to them.
 
     ``paths`` maps each kind to its API path. ``selector`` is a label selector. ``queries`` contains
-    the query parameters of kinds to which this selector does not apply. ``outage_seconds`` is how
-    long the server can be unreachable before the watcher fails, which is by default the limit of
-    ``api`` for calls. Without ``follow``, objects are
-    only listed. Close the watcher when it is no longer needed. Any thread can close it.
+    the query parameters of kinds to which this selector does not apply. Only the metadata of the
+    objects of the kinds in ``metadata_only`` is read. ``outage_seconds`` is how long the server can
+    be unreachable before the watcher fails, which is by default the limit of ``api`` for calls.
+    Without ``follow``, objects are only listed. Close the watcher when it is no longer needed. Any
+    thread can close it.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Watcher:
         selector: str,
         *,
         queries: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        metadata_only: Collection[str] = (),
         outage_seconds: float | None = None,
         follow: bool = True,
     ) -> None:
@@ -80,6 +85,7 @@ class Watcher:
         self._paths = paths
         self._selector = selector
         self._queries = queries
+        self._metadata_only = metadata_only
         self._follow = follow
         if outage_seconds is None:
             outage_seconds = api.timeouts.outage
@@ -104,6 +110,11 @@ class Watcher:
         """True if the watcher is closed."""
         return self._closed
 
+    @property
+    def silent_seconds(self) -> float:
+        """For how long the watcher has been trying to continue a watch that was lost, or 0."""
+        return max((feed.silent_seconds for feed in self._feeds), default=0.0)
+
     def start(
         self, kind: str, *, optional: bool = False, poll_seconds: float | None = None
     ) -> tuple[Object, ...]:
@@ -120,6 +131,7 @@ class Watcher:
             self._paths[kind],
             self._queries.get(kind, {"labelSelector": self._selector}),
             self._changes,
+            metadata_only=kind in self._metadata_only,
             outage_seconds=self._outage_seconds,
             optional=optional,
             poll_seconds=poll_seconds,
@@ -168,6 +180,7 @@ class _Feed:
         query: Mapping[str, str],
         changes: Changes,
         *,
+        metadata_only: bool,
         outage_seconds: float,
         optional: bool,
         poll_seconds: float | None,
@@ -177,6 +190,8 @@ class _Feed:
         self._path = path
         self._query = query
         self._changes = changes
+        self._list_accept = ACCEPT_METADATA_LIST if metadata_only else JSON
+        self._watch_accept = ACCEPT_METADATA if metadata_only else JSON
         self._outage_seconds = outage_seconds
         self._optional = optional
         self._poll_seconds = poll_seconds
@@ -185,10 +200,18 @@ class _Feed:
         self._closed = threading.Event()
         self._last_response = time.monotonic()
         self._pause_seconds = FIRST_PAUSE_SECONDS
+        # When the feed began to open a watch that is not open yet.
+        self._opening_since: float | None = None
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long the feed has been trying to open a watch, or 0 if a watch is open."""
+        since = self._opening_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def list(self) -> tuple[Object, ...]:
         """Return the current objects. The next watch starts at this list's resource version."""
-        answer = self._api.call("GET", self._path, query=self._query)
+        answer = self._api.call("GET", self._path, query=self._query, accept=self._list_accept)
         # The time is taken after the call, because the call can take a long time.
         self._last_response = time.monotonic()
         self._version = answer["metadata"]["resourceVersion"]
@@ -202,6 +225,8 @@ class _Feed:
         without an error.
         """
         while not self._closed.is_set():
+            if self._opening_since is None:
+                self._opening_since = time.monotonic()
             try:
                 if self._version is None:
                     self._put(LISTED, *self.list())
@@ -210,6 +235,7 @@ class _Feed:
                 if isinstance(exc, ApiError) and exc.status in VERSION_NOT_AVAILABLE:
                     self._version = None
                 elif isinstance(exc, ApiError) and exc.status == 403 and self._optional:
+                    self._opening_since = None
                     if self._poll_seconds is None:
                         return
                     self._closed.wait(self._poll_seconds)
@@ -240,8 +266,12 @@ class _Feed:
             "timeoutSeconds": WATCH_SECONDS,
         }
         self._stream = self._api.open_stream(
-            self._path, query=query, idle_timeout=WATCH_SECONDS + WATCH_END_TOLERANCE_SECONDS
+            self._path,
+            query=query,
+            accept=self._watch_accept,
+            idle_timeout=WATCH_SECONDS + WATCH_END_TOLERANCE_SECONDS,
         )
+        self._opening_since = None
         # If `close` ran while the stream was being opened, it could not close the stream.
         if self._closed.is_set():
             self._stream.close()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import experiment_not_found
+from symphony.errors import SymphonyError
 from symphony.names import is_name
 from symphony.status import ExperimentStatus
 from symphony_kube.api import labels
 from symphony_kube.api.client import ACCEPT_METADATA_LIST, Api, Object
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import NAMESPACES, collection_path, items_of, labels_of
+from symphony_kube.api.resources import NAMESPACES, collection_path, items_of
 from symphony_kube.status import pod_events
 from symphony_kube.status.job_events import find_results_of_missing_jobs
 from symphony_kube.status.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NOTHING_LEFT = (
     "nothing of it is left but its namespace: its Pods were deleted, or its launch was interrupted"
 )
-_EXPERIMENTS_SELECTOR = f"{labels.MANAGED_SELECTOR},{labels.EXPERIMENT}"
+EXPERIMENTS_SELECTOR = f"{labels.MANAGED_SELECTOR},{labels.EXPERIMENT}"
 
 
 def list_experiments(api: Api, *, namespace: str | None) -> list[str]:
@@ -36,7 +36,7 @@ def list_experiments(api: Api, *, namespace: str | None) -> list[str]:
     if namespace is not None:
         return _experiments_in_namespace(api, namespace)
     try:
-        answer = api.call("GET", NAMESPACES, query={"labelSelector": _EXPERIMENTS_SELECTOR})
+        answer = api.call("GET", NAMESPACES, query={"labelSelector": EXPERIMENTS_SELECTOR})
     except ApiError as exc:
         if exc.status != 403:
             raise
@@ -64,7 +64,7 @@ def _experiments_in_namespace(api: Api, namespace: str) -> list[str]:
             answer = api.call(
                 "GET",
                 collection_path(kind, namespace),
-                query={"labelSelector": _EXPERIMENTS_SELECTOR},
+                query={"labelSelector": EXPERIMENTS_SELECTOR},
                 accept=ACCEPT_METADATA_LIST,
             )
         except ApiError as exc:
@@ -88,48 +88,6 @@ def experiment_status(api: Api, scope: Scope) -> ExperimentStatus:
     observer, pods = observe_once(api, scope)
     status = current_status(api, scope, observer)
     return pod_events.explain_slow_setup(api, scope, status, pods, now=api.now())
-
-
-def describe_together(
-    api: Api, names: Iterable[str], *, namespace: str | None
-) -> dict[str, ExperimentStatus]:
-    """Return the statuses of several experiments, which takes one list request for each kind.
-
-    Experiments without Pods and Jobs, and those with JobSets, are omitted. Reasons that only events
-    contain are missing. Raises `ApiError` if the user may not list the Pods of all namespaces, or
-    of ``namespace``.
-    """
-    observers = {name: PodObserver(name) for name in names}
-    for kind, key in (("Pod", PODS), ("Job", JOBS)):
-        path = collection_path(kind, namespace)
-        query = {"labelSelector": f"{_EXPERIMENTS_SELECTOR},!{labels.REMOVED_UNIT}"}
-        list_all = partial(api.call, "GET", path, query=query)
-        answer = list_all() if kind == "Pod" else _empty_if_refused(list_all)
-        objects: dict[str, list[Object]] = {}
-        for item in items_of(answer):
-            experiment = labels_of(item)[labels.EXPERIMENT]
-            if namespace is not None or item["metadata"]["namespace"] == experiment:
-                objects.setdefault(experiment, []).append(item)
-        for name, observer in observers.items():
-            observer.replace(key, objects.get(name, ()))
-    statuses = {}
-    for name, observer in observers.items():
-        if observer.empty or observer.has_job_sets:
-            continue
-        is_shared = namespace is not None
-        scope = labels.Scope(experiment=name, namespace=namespace or name, shared=is_shared)
-        complete_observer(api, scope, observer)
-        statuses[name] = observer.observe(api.now()).status
-    return statuses
-
-
-def _empty_if_refused(list_objects: Callable[[], Object]) -> Object:
-    try:
-        return list_objects()
-    except ApiError as exc:
-        if exc.status != 403:
-            raise
-        return {}
 
 
 def observe_once(api: Api, scope: Scope) -> tuple[PodObserver, list[Object]]:
@@ -173,6 +131,18 @@ def list_pods(api: Api, scope: Scope) -> list[Object]:
         if exc.status != 403:
             raise
         raise cannot_list_pods(exc, scope) from exc
+
+
+def explain_now(api: Api, scope: Scope, status: ExperimentStatus) -> ExperimentStatus | None:
+    """Return ``status`` with a reason for each process whose Pod is slow to set up.
+
+    Return None if the Pods cannot be listed now.
+    """
+    try:
+        pods = list_pods(api, scope)
+    except SymphonyError:
+        return None
+    return pod_events.explain_slow_setup(api, scope, status, pods, now=api.now())
 
 
 def list_if_possible(list_objects: Callable[[], Iterable[Object]]) -> list[Object]:

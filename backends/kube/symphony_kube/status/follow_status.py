@@ -63,6 +63,11 @@ class ExperimentWatch:
         return self._watcher.closed
 
     @property
+    def silent_seconds(self) -> float:
+        """See `Watcher.silent_seconds`."""
+        return self._watcher.silent_seconds
+
+    @property
     def has_news(self) -> bool:
         """True if there is something new that the observer does not show."""
         return False
@@ -176,6 +181,11 @@ class ObservationStream:
     def observer(self) -> PodObserver:
         """The observer that computes the observations."""
         return self._watch.observer
+
+    @property
+    def silent_seconds(self) -> float:
+        """See `Watcher.silent_seconds`."""
+        return self._watch.silent_seconds
 
     def close(self) -> None:
         """End the stream. Any thread can call this method.

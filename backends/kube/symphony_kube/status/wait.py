@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import still_awaited, wait_timeout
-from symphony.errors import LaunchFailed, SymphonyError
+from symphony.errors import LaunchFailed
 from symphony.status import ExperimentStatus, ReasonCode, State
 from symphony_kube.status import pod_events, reasons
-from symphony_kube.status.experiments import list_pods
+from symphony_kube.status.experiments import explain_now
 from symphony_kube.status.follow_status import ObservationStream
 
 if TYPE_CHECKING:
@@ -148,14 +148,10 @@ def _next(
         later = stream.next(pause if seconds_left is None else min(pause, seconds_left))
         if later is not None:
             return later
-        try:
-            pods = list_pods(api, scope)
-        # Ignore the error, because the watch receives the same error and determines whether it is
-        # temporary.
-        except SymphonyError:
-            continue
-        status = pod_events.explain_slow_setup(api, scope, observation.status, pods, now=api.now())
-        if status != reported:
+        # An error is ignored, because the watch receives the same error and determines whether it
+        # is temporary.
+        status = explain_now(api, scope, observation.status)
+        if status is not None and status != reported:
             reported = status
             on_change(status)
 

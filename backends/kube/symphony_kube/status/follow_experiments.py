@@ -1,0 +1,204 @@
+"""Follow the statuses of all experiments by listing and watching their objects.
+
+The objects of each kind are listed with one request for all experiments, and then watched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+
+from symphony.status import ExperimentStatus
+from symphony_kube.api import labels
+from symphony_kube.api.client import Api, Object
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.resources import NAMESPACES, collection_path, labels_of
+from symphony_kube.api.watch import LISTED, Watcher
+from symphony_kube.status.experiments import (
+    EXPERIMENTS_SELECTOR,
+    NOTHING_LEFT,
+    complete_observer,
+    list_if_possible,
+)
+from symphony_kube.status.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
+
+SERVICES, SECRETS, OWN_NAMESPACES = "services", "secrets", "namespaces"
+# The kinds of objects that determine the states of processes.
+_OBSERVED = (PODS, JOBS, JOB_SETS)
+_PRESENT_SELECTOR = f"{EXPERIMENTS_SELECTOR},!{labels.REMOVED_UNIT}"
+# How often objects are listed that the user may not watch.
+_POLL_SECONDS = 2.0
+# How often the stored roster is read if an experiment has no Pods and no Jobs. A launch may not
+# have stored it yet.
+_UNKNOWN_PAUSE_SECONDS = 10.0
+
+
+class ExperimentsWatch:
+    """The statuses of all experiments in ``namespace``, or of those that have their own namespaces.
+
+    Without ``follow``, the objects are only listed. Close the watch when it is no longer needed.
+    """
+
+    def __init__(self, api: Api, *, namespace: str | None, follow: bool = True) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._observers: dict[str, PodObserver] = {}
+        # The experiments of all objects, by kind and UID.
+        self._owners: dict[str, dict[str, str]] = {}
+        # When to read the stored roster of each experiment, unless that is not necessary.
+        self._due: dict[str, float] = {}
+        self._watcher = Watcher(
+            api,
+            {
+                PODS: collection_path("Pod", namespace),
+                JOBS: collection_path("Job", namespace),
+                JOB_SETS: collection_path("JobSet", namespace),
+                SERVICES: collection_path("Service", namespace),
+                SECRETS: collection_path("Secret", namespace),
+                OWN_NAMESPACES: NAMESPACES,
+            },
+            EXPERIMENTS_SELECTOR,
+            queries={kind: {"labelSelector": _PRESENT_SELECTOR} for kind in _OBSERVED},
+            metadata_only=(SERVICES, SECRETS),
+            follow=follow,
+        )
+
+    def __enter__(self) -> ExperimentsWatch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._watcher.close()
+
+    @property
+    def silent_seconds(self) -> float:
+        """See `Watcher.silent_seconds`."""
+        return self._watcher.silent_seconds
+
+    def start(self) -> None:
+        """List the objects that determine the states of processes.
+
+        Raises `ApiError` if the user may not list Pods.
+        """
+        self._replace(PODS, self._start(PODS))
+        self._start_optional(JOBS)
+        self._complete()
+
+    def start_names(self) -> None:
+        """List the other objects, which experiments without Pods and Jobs have.
+
+        Raises `ApiError` if the user may not list namespaces, and none is given.
+        """
+        if self._namespace is None:
+            self._replace(OWN_NAMESPACES, self._start(OWN_NAMESPACES))
+        else:
+            self._start_optional(SERVICES)
+            self._start_optional(SECRETS)
+        self._complete()
+
+    def read(self) -> list[ExperimentStatus]:
+        """Apply all changes that have arrived, and return the statuses, sorted by name.
+
+        Raises `Unreachable` or `ApiError` if a watch cannot be continued.
+        """
+        for change in self._watcher.changes(0):
+            if change.event == LISTED:
+                self._replace(change.kind, change.objects)
+            else:
+                self._apply(change.kind, change.event, change.objects[0])
+        # Requests would wait for the end of an outage.
+        if not self.silent_seconds:
+            self._complete()
+        return [self._observe(name, observer) for name, observer in sorted(self._observers.items())]
+
+    def _start(self, kind: str) -> tuple[Object, ...]:
+        """List the objects of a kind and watch them, or list them again if watching is refused."""
+        return self._watcher.start(kind, optional=True, poll_seconds=_POLL_SECONDS)
+
+    def _start_optional(self, kind: str) -> None:
+        """Do the same, unless the user may not list them."""
+        self._replace(kind, list_if_possible(lambda: self._start(kind)))
+
+    def _replace(self, kind: str, objects: Iterable[Object]) -> None:
+        found: dict[str, list[Object]] = {name: [] for name in self._owners.get(kind, {}).values()}
+        self._owners[kind] = {}
+        for item in objects:
+            for name in self._owner(item):
+                self._owners[kind][item["metadata"]["uid"]] = name
+                found.setdefault(name, []).append(item)
+        for name, of_experiment in found.items():
+            if kind in _OBSERVED:
+                self._observer(name).replace(kind, of_experiment)
+            self._note_change(name)
+
+    def _apply(self, kind: str, event: str, item: Object) -> None:
+        for name in self._owner(item):
+            if event == "DELETED":
+                self._owners[kind].pop(item["metadata"]["uid"], None)
+            else:
+                self._owners[kind][item["metadata"]["uid"]] = name
+            if kind in _OBSERVED:
+                self._observer(name).apply(kind, event, item)
+            self._note_change(name)
+
+    def _owner(self, item: Object) -> Iterator[str]:
+        """Yield the experiment of an object, unless the object is in a foreign namespace."""
+        name = labels_of(item)[labels.EXPERIMENT]
+        metadata = item["metadata"]
+        # A namespace has no namespace.
+        if self._namespace is not None or metadata.get("namespace", metadata["name"]) == name:
+            yield name
+
+    def _observer(self, name: str) -> PodObserver:
+        return self._observers.setdefault(name, PodObserver(name))
+
+    def _note_change(self, name: str) -> None:
+        self._due[name] = 0.0
+        if any(name in owners.values() for owners in self._owners.values()):
+            self._observer(name)
+        else:
+            self._observers.pop(name, None)
+            del self._due[name]
+
+    def _complete(self) -> None:
+        """Read what the objects do not show of the experiments that have changed."""
+        now = time.monotonic()
+        for name, due in list(self._due.items()):
+            if now < due:
+                continue
+            del self._due[name]
+            observer = self._observers[name]
+            complete_observer(self._api, self._scope(name), observer)
+            if observer.has_job_sets and JOB_SETS not in self._owners:
+                self._start_optional(JOB_SETS)
+            if not observer.is_known:
+                self._due[name] = now + _UNKNOWN_PAUSE_SECONDS
+
+    def _observe(self, name: str, observer: PodObserver) -> ExperimentStatus:
+        if not observer.is_known:
+            return ExperimentStatus(name=name, backend=BACKEND, note=NOTHING_LEFT)
+        return observer.observe(self._api.now()).status
+
+    def _scope(self, name: str) -> Scope:
+        if self._namespace is None:
+            return Scope(experiment=name, namespace=name)
+        return Scope(experiment=name, namespace=self._namespace, shared=True)
+
+
+def describe_together(
+    api: Api, names: Iterable[str], *, namespace: str | None
+) -> dict[str, ExperimentStatus]:
+    """Return the statuses of several experiments, which takes one list request for each kind.
+
+    Experiments without Pods and Jobs are omitted. Reasons that only events contain are missing.
+    Raises `ApiError` if the user may not list the Pods of all namespaces, or of ``namespace``.
+    """
+    wanted = set(names)
+    with ExperimentsWatch(api, namespace=namespace, follow=False) as watch:
+        watch.start()
+        return {status.name: status for status in watch.read() if status.name in wanted}

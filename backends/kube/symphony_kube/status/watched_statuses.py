@@ -1,0 +1,106 @@
+"""Read the statuses of one experiment or of all experiments repeatedly.
+
+Each kind of objects is listed once and then watched. During an outage, the latest known statuses
+are returned with a message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from symphony.cluster import WatchedStatuses
+from symphony_kube.status import pod_events
+from symphony_kube.status.experiments import explain_now
+from symphony_kube.status.follow_experiments import ExperimentsWatch
+from symphony_kube.status.follow_status import ObservationStream
+
+if TYPE_CHECKING:
+    from symphony.status import ExperimentStatus
+    from symphony_kube.api.client import Api
+    from symphony_kube.api.labels import Scope
+    from symphony_kube.status.observe import Observation
+
+# A watch that the server has ended is usually continued much faster.
+OUTAGE_SECONDS = 2.0
+
+
+@contextmanager
+def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedStatuses]]:
+    """Return a context with a function for reading a status; see `Cluster.watch_experiment`.
+
+    The function raises `NotFound` if the experiment does not exist or no longer exists.
+    """
+    with ObservationStream(api, scope) as stream:
+        setup = _SetupReasons(api, scope)
+        observation = stream.first()
+        setup.update(observation)
+
+        def read() -> WatchedStatuses:
+            nonlocal observation
+            observation = stream.next(0) or observation
+            # Requests would wait for the end of an outage.
+            if not stream.silent_seconds:
+                setup.update(observation)
+            status = setup.explain(observation.status)
+            return WatchedStatuses([status], _outage(api, stream.silent_seconds))
+
+        yield read
+
+
+@contextmanager
+def watch_experiments(
+    api: Api, *, namespace: str | None
+) -> Iterator[Callable[[], WatchedStatuses]]:
+    """Return a context with a function for reading all statuses; see `Cluster.watch_experiments`.
+
+    Raises `ApiError` if the user may not list the Pods of all namespaces, or of ``namespace``.
+    """
+    with ExperimentsWatch(api, namespace=namespace) as watch:
+        watch.start()
+        watch.start_names()
+        yield lambda: WatchedStatuses(watch.read(), _outage(api, watch.silent_seconds))
+
+
+class _SetupReasons:
+    """The reasons why Pods are slow to set up, which are read from time to time.
+
+    A Pod that cannot be set up does not change, so the watch reports nothing.
+    """
+
+    def __init__(self, api: Api, scope: Scope) -> None:
+        self._api = api
+        self._scope = scope
+        # The latest statuses with and without reasons.
+        self._explained: ExperimentStatus | None = None
+        self._status: ExperimentStatus | None = None
+        self._next = 0.0
+
+    def update(self, observation: Observation) -> None:
+        """Read the reasons again if that is due, or if reasons are known of an earlier status."""
+        status = observation.status
+        has_reasons = self._explained != self._status
+        is_due = time.monotonic() >= self._next or (has_reasons and status != self._status)
+        if not is_due or not pod_events.is_setting_up(status):
+            return
+        self._explained = explain_now(self._api, self._scope, status)
+        self._status = status
+        self._next = time.monotonic() + pod_events.SLOW_SETUP_SECONDS
+
+    def explain(self, status: ExperimentStatus) -> ExperimentStatus:
+        """Return ``status`` with the reasons, if they are known."""
+        if status == self._status and self._explained is not None:
+            return self._explained
+        return status
+
+
+def _outage(api: Api, seconds: float) -> str:
+    """Return a message if the watches were lost ``seconds`` seconds ago."""
+    if seconds <= OUTAGE_SECONDS:
+        return ""
+    return (
+        f"the states may be out of date: {api.description} does not answer; "
+        f"trying again for {api.timeouts.outage:g} s"
+    )

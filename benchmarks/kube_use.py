@@ -1,4 +1,5 @@
-"""Measure how long it takes to list and delete experiments, to read a log and to copy a file.
+"""Measure how long it takes to list and delete experiments, to show processes, to read a log and to
+copy a file.
 
 The peers are kubectl get, delete, logs and cp.
 
@@ -36,6 +37,7 @@ def measure(options: Options) -> Iterator[Figure]:
     ours = ["-b", "kube", f"--kubeconfig={config}"]
     theirs = [kubectl(), f"--kubeconfig={config}"]
     names = [f"{prefix}-{number}" for number in range(20)]
+    many = f"{prefix}-many"
     try:
         launch(cluster, names)
         listed, peer = in_turns(
@@ -50,10 +52,28 @@ def measure(options: Options) -> Iterator[Figure]:
         yield at_most_times(
             "delete, 20 experiments", [deleted], [peer_deleted], 1.5, peer_name="delete namespace"
         )
+        yield from show_processes(cluster, many, options, (symphony, ours, theirs))
         yield from use(cluster, prefix, options, (symphony, ours, theirs))
     finally:
-        for name in [*names, prefix]:
+        for name in [*names, many, prefix]:
             cluster.delete(name)
+
+
+def show_processes(
+    cluster: Cluster, name: str, options: Options, words: tuple[list[str], list[str], list[str]]
+) -> Iterator[Figure]:
+    """Yield the figure for the processes of one large experiment."""
+    symphony, ours, theirs = words
+    processes, runs = options.pick(1000, 50), options.pick(7, 1)
+    launch(cluster, [name], processes)
+    shown, peer = in_turns(
+        runs,
+        lambda: run(*symphony, "ps", name, *ours),
+        lambda: run(*theirs, "get", "pods", f"--namespace={name}"),
+    )
+    yield at_most_times(
+        f"ps, {processes} processes", shown, peer, 1.2, plus=1.0, peer_name="get pods"
+    )
 
 
 def use(
@@ -87,12 +107,13 @@ def use(
     yield at_most_times(f"cp, {size} MB", copied, peer_copied, 1.3, plus=1.0, peer_name="cp")
 
 
-def launch(cluster: Cluster, names: list[str]) -> None:
+def launch(cluster: Cluster, names: list[str], processes: int = 1) -> None:
     """Launch experiments whose Pods fit on no node, because their processes do not matter."""
     for name in names:
         experiment = Experiment(name)
-        process = experiment.new_process("p", command=["sleep", "10000"])
-        process.node_selector("symphony.test/no-such-node", "true")
+        for number in range(processes):
+            process = experiment.new_process(f"p-{number}", command=["sleep", "10000"])
+            process.node_selector("symphony.test/no-such-node", "true")
         cluster.launch(experiment)
 
 

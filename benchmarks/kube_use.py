@@ -37,8 +37,10 @@ def measure(options: Options) -> Iterator[Figure]:
     ours = ["-b", "kube", f"--kubeconfig={config}"]
     theirs = [kubectl(), f"--kubeconfig={config}"]
     names = [f"{prefix}-{number}" for number in range(20)]
+    created = [f"{prefix}-created-{number}" for number in range(2 * runs)]
     many = f"{prefix}-many"
     try:
+        yield create(cluster, created, runs, (symphony, ours, theirs))
         launch(cluster, names)
         listed, peer = in_turns(
             runs,
@@ -46,6 +48,12 @@ def measure(options: Options) -> Iterator[Figure]:
             lambda: run(*theirs, "get", "pods", "--all-namespaces"),
         )
         yield at_most_times("ls, 20 experiments", listed, peer, 1.2, plus=1.0, peer_name="get pods")
+        shown, peer = in_turns(
+            runs,
+            lambda: run(*symphony, "ps", names[0], *ours),
+            lambda: run(*theirs, "get", "pods", f"--namespace={names[0]}"),
+        )
+        yield at_most_times("status, 1 process", shown, peer, 1.2, plus=1.0, peer_name="get pods")
         deleted = run(*symphony, "delete", "-f", f"{prefix}-*", *ours)
         launch(cluster, names)
         peer_deleted = run(*theirs, "delete", "namespace", *names)
@@ -55,8 +63,37 @@ def measure(options: Options) -> Iterator[Figure]:
         yield from show_processes(cluster, many, options, (symphony, ours, theirs))
         yield from use(cluster, prefix, options, (symphony, ours, theirs))
     finally:
-        for name in [*names, many, prefix]:
+        for name in [*names, *created, many, prefix]:
             cluster.delete(name)
+
+
+def create(
+    cluster: Cluster, names: list[str], runs: int, words: tuple[list[str], list[str], list[str]]
+) -> Figure:
+    """Return the figure for the creation of an experiment with 20 processes.
+
+    kubectl creates the same objects. The experiments are those in ``names``, one for each run of
+    each program.
+    """
+    symphony, ours, theirs = words
+    with tempfile.TemporaryDirectory() as directory:
+        for name in names:
+            experiment = without_nodes(name, 20)
+            experiment.dump_file(f"{directory}/{name}.yml")
+            Path(directory, f"{name}-objects.yml").write_text(str(cluster.manifest(experiment)))
+        remaining = iter(names)
+
+        def launch_experiment() -> float:
+            file = f"{directory}/{next(remaining)}.yml"
+            return run(*symphony, "launch", file, *ours)
+
+        def create_objects() -> float:
+            return run(*theirs, "create", "-f", f"{directory}/{next(remaining)}-objects.yml")
+
+        launched, peer = in_turns(runs, launch_experiment, create_objects)
+    return at_most_times(
+        "create, 20 processes", launched, peer, 1.2, plus=1.0, peer_name="create -f"
+    )
 
 
 def show_processes(
@@ -108,13 +145,19 @@ def use(
 
 
 def launch(cluster: Cluster, names: list[str], processes: int = 1) -> None:
-    """Launch experiments whose Pods fit on no node, because their processes do not matter."""
+    """Launch experiments whose processes do not matter."""
     for name in names:
-        experiment = Experiment(name)
-        for number in range(processes):
-            process = experiment.new_process(f"p-{number}", command=["sleep", "10000"])
-            process.node_selector("symphony.test/no-such-node", "true")
-        cluster.launch(experiment)
+        cluster.launch(without_nodes(name, processes))
+
+
+def without_nodes(name: str, processes: int) -> Experiment:
+    """Return an experiment whose Pods fit on no node."""
+    experiment = Experiment(name)
+    for number in range(processes):
+        process = experiment.new_process(f"p-{number}", command=["sleep", "10000"])
+        process.container_image = IMAGE
+        process.node_selector("symphony.test/no-such-node", "true")
+    return experiment
 
 
 def run(*words: str) -> float:

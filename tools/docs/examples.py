@@ -59,7 +59,7 @@ SETTINGS = {
     "replicated": "binds: inference\nreplicated: inference",
     "per_pod": "rank_of: large\nper_pod: 1",
     "resource_request": "resource_request: {cpu: 0.5, memory: 2Gi}",
-    "resource_limit": "resource_limit: {cpu: 4, memory: 8Gi, gpu: 1}",
+    "resource_limit": "resource_limit: {cpu: 4, memory: 8Gi, gpu: 1, gpu_resource: amd.com/gpu}",
     "image_pull_policy": "image_pull_policy: Always",
     "restart_policy": "restart_policy: OnFailure",
     "termination_grace_period": "termination_grace_period: 120",

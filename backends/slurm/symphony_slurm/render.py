@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 # The settings that Slurm implements in addition to those of one machine.
 HONOURED = HOST_HONOURED | {
     "resource_request",
-    "resource_limit",
+    "resource_limit.cpu",
+    "resource_limit.memory",
+    "resource_limit.gpu",
     "node_selector",
     "sbatch_options",
 }

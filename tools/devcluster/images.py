@@ -42,6 +42,9 @@ _ENV = (
     "LANG=C.UTF-8",
     "PYTHONUNBUFFERED=1",
 )
+# The layers contain the bytecode of their modules. Without it, each Python in a container would
+# compile the modules that it imports.
+_FORM = "with bytecode"
 _UNNEEDED = (
     "usr/share/doc",
     "usr/share/info",
@@ -63,7 +66,7 @@ class Layer:
 
 def base_cache_entry(cache: Path) -> Path:
     """Return the cache entry for the base layer."""
-    return cache / "base" / store.key(packages.RELEASE, CONTENT, _UNNEEDED)
+    return cache / "base" / store.key(packages.RELEASE, CONTENT, _UNNEEDED, _FORM)
 
 
 def make_base(directory: Path, *, tools: Path, console: Console, log: Path) -> None:
@@ -76,7 +79,6 @@ def make_base(directory: Path, *, tools: Path, console: Console, log: Path) -> N
         + f"debootstrap --variant=minbase --include={','.join(CONTENT)} "
         + f"{packages.RELEASE} {root} {mirror}\n"
         + f"rm -rf {unneeded}\n"
-        + f"find {root} -name __pycache__ -prune -exec rm -rf {{}} +\n"
         + f"tar -C {root} --numeric-owner --sort=name --exclude=./dev/* "
         + f"-cf {shlex.quote(str(directory / 'layer.tar'))} .\n"
         + f"rm -rf {root}\n"
@@ -156,7 +158,7 @@ def extra_requirements(wheel: Path, extra: str) -> tuple[str, ...]:
 
 def libraries_cache_entry(cache: Path, requirements: Sequence[str]) -> Path:
     """Return the cache entry for the layer with the given requirements."""
-    return cache / "libraries" / store.key(packages.RELEASE, *requirements)
+    return cache / "libraries" / store.key(packages.RELEASE, *requirements, _FORM)
 
 
 def make_libraries(directory: Path, requirements: Sequence[str], *, tools: Path, log: Path) -> None:
@@ -166,7 +168,9 @@ def make_libraries(directory: Path, requirements: Sequence[str], *, tools: Path,
     script = (
         sandbox.overlay([tools])
         + shlex.join([*install, "--target", str(root / _SITE), *requirements])
-        + f"\ntar -C {shlex.quote(str(root))} --numeric-owner --sort=name "
+        + "\n"
+        + _compile(root)
+        + f"tar -C {shlex.quote(str(root))} --numeric-owner --sort=name "
         + f"-cf {shlex.quote(str(directory / 'layer.tar'))} .\n"
         + f"rm -rf {shlex.quote(str(root))}\n"
     )
@@ -175,11 +179,19 @@ def make_libraries(directory: Path, requirements: Sequence[str], *, tools: Path,
 
 def cache_entry(cache: Path, *, base: Path, libraries: Path | None, wheel: Path | None) -> Path:
     """Return the cache entry for the image with the given layers and wheel."""
-    parts = [base.name, libraries.name if libraries else None]
+    parts = [base.name, libraries.name if libraries else None, _FORM]
     return cache / "images" / store.key(*parts, store.digest(wheel) if wheel else None)
 
 
-def make(directory: Path, *, base: Path, libraries: Path | None, wheel: Path | None) -> None:
+def make(
+    directory: Path,
+    *,
+    base: Path,
+    libraries: Path | None,
+    wheel: Path | None,
+    tools: Path,
+    log: Path,
+) -> None:
     """Write the test image to `image.tar` in `directory`."""
     layers = [_layer(base / "layer.tar")]
     if libraries is not None:
@@ -187,7 +199,38 @@ def make(directory: Path, *, base: Path, libraries: Path | None, wheel: Path | N
     if wheel is not None:
         (directory / "wheel.tar").write_bytes(wheel_layer(wheel))
         layers.append(_layer(directory / "wheel.tar"))
+        make_bytecode(directory, wheel, tools=tools, log=log)
+        layers.append(_layer(directory / "bytecode.tar"))
     write_image(directory / "image.tar", name=NAME, layers=layers, command=["python3"])
+
+
+def make_bytecode(directory: Path, wheel: Path, *, tools: Path, log: Path) -> None:
+    """Compile the modules of a wheel for Debian's Python, and write the bytecode as a layer to
+    `bytecode.tar` in `directory`.
+    """
+    root = directory / "root"
+    site = str(root / _SITE)
+    script = (
+        sandbox.overlay([tools])
+        + shlex.join(["/usr/bin/python3", "-m", "zipfile", "--extract", str(wheel), site])
+        + "\n"
+        + _compile(root)
+        + f"cd {shlex.quote(str(root))}\nfind . -name '*.pyc' | LC_ALL=C sort "
+        + "| tar --owner=0 --group=0 --numeric-owner --files-from=- "
+        + f"-cf {shlex.quote(str(directory / 'bytecode.tar'))}\n"
+        + f"rm -rf {shlex.quote(str(root))}\n"
+    )
+    processes.run(sandbox.once(script), log=log)
+
+
+def _compile(root: Path) -> str:
+    """Return the shell command that compiles the modules below a directory for Debian's Python."""
+    command = ["/usr/bin/python3", "-m", "compileall", "-q", "-s", str(root), "-p", "/"]
+    # The times of the files differ in the image.
+    command += ["--invalidation-mode", "unchecked-hash"]
+    # Nothing imports the typed models of the kubernetes package, which are most of its files.
+    command += ["-x", "/kubernetes/(aio|client/(api|models)/[a-z])"]
+    return shlex.join([*command, str(root / _SITE)]) + "\n"
 
 
 def make_pause(directory: Path, *, pause: Path) -> None:

@@ -119,7 +119,9 @@ def _images(
         )
         store.ensure(libraries, make_libraries, report=console.report)
     image = images.cache_entry(paths.cache, base=base, libraries=libraries, wheel=found)
-    make_image = partial(images.make, base=base, libraries=libraries, wheel=found)
+    make_image = partial(
+        images.make, base=base, libraries=libraries, wheel=found, tools=tools, log=log
+    )
     store.ensure(image, make_image, report=console.report)
     for entry in (base, pause, image, *([libraries] if libraries else [])):
         store.prune(entry.parent, keep=entry)

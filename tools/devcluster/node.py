@@ -154,6 +154,8 @@ def kubelet_config(node: Node) -> dict[str, Any]:
         "maxPods": 250,
         # With this interval, a node is reported as ready soon after it becomes ready.
         "nodeStatusUpdateFrequency": "2s",
+        # Unless this is set, the node also reports a status that has not changed every two seconds.
+        "nodeStatusReportFrequency": "5m",
         # A Pod is evicted at the latest this long after a volume has exceeded its size limit. The
         # kubelet starts two processes for each volume.
         "volumeStatsAggPeriod": "30s",

@@ -1,5 +1,6 @@
 """Lists and watches: the number of requests, and recovery from failures."""
 
+import contextlib
 import http.server
 import json
 import subprocess
@@ -344,14 +345,16 @@ def once_watched(shared, kube_faults, name, monkeypatch):
                 done.append(True)
                 wait_until(lambda: is_watch(kube_faults) == watches)
                 first()
-                release(shared, name, status.processes[0].name)
+                release(shared, status.name, status.processes[0].name)
 
         return see
 
     return later
 
 
-def test_wait_makes_one_list_and_one_watch(shared, through, kube_faults, name, once_watched):
+def test_wait_makes_one_list_and_one_watch_of_each_kind(
+    shared, through, kube_faults, name, once_watched
+):
     experiment = shared.new_experiment(name)
     for index in range(3):
         python(experiment, f"p{index}", "pass" if index else HELD)
@@ -361,16 +364,12 @@ def test_wait_makes_one_list_and_one_watch(shared, through, kube_faults, name, o
     through.describe_experiment(name)
     assert kube_faults.count() == 3
 
-
-def test_wait_with_a_job_makes_one_list_and_one_watch_of_each_kind(
-    shared, through, kube_faults, name, once_watched
-):
-    experiment = shared.new_experiment(name)
+    experiment = shared.new_experiment(f"{name}-job")
     python(experiment, "p", HELD)
     python(experiment, "job", "pass").job()
     shared.launch(experiment)
-    assert through.wait(name, timeout=60, on_change=once_watched(2)).exit_code == 0
-    assert (is_list(kube_faults), is_watch(kube_faults), kube_faults.count()) == (2, 2, 4)
+    assert through.wait(f"{name}-job", timeout=60, on_change=once_watched(3)).exit_code == 0
+    assert (is_list(kube_faults), is_watch(kube_faults), kube_faults.count()) == (4, 3, 7)
 
 
 def test_several_experiments_are_described_with_one_list(shared, through, kube_faults, name):
@@ -400,8 +399,23 @@ def read_until(read, holds):
     return wait_until(lambda: watched if holds(watched := read()) else None)
 
 
+@contextlib.contextmanager
+def watching_ps(proxy, namespace, name, errors):
+    """Run ``ps --watch``, with its standard error in a file, and yield its lines."""
+    words = ["ps", name, "--watch", "-b", "kube", "--namespace", namespace]
+    command = [sys.executable, "-m", "symphony", *words, "--kubeconfig", proxy.kubeconfig]
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as watching,
+    ):
+        try:
+            yield watching.stdout
+        finally:
+            watching.terminate()
+
+
 def test_tables_are_updated_without_further_lists_and_survive_an_outage(
-    kube_cluster, shared, through, kube_faults, name, monkeypatch
+    kube_cluster, shared, through, kube_faults, name, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("symphony_kube.status.watched_statuses.OUTAGE_SECONDS", 0.0)
     names = [f"{name}-{number}" for number in range(3)]
@@ -409,38 +423,42 @@ def test_tables_are_updated_without_further_lists_and_survive_an_outage(
         experiment = shared.new_experiment(each)
         unschedulable(experiment, "p")
         shared.launch(experiment)
+    errors = tmp_path / "errors"
     with (
+        watching_ps(kube_faults, kube_cluster.namespace, names[0], errors) as lines,
         through.watch_experiment(names[0]) as read_one,
         through.watch_experiments(on_error=pytest.fail) as read_all,
     ):
+        assert "NAME" in lines.readline()
         assert [status.name for status in read_all().statuses] == names[:2]
-        wait_until(lambda: is_watch(kube_faults) == 5)
-        lists = kube_faults.count() - 5
+        wait_until(lambda: is_watch(kube_faults) == 6)
+        before = kube_faults.count()
         experiment = shared.new_experiment(names[2])
         unschedulable(experiment, "p")
         shared.launch(experiment)
         shared.delete(names[1])
-        succeed(kube_cluster, f"{names[0]}-p")
-        read_until(read_one, lambda watched: watched.statuses[0].state is State.SUCCEEDED)
-        states = [(names[0], State.SUCCEEDED), (names[2], State.PENDING)]
-
-        def has_states(watched):
-            return [(item.name, item.state) for item in watched.statuses] == states
-
-        read_until(read_all, has_states)
-        assert (is_watch(kube_faults), kube_faults.count()) == (5, lists + 5)
+        read_until(read_all, lambda watched: watched.statuses[-1].name == names[2])
 
         kube_faults.interrupt(silent=False)
         for read in (read_one, read_all):
             watched = read_until(read, lambda watched: watched.outage)
             assert "the API server http" in watched.outage
-            assert watched.statuses[0].state is State.SUCCEEDED
-        succeed(kube_cluster, f"{names[2]}-p")
+            assert watched.statuses[0].state is State.PENDING
+        wait_until(errors.read_text)
+        succeed(kube_cluster, f"{names[0]}-p")
         kube_faults.restore()
-        states[1] = (names[2], State.SUCCEEDED)
-        read_until(read_all, lambda watched: has_states(watched) and not watched.outage)
-        read_until(read_one, lambda watched: not watched.outage)
-        assert lists + 10 == kube_faults.count()
+
+        def has_new_states(watched):
+            states = [(item.name, item.state) for item in watched.statuses]
+            return states == [(names[0], State.SUCCEEDED), (names[2], State.PENDING)]
+
+        read_until(read_all, lambda watched: has_new_states(watched) and not watched.outage)
+        read_until(read_one, lambda watched: watched.statuses[0].state is State.SUCCEEDED)
+        assert any("succeeded" in line for line in lines)
+        # The six watches were opened again.
+        assert kube_faults.count() == before + 6
+    (message,) = errors.read_text().splitlines()
+    assert message.startswith("the states may be out of date: the API server http")
 
 
 def test_users_who_may_not_watch_receive_lists(kube_cluster, shared, open_cluster, name):
@@ -453,31 +471,6 @@ def test_users_who_may_not_watch_receive_lists(kube_cluster, shared, open_cluste
         unschedulable(experiment, "p")
         shared.launch(experiment)
         read_until(read, lambda watched: watched.statuses)
-
-
-def test_ps_reports_an_outage_once_and_continues(kube_cluster, shared, kube_faults, name, tmp_path):
-    experiment = shared.new_experiment(name)
-    unschedulable(experiment, "p")
-    shared.launch(experiment)
-    words = ["ps", name, "--watch", "-b", "kube", "--namespace", kube_cluster.namespace]
-    command = [sys.executable, "-m", "symphony", *words, "--kubeconfig", kube_faults.kubeconfig]
-    with (
-        (tmp_path / "errors").open("w") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as watching,
-    ):
-        try:
-            assert "NAME" in watching.stdout.readline()
-            assert "pending" in watching.stdout.readline()
-            kube_faults.interrupt(silent=False)
-            errors = wait_until((tmp_path / "errors").read_text)
-            succeed(kube_cluster, f"{name}-p")
-            kube_faults.restore()
-            assert any("succeeded" in line for line in watching.stdout)
-        finally:
-            watching.terminate()
-    assert (tmp_path / "errors").read_text() == errors
-    assert errors.startswith("the states may be out of date: the API server http")
-    assert errors.count("\n") == 1
 
 
 def test_wait_survives_lost_connections_and_an_outage(

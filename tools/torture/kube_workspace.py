@@ -26,11 +26,15 @@ from symphony.plan.restart_policy import Backoff
 from torture import checks
 from torture.checks import FoundProcess
 from torture.children import Child
-from torture.workspace import KUBE, NAME, Workspace
+from torture.workspace import KUBE, Workspace
 
 _KUBECONFIG, _IMAGE = "SYMPHONY_TEST_KUBECONFIG", "SYMPHONY_TEST_IMAGE"
-_SELECTOR = f"labelSelector=app.kubernetes.io/managed-by=symphony,symphony/experiment={NAME}"
-_KINDS = ("pods", "services", "secrets", "configmaps")
+_SELECTOR = "labelSelector=app.kubernetes.io/managed-by=symphony"
+_KINDS = {
+    **dict.fromkeys(("pods", "services", "secrets", "configmaps", "serviceaccounts"), "api/v1"),
+    "jobs": "apis/batch/v1",
+    **dict.fromkeys(("roles", "rolebindings"), "apis/rbac.authorization.k8s.io/v1"),
+}
 # The commands of the proxy, and its answer to each of them.
 RESET, HANG, RESTORE = "reset", "hang", "restore"
 _DONE = b"."
@@ -73,6 +77,7 @@ class KubeWorkspace(Workspace):
     def __init__(self, seed: int, directory: Path, *, quick: bool = False) -> None:
         super().__init__(KUBE, seed, directory, quick=quick)
         self._namespace = f"symphony-torture-{secrets.token_hex(4)}"
+        self._is_shared = True
 
     def __enter__(self) -> KubeWorkspace:
         super().__enter__()
@@ -106,7 +111,9 @@ class KubeWorkspace(Workspace):
         path = f"/api/v1/namespaces/{self._namespace}"
         with contextlib.suppress(ApiError):
             self._api.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0})
-        self._api.call("DELETE", path)
+        # The namespace of an experiment is deleted with it.
+        with contextlib.suppress(ApiError):
+            self._api.call("DELETE", path)
 
     def order(self, word: str) -> None:
         """Give the proxy an order, which is `RESET`, `HANG` or `RESTORE`, and wait for it."""
@@ -132,9 +139,20 @@ class KubeWorkspace(Workspace):
         return Cluster.new(
             KUBE,
             kubeconfig=os.environ["SYMPHONY_KUBECONFIG"],
-            namespace=self._namespace,
+            namespace=self._namespace if self._is_shared else None,
             image=os.environ[_IMAGE],
         )
+
+    def use_own_namespaces(self) -> str:
+        """Use a namespace for each experiment, and return the name of this round's namespace.
+
+        The experiment is in another namespace than the objects of the round.
+        """
+        del os.environ["SYMPHONY_NAMESPACE"]
+        self._remove_namespace()
+        self._namespace = f"{self._namespace}-own"
+        self._is_shared = False
+        return self._namespace
 
     def supervisors(self) -> list[FoundProcess]:
         """Return the supervisors, which run on this machine."""
@@ -152,8 +170,23 @@ class KubeWorkspace(Workspace):
                 found[key] = f"{found[key]}, {uid}" if key in found else uid
         return found
 
+    def has_objects(self) -> bool:
+        """Return whether the description of an experiment or its own namespace exists."""
+        if self._is_shared:
+            return bool(self._list("secrets"))
+        return self._api.find(f"/api/v1/namespaces/{self._namespace}") is not None
+
+    def left_objects(self, name: str) -> list[str]:
+        """Return the objects of symphony in the namespace, and the namespace if it is its own."""
+        left = []
+        for kind in _KINDS:
+            left += [f"{kind} {item['metadata']['name']}" for item in self._list(kind)]
+        if not self._is_shared and self._api.find(f"/api/v1/namespaces/{name}") is not None:
+            left.append(f"namespace {name}")
+        return left
+
     def _list(self, kind: str) -> list[Mapping[str, Any]]:
-        path = f"/api/v1/namespaces/{self._namespace}/{kind}?{_SELECTOR}"
+        path = f"/{_KINDS[kind]}/namespaces/{self._namespace}/{kind}?{_SELECTOR}"
         items: list[Mapping[str, Any]] = self._api.call("GET", path)["items"]
         return items
 
@@ -170,10 +203,10 @@ class KubeWorkspace(Workspace):
     def check_end(self) -> None:
         """Check that all is deleted completely."""
         self._check_commands_have_exited()
-        self.delete_all()
-        for kind in _KINDS:
-            left = [item["metadata"]["name"] for item in self._list(kind)]
-            self.refuse([f"{kind} {name} is left" for name in left])
+        # Other programs can have experiments with their own namespaces.
+        if self._is_shared:
+            self.delete_all()
+        self.refuse([f"{found} is left" for found in self.left_objects(self._namespace)])
         self.refuse(checks.left_processes(self.supervisors()))
         self.refuse(checks.left_files(self.root))
 

@@ -307,6 +307,18 @@ class Workspace:
         """Interrupt the connections to the API server inside the block."""
         raise RuntimeError(f"{self.backend} has no connections to interrupt for {attack!r}")
 
+    def use_own_namespaces(self) -> str:
+        """Use a namespace for each experiment, and return a name for an experiment."""
+        raise RuntimeError(f"{self.backend} has no namespaces")
+
+    def has_objects(self) -> bool:
+        """Return whether a launch has begun to create the objects of an experiment."""
+        raise RuntimeError(f"{self.backend} has no objects")
+
+    def left_objects(self, name: str) -> list[str]:
+        """Return the objects that symphony has created for an experiment and that still exist."""
+        raise RuntimeError(f"{self.backend} has no objects for {name!r}")
+
     def running_texts(self) -> dict[tuple[str, str], str]:
         """Return the identities of the running processes.
 

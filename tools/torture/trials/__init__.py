@@ -4,6 +4,7 @@ from torture.trial import TRIALS
 from torture.trials import (
     changing,
     controlling,
+    cutting,
     disk,
     escaping,
     interrupting,
@@ -18,6 +19,7 @@ __all__ = [
     "TRIALS",
     "changing",
     "controlling",
+    "cutting",
     "disk",
     "escaping",
     "interrupting",

@@ -44,8 +44,8 @@ class ExperimentsWatch:
         self._api = api
         self._namespace = namespace
         self._observers: dict[str, PodObserver] = {}
-        # The experiments of all objects, by kind and UID.
-        self._owners: dict[str, dict[str, str]] = {}
+        # The UIDs of all objects, by kind and experiment.
+        self._uids: dict[str, dict[str, set[str]]] = {}
         # When to read the stored roster of each experiment, unless that is not necessary.
         self._due: dict[str, float] = {}
         self._watcher = Watcher(
@@ -125,12 +125,12 @@ class ExperimentsWatch:
         self._replace(kind, list_if_possible(lambda: self._start(kind)))
 
     def _replace(self, kind: str, objects: Iterable[Object]) -> None:
-        found: dict[str, list[Object]] = {name: [] for name in self._owners.get(kind, {}).values()}
-        self._owners[kind] = {}
+        found: dict[str, list[Object]] = {name: [] for name in self._uids.get(kind, {})}
+        self._uids[kind] = {}
         for item in objects:
             for name in self._owner(item):
-                self._owners[kind][item["metadata"]["uid"]] = name
                 found.setdefault(name, []).append(item)
+                self._uids[kind].setdefault(name, set()).add(item["metadata"]["uid"])
         for name, of_experiment in found.items():
             if kind in _OBSERVED:
                 self._observer(name).replace(kind, of_experiment)
@@ -138,10 +138,13 @@ class ExperimentsWatch:
 
     def _apply(self, kind: str, event: str, item: Object) -> None:
         for name in self._owner(item):
+            uids = self._uids[kind].setdefault(name, set())
             if event == "DELETED":
-                self._owners[kind].pop(item["metadata"]["uid"], None)
+                uids.discard(item["metadata"]["uid"])
             else:
-                self._owners[kind][item["metadata"]["uid"]] = name
+                uids.add(item["metadata"]["uid"])
+            if not uids:
+                del self._uids[kind][name]
             if kind in _OBSERVED:
                 self._observer(name).apply(kind, event, item)
             self._note_change(name)
@@ -158,12 +161,15 @@ class ExperimentsWatch:
         return self._observers.setdefault(name, PodObserver(name))
 
     def _note_change(self, name: str) -> None:
-        self._due[name] = 0.0
-        if any(name in owners.values() for owners in self._owners.values()):
-            self._observer(name)
-        else:
+        kinds = [kind for kind, names in self._uids.items() if name in names]
+        if not kinds:
             self._observers.pop(name, None)
-            del self._due[name]
+            self._due.pop(name, None)
+            return
+        self._due[name] = 0.0
+        if not set(kinds) & set(_OBSERVED):
+            # Nothing that is known of deleted objects applies to those of another launch.
+            self._observers[name] = PodObserver(name)
 
     def _complete(self) -> None:
         """Read what the objects do not show of the experiments that have changed."""
@@ -174,7 +180,7 @@ class ExperimentsWatch:
             del self._due[name]
             observer = self._observers[name]
             complete_observer(self._api, self._scope(name), observer)
-            if observer.has_job_sets and JOB_SETS not in self._owners:
+            if observer.has_job_sets and JOB_SETS not in self._uids:
                 self._start_optional(JOB_SETS)
             if not observer.is_known:
                 self._due[name] = now + _UNKNOWN_PAUSE_SECONDS

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "quick", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("few", settings.get_profile("quick"), max_examples=5)
 settings.register_profile("thorough", settings.get_profile("quick"), max_examples=1000)
 settings.load_profile("quick")
 

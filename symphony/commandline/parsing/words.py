@@ -22,7 +22,6 @@ COMMANDS: dict[str, str] = {
     "build": "'{prog} launch FILE --build'",
     "cancel": _DELETE,
     "create": "'{prog} launch FILE'",
-    "debug": _SHELL,
     "destroy": _DELETE,
     "down": _DELETE,
     "get": "'{prog} ls', or '{prog} ps NAME' for the processes of an experiment",

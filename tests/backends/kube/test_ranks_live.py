@@ -167,7 +167,7 @@ def test_units_that_do_not_fit_do_not_block_each_other(shared, name, two_nodes):
     holder.container_yml = needs_port
     for unit in ("first", "second"):
         for process in exp.new_ranks(unit, 2, command=["python3", "-u", "-c", MEETS]):
-            process.together_or_not("2s").termination_grace_period(1).starts_after(
+            process.together_or_not("4s").termination_grace_period(1).starts_after(
                 "holder", "started"
             )
             process.container_yml = needs_port
@@ -175,7 +175,7 @@ def test_units_that_do_not_fit_do_not_block_each_other(shared, name, two_nodes):
 
     def was_released():
         status = shared.describe_experiment(name)
-        return any("ranks could be scheduled within 2 s" in item.reason for item in status)
+        return any("ranks could be scheduled within 4 s" in item.reason for item in status)
 
     wait_until(was_released)
     release(shared, name, "holder")

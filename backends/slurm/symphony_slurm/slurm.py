@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # slurmctld answers within milliseconds. Slurm's programs give up by themselves after some time.
 ANSWER_TIMEOUT_SECONDS = 60.0
+# How long the job may take that checks nodes.
+CHECK_TIMEOUT_SECONDS = 60.0
 JOB_NAME_PREFIX = "symphony:"
 # The states of a job that Slurm may still run.
 ACTIVE_STATES = frozenset(
@@ -167,12 +169,19 @@ def _cancel(arguments: Sequence[str]) -> None:
 def run_on_idle_nodes(selection: Sequence[str], argv: Sequence[str], idle_wait: int) -> list[str]:
     """Run a program once on each of some idle nodes, as a job, and return its messages.
 
-    ``selection`` contains options of srun. If no nodes are idle for ``idle_wait`` seconds, the
-    message of srun is returned.
+    ``selection`` contains options of srun. If no nodes are idle for ``idle_wait`` seconds, or the
+    job does not end in time, for example because of a prolog of the site, a message states this.
     """
     arguments = ["srun", "--quiet", f"--immediate={idle_wait}", "--time=1"]
     arguments += ["--job-name=symphony-check", "--ntasks-per-node=1", "--kill-on-bad-exit=0"]
-    done = _run([*arguments, *selection, *argv], env=submission_environment())
+    try:
+        done = _run(
+            [*arguments, *selection, *argv],
+            env=submission_environment(),
+            timeout=CHECK_TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return [f"the job did not end within {CHECK_TIMEOUT_SECONDS:g} s"]
     if not done.returncode:
         return []
     lines = [_without_program(line.strip()) for line in done.stderr.splitlines()]
@@ -224,9 +233,17 @@ def partitions(names: str | None) -> list[Partition]:
 
 
 def _run(
-    argv: Sequence[str], *, input: str | None = None, env: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    *,
+    input: str | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program of Slurm. Raises Unreachable if it is missing or slurmctld does not answer."""
+    """Run a program of Slurm. Raises Unreachable if it is missing or slurmctld does not answer.
+
+    Raises subprocess.TimeoutExpired after ``timeout`` seconds, for programs that do not only wait
+    for an answer of slurmctld.
+    """
     _latest_failure.check()
     try:
         done = subprocess.run(
@@ -237,13 +254,15 @@ def _run(
             text=True,
             errors="replace",
             env=None if env is None else dict(env),
-            timeout=ANSWER_TIMEOUT_SECONDS,
+            timeout=ANSWER_TIMEOUT_SECONDS if timeout is None else timeout,
             check=False,
         )
     except FileNotFoundError:
         check_installed()
         raise
     except subprocess.TimeoutExpired:
+        if timeout is not None:
+            raise
         text = f"{argv[0]} did not answer within {ANSWER_TIMEOUT_SECONDS:g} s; {_RUN_AGAIN}"
         raise _latest_failure.record(text) from None
     if done.returncode and is_unreachable(done.stderr):

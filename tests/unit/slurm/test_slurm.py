@@ -94,3 +94,16 @@ def test_answer_about_a_job_that_slurm_would_accept(monkeypatch, stderr, answer)
     done = subprocess.CompletedProcess(["sbatch"], 0, stdout="", stderr=f"{stderr}\n")
     monkeypatch.setattr(slurm, "_run", lambda *arguments, **options: done)
     assert slurm.check_submission([], "#!/bin/sh", {}) == answer
+
+
+def test_slow_check_of_nodes_does_not_count_as_an_outage(tmp_path, monkeypatch):
+    srun = tmp_path / "srun"
+    srun.write_text("#!/bin/sh\nexec sleep 1000\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(slurm, "CHECK_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(slurm, "_latest_failure", slurm._LatestFailure())
+    messages = slurm.run_on_idle_nodes(["--nodes=1"], ["true"], 2)
+    assert messages == ["the job did not end within 0.1 s"]
+    # Otherwise, the submission of the job would be refused for some seconds.
+    slurm._latest_failure.check()

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.runs.archive import Retention, Run
+    from symphony.usage import ExperimentUsage
 
 
 # A function to call with each status that differs from the previous one. The value can be None.
@@ -744,6 +745,29 @@ class Cluster(CheckedAttributes, abc.ABC):
         from symphony.process_details import ProcessDetails
 
         return ProcessDetails(status=self.describe_process(experiment, process, process_group))
+
+    def iter_usage(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        interval: float = 1.0,
+    ) -> Iterator[ExperimentUsage]:
+        """Yield a sample of the resources that the running processes use every ``interval``
+        seconds, until the experiment has finished or was deleted.
+
+        ``processes`` selects processes as in `stop_processes`. The first sample is yielded as soon
+        as the CPU use is known. Raises `Unsupported` if the backend cannot report any value.
+        """
+        raise Unsupported(f"the {self.backend} backend cannot report the resources that are used")
+
+    def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
+        """Return the samples in the record of the run, from oldest to newest.
+
+        Older samples are further apart. The result is empty if no samples were recorded.
+        """
+        self.describe_experiment(experiment)
+        return []
 
     def describe_topology(self, experiment: str) -> Topology:
         """Return the processes, groups and services of a launched experiment, including the

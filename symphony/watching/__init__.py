@@ -1,0 +1,1 @@
+"""Watching experiments: the model behind `symphony top` and `symphony ui`."""

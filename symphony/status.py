@@ -92,6 +92,16 @@ class ReasonCode(str, enum.Enum):
 # The words for a process that symphony has stopped or is stopping, in place of its state.
 STOPPED_STATE = "stopped"
 STOPPING_STATE = "stopping"
+# The states as tables show them. Those that need the user's attention come first.
+STATES_BY_ATTENTION = (
+    "failed",
+    "unknown",
+    "pending",
+    STOPPING_STATE,
+    "running",
+    STOPPED_STATE,
+    "succeeded",
+)
 ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.UNKNOWN})
 # The exit code of an experiment that has exceeded its deadline. timeout(1) has the same exit code.
 DEADLINE_EXIT_CODE = 124

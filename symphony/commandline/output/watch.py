@@ -19,20 +19,12 @@ from symphony.commandline.output.terminal import (
     terminal_width,
 )
 from symphony.commandline.output.views import count_words
+from symphony.status import STATES_BY_ATTENTION
 
 WATCH_INTERVAL_SECONDS = 2.0
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 # The title, the column titles, the line that counts the omitted rows, and the line of the cursor.
 _LINES_AROUND_ROWS = 4
-_STATES_BY_ATTENTION = (
-    "failed",
-    "unknown",
-    "pending",
-    "stopping",
-    "running",
-    "stopped",
-    "succeeded",
-)
 
 
 class WatchedTable(NamedTuple):
@@ -105,4 +97,4 @@ def fit_table(table: WatchedTable, height: int | None) -> list[str]:
 
 def _attention(state: str) -> int:
     """Return a sort key: states that need attention first."""
-    return _STATES_BY_ATTENTION.index(state) if state in _STATES_BY_ATTENTION else 0
+    return STATES_BY_ATTENTION.index(state) if state in STATES_BY_ATTENTION else 0

@@ -1,0 +1,138 @@
+"""The controls that the views offer, and the questions that they ask first."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from symphony.cluster import Cluster
+from symphony.errors import SymphonyError
+from symphony.names import join_names
+from symphony.status import ProcessStatus
+
+_MAX_NAMES = 8
+
+
+class Action(str, enum.Enum):
+    """What a control does."""
+
+    STOP = "stop"
+    START = "start"
+    RESTART = "restart"
+    SIGNAL = "signal"
+    SCALE = "scale"
+    # Stop the whole experiment, and remove it. Its record remains.
+    DELETE = "delete"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """A control of an experiment, or of some of its processes.
+
+    ``processes`` contains names or patterns as in `Cluster.stop_processes`. None stands for all
+    processes. ``signal`` is the name of the signal for `Action.SIGNAL`, and ``replicas`` is the
+    argument of `Cluster.scale` for `Action.SCALE`.
+    """
+
+    action: Action
+    experiment: str
+    processes: tuple[str, ...] | None = None
+    signal: str = ""
+    replicas: Mapping[str, int | str] | None = None
+
+
+def question(control: Control) -> str:
+    """Return the question to ask the user before a control that ends processes.
+
+    It is empty if the control ends no process.
+    """
+    target = _target(control)
+    if control.action is Action.DELETE:
+        return (
+            f"Delete {control.experiment}? Its processes are stopped. The record of the run and "
+            "its logs are kept."
+        )
+    if control.action is Action.STOP:
+        return f"Stop {target}?"
+    if control.action is Action.RESTART:
+        return f"Restart {target}?"
+    if control.action is Action.SIGNAL:
+        return f"Send {control.signal} to {target}?"
+    if control.action is Action.SCALE and _may_remove(control.replicas or {}):
+        return f"Change {_counts(control)} of {control.experiment}? Processes can be removed."
+    return ""
+
+
+def perform(cluster: Cluster, control: Control) -> str:
+    """Carry out a control, and return what was done in one line.
+
+    The function returns when the control is done. Raises the errors of the cluster's methods.
+    """
+    experiment = control.experiment
+    selected = None if control.processes is None else list(control.processes)
+    if control.action is Action.DELETE:
+        cluster.delete(experiment)
+        return f"deleted {experiment}"
+    if control.action is Action.SCALE:
+        changes = cluster.scale(experiment, control.replicas or {})
+        return f"{experiment}: {'; '.join(changes.lines()) or 'nothing to change'}"
+    if control.action is Action.SIGNAL:
+        signaled = cluster.signal_processes(experiment, selected, control.signal)
+        return f"sent {control.signal} to {_description(experiment, signaled)}"
+    if control.action is Action.STOP:
+        stopped = cluster.stop_processes(experiment, selected)
+        return f"stopped {_description(experiment, stopped)}"
+    if control.action is Action.START:
+        started = cluster.start_processes(experiment, selected)
+        return f"started {_description(experiment, started)}"
+    return _restart(cluster, experiment, selected)
+
+
+def _restart(cluster: Cluster, experiment: str, selected: list[str] | None) -> str:
+    """Restart processes. Those under a debugger get their ordinary commands again."""
+    from symphony.cluster.debugging import put_back
+    from symphony.cluster.matching import select_processes
+
+    processes = select_processes(cluster.describe_experiment(experiment), selected)
+    names = [process.name for process in processes]
+    changed: list[str] = []
+    if not _debugged(cluster, experiment).keys().isdisjoint(names):
+        changed = put_back(cluster, experiment, names)
+    rest = [name for name in names if name not in changed]
+    if rest:
+        cluster.restart_processes(experiment, rest)
+    return f"restarted {_description(experiment, processes)}"
+
+
+def _debugged(cluster: Cluster, experiment: str) -> Mapping[str, str]:
+    try:
+        return cluster.debugged_processes(experiment)
+    except SymphonyError:
+        # Without a description of the experiment, no process can have been changed.
+        return {}
+
+
+def _target(control: Control) -> str:
+    if control.processes is None:
+        return f"all processes of {control.experiment}"
+    return f"{join_names(control.processes, limit=_MAX_NAMES)} of {control.experiment}"
+
+
+def _description(experiment: str, processes: list[ProcessStatus]) -> str:
+    """Return the names of processes and of their experiment, such as ``learner of rl``."""
+    names = join_names((process.path for process in processes), limit=_MAX_NAMES)
+    return f"{names} of {experiment}"
+
+
+def _may_remove(replicas: Mapping[str, int | str]) -> bool:
+    """Return whether a number of replicas can become smaller."""
+    return any(not str(count).startswith("+") for count in replicas.values())
+
+
+def _counts(control: Control) -> str:
+    replicas = control.replicas or {}
+    return ", ".join(f"{name}={count}" for name, count in replicas.items())

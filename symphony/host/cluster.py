@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from symphony.cluster import Cluster, ExecResult, OnChange, Progress, Tunnel
+from symphony.cluster import Cluster, ExecResult, OnChange, Progress, Tunnel, WatchedStatuses
 from symphony.cluster.matching import (
     Until,
     experiment_exists,
@@ -802,6 +802,26 @@ class HostCluster(Cluster):
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """Return the current status of an experiment and its processes."""
         return self._describe(self._find(experiment))
+
+    @contextlib.contextmanager
+    def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
+        """Return a context with a function that reads only new events; see
+        `Cluster.watch_experiment`.
+        """
+        reader = self._reader(self._find(experiment))
+
+        def read() -> WatchedStatuses:
+            nonlocal reader
+            run = self._find(experiment)
+            try:
+                status = reader.read()
+            except NotFound:
+                # The experiment was launched again.
+                reader = self._reader(run)
+                status = reader.read()
+            return WatchedStatuses([status])
+
+        yield read
 
     def _find(self, experiment: str) -> RunDirectory:
         if self._run_path is not None:

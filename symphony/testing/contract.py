@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
 from symphony.status import ExperimentStatus, LogLine, ReasonCode, State
 from symphony.testing import programs
+from symphony.watching.controls import Action, Control, perform
 
 # Arguments that a shell, an API or a terminal might alter.
 SPECIAL_TEXTS = (
@@ -46,6 +48,13 @@ SPECIAL_TEXTS = (
     "glob * ? [a] {a,b} ~ ! # % ^ & | ; < >",
     "naïve café 日本語 🎻",
 )
+
+
+def control(cluster: Cluster, action: Action, *processes: str, signal: str = "") -> str:
+    """Carry out a control as the views of an experiment do, and return what was done."""
+    selected = processes or None
+    wanted = Control(action=action, experiment="contract", processes=selected, signal=signal)
+    return perform(cluster, wanted)
 
 
 class _ConditionMet(Exception):
@@ -230,9 +239,15 @@ class BackendContract:
         until(cluster, "contract", all_running, timeout=self.timeout)
         other = cluster.new_experiment("contract")
         self.add(other, "new", programs.FOREVER)
-        cluster.launch(other, force=True)
-        status = until(cluster, "contract", all_running, timeout=self.timeout)
-        assert [process.name for process in status] == ["new"]
+        with cluster.watch_experiment("contract") as watch:
+            assert [process.name for process in watch().statuses[0]] == ["old"]
+            cluster.launch(other, force=True)
+            status = until(cluster, "contract", all_running, timeout=self.timeout)
+            assert [process.name for process in status] == ["new"]
+            # A watch shows the new run, or ends with the old one.
+            with contextlib.suppress(NotFound):
+                while [process.name for process in watch().statuses[0]] != ["new"]:
+                    time.sleep(0.05)
 
     def test_an_invalid_experiment_does_not_replace_a_running_one(
         self, cluster: Cluster, experiment: Experiment
@@ -774,13 +789,14 @@ class BackendContract:
             other.starts_after(f"agent-{number}", "ready")
         cluster.launch(experiment)
         before = cluster.wait("contract", timeout=self.timeout, until="ready")
-        stopped = cluster.stop_processes("contract", ["agent"])
-        assert [process.name for process in stopped] == ["agent-0", "agent-1"]
-        assert [process.displayed_state for process in stopped] == ["stopped", "stopped"]
+        done = control(cluster, Action.STOP, "agent")
+        assert done == "stopped agent-0, agent-1 of contract"
         status = cluster.describe_experiment("contract")
+        states = [process.displayed_state for process in status]
+        assert states == ["running", "stopped", "stopped"]
         assert status.processes[0] == before.processes[0]
         assert status.exit_code == 0
-        cluster.start_processes("contract", ["agent-*"])
+        control(cluster, Action.START, "agent-*")
         after = cluster.wait("contract", timeout=self.timeout, until="ready")
         assert after.processes[0] == before.processes[0]
         assert all_running(after)
@@ -797,7 +813,8 @@ class BackendContract:
         self.add(experiment, "other", programs.FOREVER).starts_after("worker", "ready")
         cluster.launch(experiment)
         before = until(cluster, "contract", all_running, timeout=self.timeout)
-        (restarted,) = cluster.restart_processes("contract", ["worker"])
+        assert control(cluster, Action.RESTART, "worker") == "restarted worker of contract"
+        restarted = cluster.describe_process("contract", "worker")
         assert restarted.state is State.RUNNING
         assert restarted.started != before.processes[0].started
         after = cluster.wait("contract", timeout=self.timeout, until="ready")
@@ -945,7 +962,7 @@ class BackendContract:
         self.add(experiment, "two", programs.SIGNALED).starts_after("one", "ready")
         cluster.launch(experiment)
         cluster.wait("contract", timeout=self.timeout, until="ready")
-        cluster.signal_processes("contract", ["team"], "USR1")
+        assert control(cluster, Action.SIGNAL, "team", signal="USR1").startswith("sent USR1 to ")
         until(
             cluster,
             "contract",
@@ -964,7 +981,7 @@ class BackendContract:
         self.add(experiment, "worker", programs.FOREVER)
         cluster.launch(experiment)
         until(cluster, "contract", all_running, timeout=self.timeout)
-        cluster.delete("contract")
+        assert control(cluster, Action.DELETE) == "deleted contract"
         assert cluster.list_experiments() == []
         with pytest.raises(NotFound, match="contract"):
             cluster.describe_experiment("contract")

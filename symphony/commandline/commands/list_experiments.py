@@ -24,12 +24,21 @@ class Listing:
     Unless ``only_selected`` is set, the listing contains the experiments of all backends that
     `find_backend` finds. ``exit_code`` is not 0 if an experiment could not be described, or if the
     ``selected`` backend has not responded. A backend that the user did not select and that has not
-    responded is reported once, and then left out.
+    responded is reported once, and then left out. Reports are passed to ``report``, which prints
+    them on standard error by default.
     """
 
-    def __init__(self, prog: str, selected: Cluster, *, only_selected: bool) -> None:
+    def __init__(
+        self,
+        prog: str,
+        selected: Cluster,
+        *,
+        only_selected: bool,
+        report: Callable[[str], None] = print_note,
+    ) -> None:
         self.exit_code = OK
         self._prog = prog
+        self._report = report
         self._selected = selected
         self._only_selected = only_selected
         self._slow: list[Cluster] | None = None
@@ -57,7 +66,7 @@ class Listing:
     def read(self) -> list[ExperimentStatus]:
         """Return the status of every experiment, sorted by name.
 
-        An experiment or a backend that cannot be described is reported on standard error. Raises
+        An experiment or a backend that cannot be described is reported. Raises
         `SymphonyError` if the selected backend fails and is the only one.
         """
         if self._only_selected:
@@ -86,10 +95,10 @@ class Listing:
             return self._describe(cluster, response)
         except SymphonyError as exc:
             if cluster is self._selected:
-                self._report(exc)
+                self._report_error(exc)
             else:
                 self._left_out.add(cluster.backend)
-                print_note(
+                self._report(
                     f"{self._prog}: the experiments on {cluster.backend} are not listed: {exc}"
                 )
             return []
@@ -104,9 +113,9 @@ class Listing:
         names = None if response is None else response.result()
         if self._watches is None:
             names = cluster.list_experiments() if names is None else names
-            return cluster.describe_experiments(names, on_error=self._report)
+            return cluster.describe_experiments(names, on_error=self._report_error)
         if cluster.backend not in self._watches:
-            watch = cluster.watch_experiments(on_error=self._report)
+            watch = cluster.watch_experiments(on_error=self._report_error)
             self._watches[cluster.backend] = self._opened.enter_context(watch)
         try:
             watched = self._watches[cluster.backend]()
@@ -117,6 +126,6 @@ class Listing:
         self._outages.append(watched.outage)
         return watched.statuses
 
-    def _report(self, exc: SymphonyError) -> None:
-        print_note(f"{self._prog}: error: {error_message(exc)}")
+    def _report_error(self, exc: SymphonyError) -> None:
+        self._report(f"{self._prog}: error: {error_message(exc)}")
         self.exit_code = self.exit_code or exit_code(exc)

@@ -17,8 +17,8 @@ from symphony.errors import NotFound
 from symphony.names import is_name
 from symphony_kube.api.client import Api, Object
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
-from symphony_kube.api.resources import NAMESPACES, collection_path
+from symphony_kube.api.labels import RUN, Scope
+from symphony_kube.api.resources import NAMESPACES, collection_path, labels_of
 from symphony_kube.api.watch import LISTED, Change, Watcher
 from symphony_kube.render.roster import Roster
 from symphony_kube.status.experiments import (
@@ -46,6 +46,10 @@ class ExperimentWatch:
         self._scope = scope
         self._supervising = roster is not None
         self._watched: set[str] = set()
+        # The latest run of which a Pod or Job was observed, and when this object was created.
+        self._run = ""
+        self._run_since = ""
+        self._is_replaced = False
         self._watcher = self._make_watcher(api, scope, follow=follow)
         self.observer = PodObserver(scope.experiment, roster=roster)
 
@@ -66,6 +70,11 @@ class ExperimentWatch:
     def silent_seconds(self) -> float:
         """See `Watcher.silent_seconds`."""
         return self._watcher.silent_seconds
+
+    @property
+    def is_replaced(self) -> bool:
+        """True if objects of a later launch have been observed."""
+        return self._is_replaced
 
     @property
     def has_news(self) -> bool:
@@ -91,6 +100,8 @@ class ExperimentWatch:
             if exc.status != 403:
                 raise
             raise cannot_list_pods(exc, self._scope) from exc
+        self._note_runs(pods)
+        self._is_replaced = False
         self.observer.replace(PODS, pods)
         if self.observer.has_jobs or (self.observer.empty and not self._supervising):
             self._start_optional(JOBS)
@@ -113,6 +124,8 @@ class ExperimentWatch:
         is known to exist.
         """
         for change in changes:
+            if change.event != "DELETED":
+                self._note_runs(change.objects)
             if change.event == LISTED:
                 self.observer.replace(change.kind, change.objects)
             else:
@@ -121,6 +134,16 @@ class ExperimentWatch:
             self._start_optional(JOBS)
         if self.observer.has_job_sets:
             self._start_optional(JOB_SETS)
+
+    def _note_runs(self, objects: Iterable[Object]) -> None:
+        """Note the runs of objects that exist."""
+        for item in objects:
+            run = labels_of(item).get(RUN, "")
+            created = item["metadata"].get("creationTimestamp", "")
+            if not run or run == self._run or created <= self._run_since:
+                continue
+            self._is_replaced = bool(self._run)
+            self._run, self._run_since = run, created
 
     def _start_optional(self, kind: str) -> None:
         if kind not in self._watched:
@@ -135,11 +158,11 @@ class ObservationStream:
     The iterator first returns the current observation, and then a new observation after each
     change, or when the watch has other news.
 
-    The iterator ends when the stream is closed. Raises `NotFound` if the experiment does not exist
-    or no longer exists, and `Unreachable` if the server is unresponsive for too long. If a
-    supervisor passes its ``roster``, the stream waits without a time limit for processes that have
-    not been created yet. The first request is sent when the first observation is read. If ``watch``
-    is given, the stream uses and closes it.
+    The iterator ends when the stream is closed. Raises `NotFound` if the experiment does not exist,
+    no longer exists, or was replaced by another launch, and `Unreachable` if the server is
+    unresponsive for too long. If a supervisor passes its ``roster``, the stream waits without a
+    time limit for processes that have not been created yet. The first request is sent when the
+    first observation is read. If ``watch`` is given, the stream uses and closes it.
     """
 
     def __init__(
@@ -226,6 +249,11 @@ class ObservationStream:
                 expires_in = max(0.0, observation.valid_until - self._api.now())
                 timeout = expires_in if timeout is None else min(timeout, expires_in)
             self._watch.apply(self._watch.changes(timeout))
+            if self._watch.is_replaced and not self._supervising:
+                raise NotFound(
+                    f"experiment {self._scope.experiment!r} was replaced by another launch in the "
+                    "meantime"
+                )
         return None
 
     def _start(self) -> None:

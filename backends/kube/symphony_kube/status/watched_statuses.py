@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from symphony.cluster import WatchedStatuses
+from symphony.errors import NotFound
 from symphony_kube.status import pod_events
 from symphony_kube.status.experiments import explain_now
 from symphony_kube.status.follow_experiments import ExperimentsWatch
@@ -33,14 +34,21 @@ def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedSta
 
     The function raises `NotFound` if the experiment does not exist or no longer exists.
     """
-    with ObservationStream(api, scope) as stream:
-        setup = _SetupReasons(api, scope)
+    setup = _SetupReasons(api, scope)
+    with ExitStack() as opened:
+        stream = opened.enter_context(ObservationStream(api, scope))
         observation = stream.first()
         setup.update(observation)
 
         def read() -> WatchedStatuses:
-            nonlocal observation
-            observation = stream.next(0) or observation
+            nonlocal stream, observation
+            try:
+                observation = stream.next(0) or observation
+            except NotFound:
+                # The experiment was launched again, or was deleted.
+                stream.close()
+                stream = opened.enter_context(ObservationStream(api, scope))
+                observation = stream.first()
             # Requests would wait for the end of an outage.
             if not stream.silent_seconds:
                 setup.update(observation)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from symphony.plan.resolve import Plan
     from symphony.status import ExperimentStatus, LogLine, ProcessStatus, State
     from symphony.tmux import TmuxCluster as TmuxCluster
+    from symphony.usage import ExperimentUsage, ProcessUsage
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,7 @@ _NAMES = {
     "model": ("Experiment", "Process", "ProcessGroup"),
     "status": ("ExperimentStatus", "LogLine", "ProcessStatus", "State"),
     "tmux": ("TmuxCluster",),
+    "usage": ("ExperimentUsage", "ProcessUsage"),
 }
 _MODULES = {name: f"symphony.{module}" for module, names in _NAMES.items() for name in names}
 
@@ -85,6 +87,7 @@ __all__ = [
     "Experiment",
     "ExperimentEvent",
     "ExperimentStatus",
+    "ExperimentUsage",
     "LaunchFailed",
     "LaunchIncomplete",
     "LogLine",
@@ -95,6 +98,7 @@ __all__ = [
     "Process",
     "ProcessGroup",
     "ProcessStatus",
+    "ProcessUsage",
     "SpecError",
     "State",
     "SymphonyConfig",

@@ -44,6 +44,7 @@ CAPABILITIES = {
     "forward": "forwards a local port to a process",
     "debug": "forwards a local port to a debugger in a process",
     "external-url": "gives exposed services an external address",
+    "usage": "reports the resources that running processes use",
     "topology": "reports the connections of a running experiment",
     "restart": "restarts processes by their restart policy",
     "policies": "applies ends_with, on_failure, deadline and max_restarts",

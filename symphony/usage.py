@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -75,3 +75,11 @@ class ExperimentUsage:
             processes=tuple(map(ProcessUsage.from_dict, data["processes"])),
             unavailable=dict(data["unavailable"]),
         )
+
+
+def select_usage(usage: ExperimentUsage, names: Collection[str] | None) -> ExperimentUsage:
+    """Return a sample with only the processes in ``names``. None means all processes."""
+    if names is None:
+        return usage
+    selected = tuple(process for process in usage.processes if process.process in names)
+    return replace(usage, processes=selected)

@@ -746,29 +746,6 @@ class Cluster(CheckedAttributes, abc.ABC):
 
         return ProcessDetails(status=self.describe_process(experiment, process, process_group))
 
-    def iter_usage(
-        self,
-        experiment: str,
-        processes: Sequence[str] | None = None,
-        *,
-        interval: float = 1.0,
-    ) -> Iterator[ExperimentUsage]:
-        """Yield a sample of the resources that the running processes use every ``interval``
-        seconds, until the experiment has finished or was deleted.
-
-        ``processes`` selects processes as in `stop_processes`. The first sample is yielded as soon
-        as the CPU use is known. Raises `Unsupported` if the backend cannot report any value.
-        """
-        raise Unsupported(f"the {self.backend} backend cannot report the resources that are used")
-
-    def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
-        """Return the samples in the record of the run, from oldest to newest.
-
-        Older samples are further apart. The result is empty if no samples were recorded.
-        """
-        self.describe_experiment(experiment)
-        return []
-
     def describe_topology(self, experiment: str) -> Topology:
         """Return the processes, groups and services of a launched experiment, including the
         services' ports and connections.
@@ -776,6 +753,49 @@ class Cluster(CheckedAttributes, abc.ABC):
         raise Unsupported(
             f"the {self.backend} backend cannot report the connections of {experiment!r}"
         )
+
+    def iter_usage(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        interval: float = 1.0,
+    ) -> Iterator[ExperimentUsage]:
+        """Iterate over samples of the resources that the running processes of an experiment use.
+
+        ``processes`` selects processes as in `stop_processes`. The first sample comes as soon as
+        the CPU use has been measured, and then one sample every ``interval`` seconds, or less often
+        if the backend measures less often. Only the iteration causes work. It continues until the
+        experiment has finished or was deleted. Raises `Unsupported` with the reason if the backend
+        cannot report anything.
+        """
+        if interval <= 0:
+            raise SpecError(f"interval must be a number of seconds above 0, not {shown(interval)}")
+        status = self.describe_experiment(experiment)
+        names: Collection[str] | None = None
+        if processes is not None:
+            describe = functools.partial(self.describe_experiment, experiment)
+            names = SelectedNames(status, processes, describe)
+        return self._iter_usage(experiment, names, interval)
+
+    def _iter_usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        """Yield samples. The arguments are those of `iter_usage`, but ``names`` contains the names
+        of processes, to which a change can add some.
+        """
+        raise Unsupported(
+            f"the {self.backend} backend cannot report the resource use of {experiment!r}"
+        )
+
+    def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
+        """Return the samples in the record of an experiment's run, the earliest first.
+
+        The list is empty if no samples were recorded; see `Experiment.record_usage`. Older samples
+        are further apart than newer ones.
+        """
+        self.describe_experiment(experiment)
+        return []
 
     @abc.abstractmethod
     def wait(

@@ -29,6 +29,7 @@ from symphony.errors import (
     NotFound,
     SpecError,
     SymphonyError,
+    Unsupported,
     shown,
 )
 from symphony.host.run import directory
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.runs.archive import Run
+    from symphony.usage import ExperimentUsage
 
 # How many seconds a launch waits for the supervisor of a finished experiment to exit. Before its
 # exit, the supervisor stops processes that were left behind.
@@ -863,6 +865,28 @@ class HostCluster(Cluster):
         run = self._find(experiment)
         status = self._describe(run)
         return topology(run.load_manifest(), status)
+
+    # --- resource use ---
+
+    def _iter_usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        run = self._find(experiment)
+        other_host = run.other_host()
+        if other_host is not None:
+            raise Unsupported(run.other_host_message(other_host, "run the command there"))
+        return self._sampled_usage(run, names, interval)
+
+    def _sampled_usage(
+        self, run: RunDirectory, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        from symphony.host.usage.follow import follow_usage
+        from symphony.usage import select_usage
+
+        # A run that is deleted is read to its end.
+        with run.pin() as pinned:
+            for usage in follow_usage(pinned, self._reader(pinned), interval):
+                yield select_usage(usage, names)
 
     def wait(
         self,

@@ -309,6 +309,26 @@ class BackendContract:
         assert replace(found, links=()) == replace(described, services=services, links=())
         assert set(found.links) == set(described.links)
 
+    # --- resource use ---
+
+    def test_the_resource_use_of_running_processes_is_reported_until_the_end(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        self.can("usage")
+        self.add(experiment, "worker", programs.FOREVER)
+        self.add(experiment, "other", programs.FOREVER)
+        cluster.launch(experiment)
+        until(cluster, "contract", all_running, timeout=self.timeout)
+        samples = cluster.iter_usage("contract", ["worker"], interval=0.1)
+        worker = next(samples).processes[0]
+        assert worker.process == "worker"
+        assert worker.cpu is not None
+        assert worker.memory is not None
+        assert worker.memory > 1 << 20
+        cluster.delete("contract")
+        # The iteration ends.
+        assert all(len(sample.processes) <= 1 for sample in samples)
+
     # --- addresses and environment ---
 
     def test_every_process_has_the_address_of_every_service(

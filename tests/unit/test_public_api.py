@@ -17,9 +17,11 @@ import symphony
 PUBLIC = [
     *("Address", "AddressBook", "AlreadyExists", "BackendError", "Cluster", "Endpoint"),
     *("EventKind", "ExperimentEvent"),
-    *("ExecResult", "Experiment", "ExperimentStatus", "LaunchFailed", "LaunchIncomplete"),
+    *("ExecResult", "Experiment", "ExperimentStatus", "ExperimentUsage"),
+    *("LaunchFailed", "LaunchIncomplete"),
     *("LogLine", "Manifest"),
-    *("NotFound", "Plan", "PluginError", "Process", "ProcessGroup", "ProcessStatus", "SpecError"),
+    *("NotFound", "Plan", "PluginError", "Process", "ProcessGroup", "ProcessStatus"),
+    *("ProcessUsage", "SpecError"),
     *("State", "SymphonyConfig", "SymphonyError", "Unreachable", "Unsupported", "address"),
 ]
 # The names of backends and tools, and the public modules that define them.

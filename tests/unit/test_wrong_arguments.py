@@ -67,8 +67,8 @@ MODULES = (
 # constructor. `SymphonyParser` reports errors on standard error; see tests/cli/test_bad_input.py.
 NOT_CALLED = {
     *("Address", "Cluster", "Endpoint", "EventKind", "ExecResult", "ExperimentEvent"),
-    *("ExperimentStatus", "LogLine", "Manifest"),
-    *("NodePool", "Plan", "ProcessStatus", "SymphonyParser", "main"),
+    *("ExperimentStatus", "ExperimentUsage", "LogLine", "Manifest"),
+    *("NodePool", "Plan", "ProcessStatus", "ProcessUsage", "SymphonyParser", "main"),
 }
 
 
@@ -224,6 +224,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "label": lambda: "name",
     "labels": lambda: {"team": "a"},
     "linger": lambda: 0,
+    "interval": lambda: 0.1,
     "local_port": lambda: 7000,
     "log": lambda: "ready",
     "manifest": lambda: LocalCluster().manifest(experiment()),

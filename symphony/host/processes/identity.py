@@ -20,6 +20,8 @@ _STAT_BYTES = 4096
 # The positions of fields in /proc/PID/stat, counted from the process state; see proc(5).
 _STATE, _PARENT, _SESSION, _START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END = 0, 1, 3, 19, 20, 48
 _EXIT_STATUS = 49
+_USER_TIME, _SYSTEM_TIME, _CHILDREN_USER_TIME, _CHILDREN_SYSTEM_TIME = 11, 12, 13, 14
+_RESIDENT_PAGES = 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,41 @@ class ProcessStat(NamedTuple):
     process: ProcessId
     parent: int
     session: int
+
+
+class Reading(NamedTuple):
+    """The resource use of a process at one point in time.
+
+    ``pid`` and ``birth`` are its identity; see `ProcessId`. ``own_ticks`` is the CPU time of the
+    process, and ``reaped_ticks`` that of its child processes whose exit it has collected, both in
+    kernel clock ticks. ``resident_pages`` is its resident set size. A process that has exited has
+    no memory, but keeps its CPU time until its parent has collected its exit.
+    """
+
+    pid: int
+    birth: float
+    parent: int
+    own_ticks: int
+    reaped_ticks: int
+    resident_pages: int
+
+
+def read_usage(pid: int) -> Reading | None:
+    """Return the resource use of a process, or None if there is no such process.
+
+    Unlike in `read_stat`, a zombie counts as a process.
+    """
+    fields = _read_proc_stat(pid)
+    if fields is None:
+        return None
+    return Reading(
+        pid,
+        float(fields[_START_TIME]),
+        int(fields[_PARENT]),
+        int(fields[_USER_TIME]) + int(fields[_SYSTEM_TIME]),
+        int(fields[_CHILDREN_USER_TIME]) + int(fields[_CHILDREN_SYSTEM_TIME]),
+        int(fields[_RESIDENT_PAGES]),
+    )
 
 
 def read_stat(pid: int) -> ProcessStat | None:

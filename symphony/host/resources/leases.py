@@ -304,6 +304,14 @@ def visible_gpus(
         if variable in environ:
             identifiers = _normalized(environ[variable].split(","))
             return [device for device in identifiers if device not in ("", "-1")]
+    return nvidia_gpus(devices) or amd_gpus(amd_nodes)
+
+
+def nvidia_gpus(devices: Iterable[str] | None = None) -> list[str]:
+    """Return the identifiers of the machine's NVIDIA GPUs.
+
+    ``devices`` replaces the list of file names in ``/dev``.
+    """
     if devices is None:
         with contextlib.suppress(OSError):
             devices = os.listdir("/dev")
@@ -311,11 +319,10 @@ def visible_gpus(
     # suffixes, such as /dev/nvidiactl.
     names = [name for name in devices or () if name.startswith("nvidia")]
     suffixes = [name.removeprefix("nvidia") for name in names]
-    found = sorted((suffix for suffix in suffixes if suffix.isdigit()), key=int)
-    return found or _amd_gpus(amd_nodes)
+    return sorted((suffix for suffix in suffixes if suffix.isdigit()), key=int)
 
 
-def _amd_gpus(nodes: Path) -> list[str]:
+def amd_gpus(nodes: Path = AMD_NODES) -> list[str]:
     """Return the identifiers of the machine's AMD GPUs. Programs count them from 0."""
     identifiers = []
     for file in nodes.glob("*/gpu_id"):

@@ -1,0 +1,1 @@
+"""Measuring the resources that the processes of an experiment use on this machine."""

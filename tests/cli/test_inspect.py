@@ -66,6 +66,16 @@ class TestPs:
         assert rows["dead"].split()[1:4] == ["failed", "-", "137"]
         assert rows["dead"].endswith("killed by SIGKILL")
 
+    def test_usage_has_a_column_for_each_value_that_is_known(
+        self, program: Program, rl: str
+    ) -> None:
+        header, first, _ = program.ok("ps", rl, "--usage").splitlines()
+        assert header.split()[6:] == ["PID", "CPU", "MEM", "PSS", "FILES", "REASON"]
+        assert re.fullmatch(r"\d\.\d\d", first.split()[7])
+        usage = program.json("ps", rl, "a", "--usage")["usage"]
+        assert [process["process"] for process in usage["processes"]] == ["a"]
+        assert usage["processes"][0]["memory"] > 1 << 20
+
     def test_suspended_supervisor_is_reported(self, program: Program, rl: str) -> None:
         supervisor = RunDirectory(program.state / "local" / rl).supervisor()
         assert supervisor is not None

@@ -7,12 +7,14 @@ import argparse
 import pytest
 
 from symphony.commandline.output.tables import Column, format_age, format_cell, format_table
+from symphony.commandline.output.usage import UsageTable, unavailable_lines
 from symphony.commandline.parsing.arguments import (
     help_from_docstring,
     parse_count,
     parse_seconds,
     split_remainder,
 )
+from symphony.usage import EVERYTHING, ExperimentUsage, ProcessUsage
 
 COLUMNS = (
     Column("NAME", flexible=True),
@@ -134,3 +136,32 @@ def test_help_is_the_docstring_with_the_name_of_the_program_in_examples() -> Non
     )
     assert summary == "Do it, 100 %% symphony fast."
     assert text == "Do it, 100 %% symphony fast.\n\nThen:\n  mine do it"
+
+
+# --- resource use ---
+
+
+def sample(unavailable: dict[str, str] | None = None, **values: object) -> ExperimentUsage:
+    """A sample of the process ``a`` with these values."""
+    usage = ProcessUsage(process="a", **values)  # type: ignore[arg-type]
+    return ExperimentUsage(at=1.0, processes=(usage,), unavailable=unavailable or {})
+
+
+def test_usage_table_has_the_columns_with_values() -> None:
+    table = UsageTable(
+        sample(cpu=1.234, gpu_memory=3 << 30, gpu_utilization=1.5, devices=("0", "1"))
+    )
+    assert [column.title for column in table.columns] == ["CPU", "GPU", "GPU-MEM", "GPU-USE"]
+    assert table.cells("a") == ["1.23", "0,1", "3Gi", "150%"]
+    assert table.cells("ended") == [None, None, None, None]
+
+
+def test_values_with_the_same_reason_share_a_line() -> None:
+    reasons = {"gpu_memory": "no driver", "gpu_utilization": "no driver", "pss": "old kernel"}
+    assert unavailable_lines(sample(reasons)) == [
+        "gpu memory, gpu utilization: not available: no driver",
+        "pss: not available: old kernel",
+    ]
+    assert unavailable_lines(sample({EVERYTHING: "no server"})) == [
+        "resource use: not available: no server"
+    ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from symphony.cluster import WatchedStatuses
     from symphony.commandline.output.watch import WatchedTable
     from symphony.status import ExperimentStatus, ProcessStatus
+    from symphony.usage import ExperimentUsage
 
 
 class InspectCommands(BaseCommands):
@@ -72,6 +73,11 @@ class InspectCommands(BaseCommands):
         self._add_experiment_name(parser, required=False)
         self._add_processes(parser)
         self._add_run_option(parser)
+        parser.add_argument(
+            "--usage",
+            action="store_true",
+            help="show the CPU, memory, open files and GPUs that each process uses",
+        )
         self._add_watch(parser)
         self._add_json(parser)
 
@@ -85,9 +91,13 @@ class InspectCommands(BaseCommands):
         EXIT is the exit code (128 + n for signal n). AGE is the time since the latest start. A cell
         without a value contains "-". Only the last column may contain spaces.
 
+        With --usage, CPU is the number of cores, MEM the resident set size, and PSS the
+        proportional set size. All values include child processes. Unknown values have no column.
+
         For example:
           symphony ps rl
           symphony ps rl --watch
+          symphony ps rl --usage
           symphony ps rl learner 'agent-*'
           symphony ps rl --json | jq '.processes[].pid'
           symphony ps --run rl-20261122-093011-7f3a
@@ -102,21 +112,38 @@ class InspectCommands(BaseCommands):
         def select(status: ExperimentStatus) -> ExperimentStatus:
             return narrowed(status, resolve_processes(status, args.processes))
 
+        if args.usage and args.run:
+            raise UsageError("--usage and --run cannot be combined; show prints the recorded usage")
         self._use_run(args)
         status = select(resolve_experiment(self.cluster, args.experiment))
         name = status.name
         if args.watch:
+            get_usage = self._watched_usage(name) if args.usage else lambda: None
             with self.cluster.watch_experiment(name) as read:
-                return self._watch(args, lambda: _watched_processes(read(), select))
+                return self._watch(args, lambda: _watched_processes(read(), select, get_usage()))
+        usage = self._read_usage(status) if args.usage else None
         if args.json:
-            show_json({**status.to_dict(), "exposed": self._exposed_services(name)})
+            data = {**status.to_dict(), "exposed": self._exposed_services(name)}
+            show_json(data if usage is None else {**data, "usage": usage.to_dict()})
             return OK
-        print_coloured(_process_table(status.processes))
+        print_coloured(_process_table(status.processes, usage))
         _print_note(status)
+        _print_unavailable(usage)
         if not status.ended and not args.processes:
             for line in self._exposed_lines(name):
                 print_note(line.strip())
         return OK
+
+    def _read_usage(self, status: ExperimentStatus) -> ExperimentUsage:
+        from symphony.commandline.commands.current_usage import read_usage
+
+        return read_usage(self.cluster, status.name, [process.name for process in status])
+
+    def _watched_usage(self, name: str) -> Callable[[], ExperimentUsage]:
+        from symphony.commandline.commands.current_usage import LatestUsage
+        from symphony.commandline.output.watch import WATCH_INTERVAL_SECONDS
+
+        return LatestUsage(self.cluster, name, WATCH_INTERVAL_SECONDS).get
 
     def _add_describe(self) -> None:
         parser = self.add_subparser("describe")
@@ -227,12 +254,32 @@ def _experiment_table(statuses: Iterable[ExperimentStatus]) -> list[str]:
     return table_lines(EXPERIMENT_COLUMNS, [experiment_row(status, now) for status in statuses])
 
 
-def _process_table(processes: Iterable[ProcessStatus]) -> list[str]:
+def _print_unavailable(usage: ExperimentUsage | None) -> None:
+    """Print why values of the resource use are not available."""
+    if usage is not None:
+        from symphony.commandline.output.usage import unavailable_lines
+
+        for line in unavailable_lines(usage):
+            print_note(line)
+
+
+def _process_table(
+    processes: Iterable[ProcessStatus], usage: ExperimentUsage | None = None
+) -> list[str]:
     from symphony.commandline.output.printing import table_lines
     from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
 
     now = time.time()
-    return table_lines(PROCESS_COLUMNS, [process_row(process, now) for process in processes])
+    columns, rows = PROCESS_COLUMNS, [(process, process_row(process, now)) for process in processes]
+    if usage is None:
+        return table_lines(columns, [row for _, row in rows])
+    from symphony.commandline.output.usage import UsageTable, insert_before_last
+
+    table = UsageTable(usage)
+    return table_lines(
+        insert_before_last(columns, table.columns),
+        [insert_before_last(row, table.cells(process.name)) for process, row in rows],
+    )
 
 
 def _watched_experiments(watched: WatchedStatuses) -> WatchedTable:
@@ -250,7 +297,9 @@ def _watched_experiments(watched: WatchedStatuses) -> WatchedTable:
 
 
 def _watched_processes(
-    watched: WatchedStatuses, select: Callable[[ExperimentStatus], ExperimentStatus]
+    watched: WatchedStatuses,
+    select: Callable[[ExperimentStatus], ExperimentStatus],
+    usage: ExperimentUsage | None,
 ) -> WatchedTable:
     from symphony.commandline.output.views import summary_line
     from symphony.commandline.output.watch import WatchedTable
@@ -259,6 +308,6 @@ def _watched_processes(
     return WatchedTable(
         title=summary_line(status),
         states=[process.displayed_state for process in status],
-        format_rows=lambda rows: _process_table(status.processes[row] for row in rows),
+        format_rows=lambda rows: _process_table((status.processes[row] for row in rows), usage),
         outage=watched.outage,
     )

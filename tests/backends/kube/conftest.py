@@ -1,5 +1,6 @@
 """Fixtures and helpers of the kube tests: clusters with shared and own namespaces."""
 
+import json
 import os
 import secrets
 import time
@@ -103,6 +104,20 @@ def pauses(monkeypatch):
 
     monkeypatch.setattr("symphony_kube.api.client.time.sleep", note)
     return waited
+
+
+def write_kubeconfig(path, server="http://127.0.0.1:1", user=None, **cluster):
+    """Write a kubeconfig with the context ``here``."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+        "current-context": "here",
+    }
+    path.write_text(json.dumps(content))
+    return path
 
 
 def python(to, name, program, *args, **options):

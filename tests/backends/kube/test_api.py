@@ -1,25 +1,20 @@
-"""Calls to an API server: kubeconfigs, credentials, errors and retries."""
+"""Calls to an API server: errors and retries."""
 
-import base64
 import contextlib
 import http.server
 import json
-import logging
 import socket
 import threading
-import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
+from symphony.errors import BackendError, SymphonyError, Unreachable
 from symphony_kube.api.client import ACCEPT_METADATA_LIST, MERGE_PATCH, Api
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
 from symphony_kube.api.retries import Outage, Timeouts, pause
-
-pytestmark = pytest.mark.client
+from tests.backends.kube.conftest import write_kubeconfig
 
 MAP = {"metadata": {"name": "m"}}
 QUICK = Timeouts(pauses=(0.01, 0.02, 0.04))
@@ -37,20 +32,6 @@ def through(kube_faults):
     with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, timeouts=QUICK)) as api:
         api.call("GET", "/version")
         yield api
-
-
-def config(path, server="http://127.0.0.1:1", user=None, **cluster):
-    """Write a kubeconfig with the context ``here``."""
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
-        "users": [{"name": "u", "user": user or {}}],
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
-        "current-context": "here",
-    }
-    path.write_text(json.dumps(content))
-    return path
 
 
 # --- calls ---
@@ -257,7 +238,7 @@ def test_refused_connection_is_reported_within_two_seconds(tmp_path, pauses):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # the port is bound, but not listening
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        error = first_error(config(tmp_path / "k", address))
+        error = first_error(write_kubeconfig(tmp_path / "k", address))
     assert 0 < sum(pauses) <= 2.0
     assert isinstance(error, Unreachable)
     assert str(error).startswith(f"the API server {address} (context 'here') cannot be reached: ")
@@ -268,7 +249,7 @@ def test_silent_server_is_reported_without_retries(tmp_path, pauses):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         timeouts = Timeouts(first_response=0.5, unreached=0.2)
-        error = first_error(config(tmp_path / "k", address), timeouts=timeouts)
+        error = first_error(write_kubeconfig(tmp_path / "k", address), timeouts=timeouts)
     assert pauses == []
     assert Timeouts().unreached < Timeouts().first_response < 10
     assert isinstance(error, Unreachable)
@@ -284,7 +265,7 @@ def test_connect_timeout_is_reported_without_retries(tmp_path, pauses):
         second.connect_ex(listener.getsockname())
         address = f"https://127.0.0.1:{listener.getsockname()[1]}"
         timeouts = Timeouts(connect=0.5, unreached=0.2)
-        error = first_error(config(tmp_path / "k", address), timeouts=timeouts)
+        error = first_error(write_kubeconfig(tmp_path / "k", address), timeouts=timeouts)
     assert pauses == []
     assert Timeouts().unreached < Timeouts().connect < 10
     assert isinstance(error, Unreachable)
@@ -292,7 +273,7 @@ def test_connect_timeout_is_reported_without_retries(tmp_path, pauses):
 
 def test_untrusted_certificate_is_reported_without_retries(kube_cluster, tmp_path, pauses):
     server = json.loads(kube_cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    error = first_error(config(tmp_path / "k", server))
+    error = first_error(write_kubeconfig(tmp_path / "k", server))
     assert pauses == []
     assert isinstance(error, UntrustedCertificate)
     assert "is not trusted (" in str(error)
@@ -310,7 +291,9 @@ def test_response_of_another_server_is_reported(tmp_path, pauses):
 
     with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        error = first_error(config(tmp_path / "k", f"http://127.0.0.1:{server.server_port}"))
+        error = first_error(
+            write_kubeconfig(tmp_path / "k", f"http://127.0.0.1:{server.server_port}")
+        )
         server.shutdown()
     assert pauses == []
     assert "does not answer like an API server: '<html>log in</html>'" in str(error)
@@ -320,190 +303,13 @@ def test_disabled_verification_causes_no_warnings(kube_cluster, tmp_path, capfd)
     cluster = json.loads(kube_cluster.kubeconfig.read_text())
     user = cluster["users"][0]["user"]
     server = cluster["clusters"][0]["cluster"]["server"]
-    path = config(tmp_path / "k", server, user, **{"insecure-skip-tls-verify": True})
+    path = write_kubeconfig(tmp_path / "k", server, user, **{"insecure-skip-tls-verify": True})
     with contextlib.closing(Api(kubeconfig=path)) as api:
         assert api.call("GET", "/version")["major"]
     assert capfd.readouterr() == ("", "")
 
 
-# --- kubeconfigs ---
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("root:x:0:0:root:/root:/bin/bash\n", "is not a kubeconfig"),
-        ("", "is not a kubeconfig"),
-        ("a: [\n", "is not a kubeconfig"),
-        ("[]", "is not a kubeconfig"),
-        ("{}", "no current context"),
-        ("contexts: 3\n", "is not a kubeconfig"),
-        (
-            "contexts: [{name: a}]\nclusters: []\nusers: []\ncurrent-context: a\n",
-            "is not a kubeconfig",
-        ),
-        (
-            "contexts: [{name: a, context: {cluster: b}}]\nclusters: []\nusers: "
-            "[]\ncurrent-context: a\n",
-            "no server for the cluster 'b' of its context 'a'",
-        ),
-        (b"\xff\xfe\x00", "is not a kubeconfig"),
-    ],
-)
-def test_invalid_kubeconfig_is_reported_in_one_line(tmp_path, content, message):
-    path = tmp_path / "k"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(SymphonyError, match=message) as caught:
-        Api(kubeconfig=path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_missing_kubeconfig_is_reported(tmp_path, monkeypatch):
-    with pytest.raises(
-        BackendError, match=f"no kubeconfig: there is no file {tmp_path}/none; set kubeconfig="
-    ):
-        Api(kubeconfig=tmp_path / "none")
-    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
-    with pytest.raises(BackendError, match=f"no file {tmp_path}/a and no {tmp_path}/b"):
-        Api()
-    monkeypatch.delenv("KUBECONFIG")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(BackendError, match=r"no file ~/\.kube/config"):
-        Api()
-
-
-def test_unknown_context_is_reported_with_a_suggestion(tmp_path):
-    path = config(tmp_path / "k")
-    with pytest.raises(NotFound, match="no context 'here2'; did you mean 'here'"):
-        Api(kubeconfig=path, context="here2")
-    with pytest.raises(NotFound, match="no context 'zzz'; it has here"):
-        Api(kubeconfig=path, context="zzz")
-    assert Api(kubeconfig=path, context="here").namespace == "n"
-
-
-def test_kubeconfig_without_a_current_context(tmp_path):
-    path = config(tmp_path / "k")
-    content = json.loads(path.read_text())
-    del content["current-context"]
-    path.write_text(json.dumps(content))
-    with pytest.raises(NotFound, match="no current context; choose one of here with context="):
-        Api(kubeconfig=path)
-    assert Api(kubeconfig=path, context="here").context == "here"
-
-
-def test_service_account_is_used_in_a_pod(kube_cluster, tmp_path, monkeypatch):
-    """Uses a real account of the server, in a directory like the one that Kubernetes mounts."""
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
-    content = json.loads(kube_cluster.user("inside", rules).read_text())
-    given = content["clusters"][0]["cluster"]
-    server = urllib.parse.urlsplit(given["server"])
-    certificate = given.get("certificate-authority-data")
-    known = (
-        base64.b64decode(certificate)
-        if certificate
-        else Path(given["certificate-authority"]).read_bytes()
-    )
-    for name, data in (
-        ("token", content["users"][0]["user"]["token"].encode()),
-        ("ca.crt", known),
-        ("namespace", kube_cluster.namespace.encode()),
-    ):
-        (tmp_path / name).write_bytes(data)
-    monkeypatch.setattr("symphony_kube.api.kubeconfig._SERVICE_ACCOUNT", tmp_path)
-    monkeypatch.setattr(
-        "kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(tmp_path / "token")
-    )
-    monkeypatch.setattr(
-        "kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt")
-    )
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(server.hostname))
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port or 443))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    with contextlib.closing(Api()) as api:
-        assert (api.namespace, api.context) == (kube_cluster.namespace, None)
-        assert api.call("GET", kube_cluster.path("pods"))["items"] == []
-        with pytest.raises(
-            ApiError, match=f"system:serviceaccount:{kube_cluster.namespace}:inside"
-        ):
-            api.call("GET", kube_cluster.path("secrets"))
-
-
-def test_several_kubeconfigs_are_merged(tmp_path, monkeypatch):
-    one, two = config(tmp_path / "one"), tmp_path / "two"
-    two.write_text(one.read_text().replace("here", "there"))
-    monkeypatch.setenv("KUBECONFIG", f"{one}:{tmp_path}/none:{two}")
-    assert Api(context="there").context == "there"
-    assert Api(context="here").context == "here"
-
-
-# --- credentials ---
-
-
-def plugin(tmp_path, script):
-    """Return a user of a kubeconfig whose credentials come from a plug-in."""
-    path = tmp_path / "plugin"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return {
-        "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "args": []}
-    }
-
-
-def credential(token):
-    status = {"token": token}
-    return json.dumps(
-        {
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "kind": "ExecCredential",
-            "status": status,
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("echo log in first >&2; exit 3", "log in first"),
-        ("echo nonsense", "decode"),
-        ("echo '{}'", "missing key"),
-    ],
-)
-def test_failed_credential_plugin_is_reported_and_not_printed(tmp_path, script, message, capfd):
-    before = list(logging.getLogger().handlers)
-    with pytest.raises(
-        BackendError, match=f"the credential plug-in for context 'here'.*failed: .*{message}"
-    ):
-        Api(kubeconfig=config(tmp_path / "k", user=plugin(tmp_path, script)))
-    assert capfd.readouterr() == ("", "")
-    assert logging.getLogger().handlers == before
-
-
-def test_missing_credential_plugin_is_reported(tmp_path):
-    user = {
-        "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "command": "no-such-plugin",
-            "args": [],
-        }
-    }
-    with pytest.raises(BackendError, match="no-such-plugin"):
-        Api(kubeconfig=config(tmp_path / "k", user=user))
-
-
-def test_expired_token_is_renewed(kube_cluster, tmp_path):
-    cluster = json.loads(kube_cluster.kubeconfig.read_text())
-    good = cluster["users"][0]["user"]["token"]
-    given = cluster["clusters"][0]["cluster"]
-    script = (
-        f"cd {tmp_path}; if [ -e asked ]; then echo '{credential(good)}'; else touch asked; "
-        f"echo '{credential('old')}'; fi"
-    )
-    path = config(tmp_path / "k", given.pop("server"), plugin(tmp_path, script), **given)
-    with contextlib.closing(Api(kubeconfig=path)) as api:
-        assert api.call("GET", "/version")["major"]
-        assert api.call("GET", "/api/v1/namespaces/default")["kind"] == "Namespace"
+# --- credentials and WebSockets ---
 
 
 def test_rejected_token_is_reported(kube_cluster):
@@ -520,6 +326,6 @@ def test_websocket_errors_are_reported(kube_cluster, api, tmp_path):
         api.websocket(kube_cluster.path("pods/none/exec"), query=[("command", "true")])
     assert caught.value.status == 404
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        path = config(tmp_path / "k", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        path = write_kubeconfig(tmp_path / "k", f"http://127.0.0.1:{listener.getsockname()[1]}")
         with pytest.raises(Unreachable, match="timed out"):
             Api(kubeconfig=path, timeouts=Timeouts(response=0.5)).websocket("/x", query=[])

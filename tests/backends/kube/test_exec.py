@@ -70,7 +70,6 @@ class Worker:
         return subprocess.run(self.argv(*command), **options)
 
 
-@pytest.mark.client
 @pytest.mark.parametrize("code", [0, 7, 255])
 def test_exit_code_and_output(worker, code):
     done = worker.run("sh", "-c", f"echo out; echo err >&2; exit {code}")
@@ -217,7 +216,6 @@ def test_login_requires_a_terminal(worker):
         exec.login(None, worker.cluster.scope(worker.name), "worker")
 
 
-@pytest.mark.client
 def test_lost_connection_and_missing_right(worker, kube_faults, kube_session):
     cluster = through(kube_faults.kubeconfig, kube_session, worker.name)
     kube_faults.reset(path="/exec")

@@ -1,9 +1,8 @@
 """A connection to a process's container, with numbered channels over one WebSocket.
 
-Commands, file copies and forwarded ports use such connections. The API client opens the WebSocket,
-and wsproto encodes and decodes its frames. A single thread uses the socket, because OpenSSL does
-not allow one thread to send on a TLS connection while another thread receives on it. A write never
-blocks, so that this thread can always receive.
+Commands, file copies and forwarded ports use such connections. A single thread uses the socket,
+because OpenSSL does not allow one thread to send on a TLS connection while another thread receives
+on it. A write never blocks, so that this thread can always receive.
 """
 
 from __future__ import annotations
@@ -17,25 +16,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from symphony.errors import PluginError, Unreachable
+from symphony.errors import Unreachable
 from symphony_kube.api.errors import one_line
-
-try:
-    from wsproto.connection import Connection, ConnectionState, ConnectionType
-    from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
-except ModuleNotFoundError as absent:
-    from symphony.installation import install_command
-
-    raise PluginError(
-        f"backend 'kube' needs the package {absent.name!r}; "
-        f"install it with: {install_command('kube')}"
-    ) from absent
+from symphony_kube.api.websocket import CLOSE_CHANNEL_PROTOCOL, Piece, WebSocket
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
 # In version 5 of the protocol, a message on this channel closes the channel whose number the
 # message contains.
 CLOSE_CHANNEL = 255
-CLOSE_CHANNEL_PROTOCOL = "v5.channel.k8s.io"
 
 # The maximum size of one message, and the amount of unsent data at which a sender must wait.
 MESSAGE_BYTES = 1 << 15
@@ -55,13 +43,11 @@ class ExecStream:
     ``websocket`` is the result of `Api.websocket`.
     """
 
-    def __init__(self, websocket: Any) -> None:
-        # Without this reference, garbage collection of the WebSocket would close its socket.
-        self._websocket = websocket
-        self._socket: Any = websocket.sock
+    def __init__(self, websocket: WebSocket) -> None:
+        self._socket: Any = websocket.socket
         self._socket.setblocking(False)
-        self._connection = Connection(ConnectionType.CLIENT)
-        self.can_close_channels = websocket.getsubprotocol() == CLOSE_CHANNEL_PROTOCOL
+        self._websocket = websocket
+        self.can_close_channels = websocket.protocol == CLOSE_CHANNEL_PROTOCOL
         self.closed = False
         self._send_error = ""
         self._unsent = bytearray()
@@ -99,13 +85,13 @@ class ExecStream:
         prefix = bytes((channel,))
         for start in range(0, max(1, len(view)), MESSAGE_BYTES):
             piece = bytes(view[start : start + MESSAGE_BYTES])
-            self._queue(BytesMessage(data=prefix + piece))
+            self._unsent += self._websocket.encode(prefix + piece)
 
     def close_channel(self, channel: int) -> None:
         """Report the end of the data on a channel. This requires that `can_close_channels` is
         True.
         """
-        self._queue(BytesMessage(data=bytes((CLOSE_CHANNEL, channel))))
+        self._unsent += self._websocket.encode(bytes((CLOSE_CHANNEL, channel)))
 
     def exchange(
         self, timeout: float | None, readable: Iterable[int] = ()
@@ -131,25 +117,18 @@ class ExecStream:
         """Close the connection without waiting for the other side."""
         if self._socket.fileno() >= 0:
             with contextlib.suppress(OSError, Unreachable):
-                self._queue(CloseConnection(code=1000))
+                self._unsent += self._websocket.encode_close()
                 self._flush()
         self.closed = True
-        with contextlib.suppress(Exception):
-            self._websocket.shutdown()
         with contextlib.suppress(OSError):
             self._socket.close()
 
     # --- sending ---
 
-    def _queue(self, event: Event) -> None:
-        """Encode an event and queue it. Discard the event if the connection is closing."""
-        if self._connection.state is ConnectionState.OPEN:
-            self._unsent += self._connection.send(event)
-
     def _flush(self) -> None:
         if time.monotonic() > self._last_sent + PING_INTERVAL_SECONDS:
             self._last_sent = time.monotonic()
-            self._queue(Ping())
+            self._unsent += self._websocket.encode_ping()
         self._must_write = False
         while self._unsent and not self.closed:
             try:
@@ -203,10 +182,12 @@ class ExecStream:
                 return self._connection_lost(messages, one_line(str(exc)))
             if not data:
                 return self._connection_lost(messages, "the server closed it")
-            self._connection.receive_data(data)
-            for event in self._connection.events():
-                self._handle(event, messages)
-            if self.closed:
+            pieces, answer = self._websocket.decode(data)
+            self._unsent += answer
+            for piece in pieces:
+                self._take(piece, messages)
+            if self._websocket.is_closed:
+                self.closed = True
                 break
         return messages
 
@@ -220,28 +201,19 @@ class ExecStream:
             raise Unreachable(f"the connection to the container was lost: {cause}")
         return messages
 
-    def _handle(self, event: Event, messages: list[Message]) -> None:
-        if isinstance(event, BytesMessage):
-            self._take(bytes(event.data), messages, finished=event.message_finished)
-        elif isinstance(event, TextMessage):
-            self._take(event.data.encode(), messages, finished=event.message_finished)
-        elif isinstance(event, Ping):
-            self._queue(event.response())
-        elif isinstance(event, CloseConnection):
-            self.closed = True
-
-    def _take(self, data: bytes, messages: list[Message], *, finished: bool) -> None:
+    def _take(self, piece: Piece, messages: list[Message]) -> None:
         """Process a piece of a message. The first byte of a message is its channel number."""
+        data = piece.data
         if self._channel is None and data:
             self._channel, data = data[0], data[1:]
         if self._channel == STATUS:
             self._status += data
-            if finished:
+            if piece.is_last:
                 messages.append((STATUS, bytes(self._status)))
                 self._status.clear()
         elif self._channel is not None:
             messages.append((self._channel, data))
-        if finished:
+        if piece.is_last:
             self._channel = None
 
 

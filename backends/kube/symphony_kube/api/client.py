@@ -1,11 +1,9 @@
 """The API client, which sends and receives plain JSON objects over persistent connections.
 
-Only this module and `symphony_kube.api.kubeconfig` import the kubernetes package.
-
-The kubernetes package loads and refreshes credentials and opens connections. Its typed models are
-not used for two reasons: parsing a thousand Pods with them takes longer than the API calls, and
-they can reject responses from other server versions. `symphony_kube.api.retries` determines which
-calls are retried.
+`symphony_kube.api.kubeconfig` loads the credentials, and `symphony_kube.api.connections` opens the
+connections. `symphony_kube.api.retries` determines which calls are retried. The typed models of the
+kubernetes package are not used: parsing a thousand Pods with them takes longer than the API calls,
+and they can reject responses from other server versions.
 """
 
 from __future__ import annotations
@@ -19,10 +17,11 @@ import threading
 import time
 import urllib.parse
 import warnings
-from collections.abc import Generator, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from symphony.errors import BackendError, PluginError, Unreachable
+from symphony_kube.api.connection_settings import ConnectionSettings
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
 from symphony_kube.api.retries import Outage, Timeouts, pause
 from symphony_kube.api.server_clock import ServerClock
@@ -30,8 +29,6 @@ from symphony_kube.api.server_warnings import ServerWarnings
 
 try:
     import urllib3
-    from kubernetes.client.rest import RESTClientObject
-    from kubernetes.stream import ws_client
     from urllib3.exceptions import (
         ConnectTimeoutError,
         HTTPError,
@@ -41,12 +38,8 @@ try:
         SSLError,
     )
 
-    from symphony_kube.api.kubeconfig import (
-        api_keys,
-        credentials,
-        kubeconfig_path,
-        load_kubeconfig,
-    )
+    from symphony_kube.api.connections import connection_pool, open_socket
+    from symphony_kube.api.kubeconfig import kubeconfig_path, load_context
 except ModuleNotFoundError as missing:
     from symphony.installation import install_command
 
@@ -55,7 +48,11 @@ except ModuleNotFoundError as missing:
         f"install it with: {install_command('kube')}"
     ) from missing
 
+if TYPE_CHECKING:
+    from symphony_kube.api.websocket import WebSocket
+
 Object = dict[str, Any]
+_Result = TypeVar("_Result")
 Query = Mapping[str, "str | int | None"]
 
 # Content types.
@@ -72,9 +69,6 @@ SPARE_CONNECTIONS = 8
 STREAM_CHUNK_BYTES = 64 * 1024
 # A server may end a watch up to this many seconds later than requested.
 WATCH_END_TOLERANCE_SECONDS = 15.0
-
-# The kubernetes package has no type annotations for WebSockets.
-_WEBSOCKETS: Any = ws_client
 
 
 class ResponseStream:
@@ -143,22 +137,16 @@ class Api:
         timeouts: Timeouts | None = None,
     ) -> None:
         self._source = (kubeconfig, context)
-        self._configuration, self.namespace, self.context = load_kubeconfig(kubeconfig, context)
-        self._configuration.connection_pool_maxsize = connections + SPARE_CONNECTIONS
+        self._settings, self.namespace, self.context = load_context(kubeconfig, context)
         self.connections = connections
         self.timeouts = timeouts or Timeouts()
-        self._host = str(self._configuration.host).rstrip("/")
-        if not self._configuration.verify_ssl:
+        self._host = self._settings.server
+        if not self._settings.tls.verify:
             # The kubeconfig disables certificate verification on purpose, so warnings about it are
             # not useful.
             _ignore_insecure_warnings(self._host)
-        try:
-            self._pool: urllib3.PoolManager = RESTClientObject(self._configuration).pool_manager
-        except (OSError, ValueError, HTTPError) as exc:
-            raise BackendError(
-                f"the credentials for {self.description} cannot be used: {one_line(str(exc))}"
-            ) from exc
-        self._auth_lock = threading.Lock()
+        self._pool = connection_pool(self._settings, connections + SPARE_CONNECTIONS)
+        self._settings_lock = threading.Lock()
         self._clock = ServerClock()
         self.warnings = ServerWarnings()
         self._reached = False
@@ -285,38 +273,14 @@ class Api:
         finally:
             stream.close()
 
-    def websocket(self, path: str, *, query: list[tuple[str, str]]) -> Any:
-        """Return a connected WebSocket for exec or port-forward.
+    def websocket(self, path: str, *, query: list[tuple[str, str]]) -> WebSocket:
+        """Return an open WebSocket for exec, attach or port-forward.
 
-        The WebSocket is an object from the websocket-client library and has no timeout. Raises
-        `ApiError` if the server answers with an error, and `Unreachable` if it does not answer.
+        Its socket has no timeout. Raises `ApiError` if the server answers with an error, and
+        `Unreachable` if it does not answer.
         """
-        scheme, _, address = self._host.partition("://")
-        ws_scheme = "wss" if scheme == "https" else "ws"
-        url = f"{ws_scheme}://{address}{path}?{urllib.parse.urlencode(query)}"
-        protocols = f"{ws_client.V5_CHANNEL_PROTOCOL},{ws_client.V4_CHANNEL_PROTOCOL}"
-        headers = [f"{key}: {value}" for key, value in self._auth_headers().items()]
-        headers.append(f"sec-websocket-protocol: {protocols}")
-        # The library has a single timeout for connecting and for the response. The response comes
-        # from the container's node, so it can take longer than connecting.
-        options: dict[str, Any] = {"header": headers, "timeout": self.timeouts.response}
-        if self._configuration.proxy:
-            options = _WEBSOCKETS.websocket_proxycare(options, self._configuration, url, None)
-        socket: Any = _WEBSOCKETS.WebSocket(
-            sslopt=self._websocket_tls(), skip_utf8_validation=False
-        )
-        try:
-            socket.connect(url, **options)
-        except Exception as exc:  # The library's errors have no common base class.
-            with contextlib.suppress(Exception):
-                socket.close()
-            status = getattr(exc, "status_code", None)
-            if status is not None:
-                content = getattr(exc, "resp_body", None) or b""
-                raise api_error(int(status), _decode(content), _text(content), None) from exc
-            raise self._unreachable(exc) from exc
-        socket.settimeout(None)
-        return socket
+        target = f"{path}?{urllib.parse.urlencode(query)}"
+        return self._with_credentials(lambda settings: self._try_websocket(target, settings))
 
     # --- requests ---
 
@@ -334,18 +298,15 @@ class Api:
         """Send a request, and retry it as determined by `symphony_kube.api.retries`."""
         began = time.monotonic()
         failures = 0
-        renewed = False
+
+        def try_request(settings: ConnectionSettings) -> urllib3.BaseHTTPResponse:
+            all_headers = {**headers, **_authorization(settings)}
+            return self._try_request(method, url, data, all_headers, timeout, stream=stream)
+
         while True:
-            auth = self._auth_headers()
             try:
-                return self._try_request(
-                    method, url, data, {**headers, **auth}, timeout, stream=stream
-                )
+                return self._with_credentials(try_request)
             except BackendError as exc:
-                if isinstance(exc, ApiError) and exc.status == 401 and not renewed:
-                    renewed = True
-                    if self._renew_credentials(auth):
-                        continue
                 outage = None
                 if self._reached and isinstance(exc, Unreachable):
                     outage = self._outage.note_failure(self.timeouts)
@@ -400,6 +361,32 @@ class Api:
         retry_after = _retry_after_seconds(response.headers)
         raise api_error(response.status, _decode(content), _text(content), retry_after)
 
+    def _try_websocket(self, target: str, settings: ConnectionSettings) -> WebSocket:
+        from symphony_kube.api.websocket import Refused, open_websocket
+
+        try:
+            connected = open_socket(self._pool, self._host, self.timeouts.connect)
+        except (HTTPError, OSError) as exc:
+            raise self._unreachable(exc) from exc
+        try:
+            # The response comes from the container's node.
+            connected.settimeout(self.timeouts.response)
+            server = urllib.parse.urlsplit(self._host)
+            websocket = open_websocket(
+                connected,
+                host=server.netloc,
+                target=f"{server.path}{target}",
+                headers=_authorization(settings),
+            )
+            connected.settimeout(None)
+        except Refused as exc:
+            connected.close()
+            raise api_error(exc.status, _decode(exc.body), _text(exc.body), None) from exc
+        except OSError as exc:
+            connected.close()
+            raise self._unreachable(exc) from exc
+        return websocket
+
     def _unreachable(self, exc: Exception) -> Unreachable:
         """Return the error for a failed connection."""
         text = one_line(str(exc))
@@ -427,44 +414,50 @@ class Api:
 
     # --- credentials ---
 
-    def _auth_headers(self) -> dict[str, str]:
-        """Return the headers that contain the credentials. Reading the credentials can run a
-        credential plug-in.
+    def _with_credentials(self, send: Callable[[ConnectionSettings], _Result]) -> _Result:
+        """Call a function that sends a request.
+
+        If the server or its certificate does not fit the credentials, load them again, because a
+        token or a certificate may have been replaced. If they have changed, call the function a
+        second time.
         """
-        with self._auth_lock, credentials(self.description):
-            settings: Mapping[str, Any] = self._configuration.auth_settings()
-        return {
-            setting["key"]: setting["value"]
-            for setting in settings.values()
-            if setting["in"] == "header" and setting["value"]
-        }
+        settings = self._current_settings()
+        try:
+            return send(settings)
+        except (ApiError, UntrustedCertificate) as exc:
+            if isinstance(exc, ApiError) and exc.status != 401:
+                raise
+            renewed = self._renewed_settings(settings)
+            if renewed == settings:
+                raise
+        return send(renewed)
 
-    def _renew_credentials(self, rejected: dict[str, str]) -> bool:
-        """Reload the credentials, because a token may have expired.
+    def _current_settings(self) -> ConnectionSettings:
+        """Return the settings, which are loaded again if they have expired."""
+        settings = self._settings
+        if settings.expires is None or time.time() < settings.expires:
+            return settings
+        return self._renewed_settings(settings)
 
-        Return whether the new credentials differ from those that the server rejected.
+    def _renewed_settings(self, old: ConnectionSettings) -> ConnectionSettings:
+        """Load the settings again, unless another thread has already replaced ``old``.
+
+        Loading can run a credential plug-in.
         """
-        with self._auth_lock:
-            keys, refresh = api_keys(*self._source)
-            self._configuration.api_key = keys
-            self._configuration.refresh_api_key_hook = refresh
-        return self._auth_headers() != rejected
-
-    def _websocket_tls(self) -> dict[str, Any]:
-        """Return the TLS options for the WebSocket library."""
-        configuration = self._configuration
-        options: dict[str, Any] = {}
-        if configuration.verify_ssl:
-            options["cert_reqs"] = ssl.CERT_REQUIRED
-            options["ca_certs"] = configuration.ssl_ca_cert
-        else:
-            options["cert_reqs"] = ssl.CERT_NONE
-            options["check_hostname"] = False
-        options["certfile"] = configuration.cert_file
-        options["keyfile"] = configuration.key_file
-        options["server_hostname"] = configuration.tls_server_name
-        # False and CERT_NONE are valid values. Only None and "" mean that an option is not set.
-        return {key: value for key, value in options.items() if value not in (None, "")}
+        with self._settings_lock:
+            if self._settings is not old:
+                return self._settings
+            new, _, _ = load_context(self._source[0], self.context)
+            if new.server != old.server:
+                raise BackendError(
+                    f"the kubeconfig has changed: the server of {self.description} is now "
+                    f"{new.server}; start this program again"
+                )
+            if (new.proxy, new.tls) != (old.proxy, old.tls):
+                # Calls in progress keep the connections of the old pool.
+                self._pool = connection_pool(new, self.connections + SPARE_CONNECTIONS)
+            self._settings = new
+            return new
 
 
 def watch_events(stream: ResponseStream) -> Iterator[Object]:
@@ -498,6 +491,11 @@ def _decode(content: bytes | str) -> Object:
 
 def _text(content: bytes | str) -> str:
     return content if isinstance(content, str) else content.decode(errors="replace")
+
+
+def _authorization(settings: ConnectionSettings) -> dict[str, str]:
+    """Return the headers that contain the credentials."""
+    return {"Authorization": settings.authorization} if settings.authorization else {}
 
 
 def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:

@@ -61,7 +61,7 @@ def snapshot(directory):
 def sample(tmp_path):
     """Return a directory with unusual names, modes and links."""
     directory = file_trees.create_tree(
-        tmp_path / "sample", [*file_trees.UNUSUAL_NAMES, "end\n", "sha256sum"]
+        tmp_path / "sample", [*file_trees.UNUSUAL_NAMES, "end\n", "checked"]
     )
     (directory / "binary").write_bytes(os.urandom(300_000))
     (directory / "closed").mkdir(mode=0o500)
@@ -225,9 +225,9 @@ def test_missing_tool_is_named(worker, tmp_path, monkeypatch):
         worker.cp("worker:/etc/hostname", tmp_path)
 
 
-def test_different_digest_discards_the_copy(worker, tmp_path, monkeypatch):
+def test_different_checksum_discards_the_copy(worker, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("whole")
-    monkeypatch.setattr(copy, "DIGEST_PROGRAMS", {"sha256sum": "sha3_256"})
+    monkeypatch.setattr(copy.Checksum, "text", lambda _: "1 5")
     with pytest.raises(BackendError, match="differs from its source"):
         worker.cp(tmp_path / "file", "worker:never")
     with pytest.raises(BackendError, match="a part of the data was lost"):

@@ -1,27 +1,25 @@
 """Copy files and directories from and to a process's container, as a tar stream over exec.
 
-A copy is written to a staging directory next to its target. Both sides compute the digest of the
-stream while they read it, and the copy is only moved to the target if the digests are equal. The
-container needs a shell, tar, find, common file utilities such as mv, and either sha256sum or
-md5sum.
+A copy is written to a staging directory next to its target. Both sides compute the checksum of the
+stream while they read it, and the copy is only moved to the target if the checksums are equal. The
+container needs a shell, tar, find, cksum and common file utilities such as mv.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import posixpath
 import re
 import secrets
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from symphony.cluster.remote_path import RemotePath, parse_transfer
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.access import exec, exec_stream
 from symphony_kube.access.archive import IncomingArchive, IncompleteArchive, OutgoingArchive
+from symphony_kube.access.checksum import Checksum
 from symphony_kube.access.exec_stream import ExecStream
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
@@ -36,8 +34,8 @@ if TYPE_CHECKING:
 # standard error, because Kubernetes may never report the exit code of a command that has not read
 # all its input.
 _FAILURE_PREFIX = "symphony: "
-# A script that sends a stream writes its digest in a line with this prefix to standard error.
-_DIGEST_PREFIX = "symphony-digest: "
+# A script that sends a stream writes its checksum in a line with this prefix to standard error.
+_CHECKSUM_PREFIX = "symphony-checksum: "
 _PREAMBLE = f"""\
 clean() {{ :; }}
 fail() {{ clean; printf '{_FAILURE_PREFIX}%s\\n' "$1" >&2; exit 1; }}
@@ -46,15 +44,12 @@ for tool in "$@"; do
     command -v "$tool" >/dev/null 2>&1 || fail "needs $tool"
 done
 while [ "$1" != -- ]; do shift; done; shift
-for sum in sha256sum md5sum ''; do command -v "$sum" >/dev/null 2>&1 && break; done
-[ "$sum" ] || fail "needs sha256sum"
 """
 # This script writes a file, or the contents of a directory, to standard output as a tar stream. If
 # the path that the user gives is a link, the script follows the link. It preserves all other links.
-# The first line of the output is the name of the digest program. The digest of the stream is
-# written to standard error. The command tee cannot open the standard output of the container by its
-# path if the user of the container does not own it, but it can open the pipe to the digest program.
-# Kubernetes sends each write separately, so dd makes fewer and larger writes.
+# The checksum of the stream is written to standard error. The command tee cannot open the standard
+# output of the container by its path if the user of the container does not own it, but it can open
+# the pipe to cksum. Kubernetes sends each write separately, so dd makes fewer and larger writes.
 _SEND = (
     _PREAMBLE
     + f"""\
@@ -66,21 +61,21 @@ if [ -d "$2" ]; then
     options=-cf
     set -- . .
 fi
-state() {{ find -H "$1" -type f -exec stat -L -c '%n %s %y' {{}} + | "$sum"; }}
+state() {{ find -H "$1" -type f -exec stat -L -c '%n %s %y' {{}} + | cksum; }}
 before=$(state "$2")
-printf '%s\\n' "$sum"
 exec 4>&1
 {{ tar "$options" - "$2" || fail "it could not be packed"; }} |
-    {{ tee /dev/fd/3 | dd obs=65536 2>/dev/null >&4; }} 3>&1 |
-    "$sum" |
-    {{ read -r digest _; printf '{_DIGEST_PREFIX}%s\\n' "$digest" >&2; }}
+    {{ tee /dev/fd/3 | dd ibs=65536 obs=65536 2>/dev/null >&4; }} 3>&1 |
+    cksum |
+    {{ read -r sum size _; printf '{_CHECKSUM_PREFIX}%s %s\\n' "$sum" "$size" >&2; }}
 [ "$(state "$2")" = "$before" ] || fail "changed"
 """
 )
 # This script prints "ready" when it can receive input. It then unpacks a tar stream of a given
-# length, and prints the digest of the stream and the name of the digest program. When it receives
-# "keep", it moves the files to the target. Some versions of tar do not read the end of the stream.
+# length, and prints the checksum of the stream and "checked". When it receives "keep", it moves the
+# files to the target. Some versions of tar do not read the end of the stream.
 _READY = b"ready\n"
+_CHECKED = b"checked\n"
 _RECEIVE = (
     _PREAMBLE
     + """\
@@ -101,7 +96,7 @@ head -c "$size" | {
         tar -xpf - -C "$tmp" >&2 || fail "it could not be unpacked"
         cat >/dev/null
     }
-} 3>&1 | "$sum" && printf '%s\\n' "$sum"
+} 3>&1 | cksum && echo checked
 read -r answer && [ "$answer" = keep ] || fail "the copy was interrupted"
 if [ ! -d "$target" ]; then
     mv -f "$tmp/it" "$target" && chmod "$mode" "$target" ||
@@ -117,19 +112,17 @@ mv -f "$f" "$0/$f" || exit 1; done' "$target" {} + || fail "cannot be merged"
 """
 )
 _FAILURE_LINE = re.compile(rb"^%s(.*)\n" % _FAILURE_PREFIX.encode(), re.MULTILINE)
-_DIGEST_LINE = re.compile(rb"^%s(\w*)\n" % _DIGEST_PREFIX.encode(), re.MULTILINE)
-# The programs that can compute digests in a container, each with its hash algorithm.
-DIGEST_PROGRAMS = {"sha256sum": "sha256", "md5sum": "md5"}
+_CHECKSUM_LINE = re.compile(rb"^%s(.*)\n" % _CHECKSUM_PREFIX.encode(), re.MULTILINE)
 _MAX_ERROR_BYTES = 1 << 16
 # A copy fails if the container accepts no data for this long.
 STALL_SECONDS = 120.0
-# The lowest speed at which a container is expected to unpack files and compute their digests.
+# The lowest speed at which a container is expected to unpack files.
 MIN_BYTES_PER_SECOND = 10e6
 # The end of a container's output can be lost, although the command succeeded. Therefore, a copy
 # from a process is tried again. kubectl has the option --retries for this case.
 _TRIES = 3
 
-_TOOLS = ("tar", "find", "tee")
+_TOOLS = ("tar", "find", "tee", "cksum")
 _TOOLS_TO_SEND = (*_TOOLS, "stat", "dd")
 _TOOLS_TO_RECEIVE = (*_TOOLS, "head", "cat", "mv", "rm", "mkdir", "chmod")
 
@@ -222,10 +215,9 @@ def _try_download(
     with IncomingArchive(_local_target(source, target)) as archive:
         with exec.open_exec(api, scope, ref, script) as stream:
             output = _ScriptOutput(stream, ref, str(source), report)
-            output.begin_digest(output.read_line())
             archive.unpack(output)
             output.finish()
-            output.check_digest()
+            output.compare_checksum()
         archive.commit()
 
 
@@ -244,7 +236,7 @@ class _ScriptOutput:
         self._report = report
         self._unread = bytearray()
         self._errors = bytearray()
-        self._hash: Any = None
+        self._checksum = Checksum()
         self._status: bytes | None = None
         self._received_bytes = 0
         self._unsent_bytes = 0
@@ -264,29 +256,13 @@ class _ScriptOutput:
         del self._unread[:length]
         return data
 
-    def read_line(self) -> str:
-        """Return the next line of the output. Raises IncompleteArchive if there is none."""
-        while b"\n" not in self._unread:
-            if not self._receive_more():
-                self.finish()
-                raise self._end_was_lost()
-        line, _, rest = self._unread.partition(b"\n")
-        self._unread = rest
-        return line.decode(errors="replace")
-
-    def begin_digest(self, program: str) -> None:
-        """Compute the digest of the output from here on, as the digest program does."""
-        if program not in DIGEST_PROGRAMS:
-            raise self._end_was_lost()
-        self._hash = hashlib.new(DIGEST_PROGRAMS[program], self._unread, usedforsecurity=False)
-
-    def check_digest(self) -> None:
-        """Compare the digest of the output with that in the messages of the script.
+    def compare_checksum(self) -> None:
+        """Compare the checksum of the output with that in the messages of the script.
 
         Raises IncompleteArchive if they differ, because the end of the output can be lost.
         """
-        line = _DIGEST_LINE.search(self._errors)
-        if line is None or line[1].decode() != self._hash.hexdigest():
+        line = _CHECKSUM_LINE.search(self._errors)
+        if line is None or line[1].decode(errors="replace") != self._checksum.text():
             raise self._end_was_lost()
 
     def _end_was_lost(self) -> IncompleteArchive:
@@ -294,12 +270,12 @@ class _ScriptOutput:
             f"cannot copy {self._path!r}: a part of the data was lost; copy it again"
         )
 
-    def read_until(self, endings: tuple[bytes, ...]) -> bytes:
-        """Wait until the unread output ends with one of ``endings``. Return the output without
+    def read_until(self, line: bytes) -> bytes:
+        """Wait until the last line of the unread output is ``line``. Return the output without
         consuming it.
         """
-        longest = max(len(ending) for ending in endings)
-        while not (b"\n" + self._unread[-longest:]).endswith(endings):
+        ending = b"\n" + line
+        while not (b"\n" + self._unread[-len(ending) :]).endswith(ending):
             if not self._receive_more():
                 self.finish()
                 break
@@ -352,8 +328,7 @@ class _ScriptOutput:
     def _take(self, channel: int, data: bytes) -> None:
         if channel == exec_stream.STDOUT:
             self._unread += data
-            if self._hash is not None:
-                self._hash.update(data)
+            self._checksum.update(data)
             self._received_bytes += len(data)
             self._report(self._received_bytes, None)
         elif channel == exec_stream.STDERR:
@@ -412,28 +387,22 @@ def _upload(
     script = _receive_script(archive, source, target)
     with exec.open_exec(api, scope, ref, script, stdin=True) as stream:
         output = _ScriptOutput(stream, ref, str(target))
-        output.read_until((b"\n" + _READY,))
+        output.read_until(_READY)
         output.read(len(_READY))
 
         sent_bytes = 0
-        hashes = {
-            program: hashlib.new(algorithm, usedforsecurity=False)
-            for program, algorithm in DIGEST_PROGRAMS.items()
-        }
+        checksum = Checksum()
         for data in archive.stream():
-            for digest in hashes.values():
-                digest.update(data)
+            checksum.update(data)
             stream.send(exec_stream.STDIN, data)
             sent_bytes += len(data)
             report(sent_bytes, archive.size)
             output.send_pending()
 
         output.answer_seconds = STALL_SECONDS + archive.size / MIN_BYTES_PER_SECOND
-        endings = tuple(f"\n{program}\n".encode() for program in DIGEST_PROGRAMS)
-        answer = output.read_until(endings)
-        digests = {program: digest.hexdigest() for program, digest in hashes.items()}
+        answer = output.read_until(_CHECKED)
         try:
-            _compare(digests, answer, str(target))
+            _compare(checksum.text(), answer, str(target))
         except BackendError:
             stream.send(exec_stream.STDIN, b"drop\n")
             # The script is expected to remove the copy and then to exit with an error.
@@ -465,17 +434,15 @@ def _receive_script(archive: OutgoingArchive, source: str, target: RemotePath) -
     return ["sh", "-c", _RECEIVE, "sh", *_TOOLS_TO_RECEIVE, "--", *arguments]
 
 
-def _compare(digests: Mapping[str, str], answer: bytes, path: str) -> None:
-    """Compare the digests of a stream with the one that a script printed.
+def _compare(checksum: str, answer: bytes, path: str) -> None:
+    """Compare the checksum of a stream with the answer of the script that received it.
 
-    ``digests`` contains the digest for each of the `DIGEST_PROGRAMS`. Raises `BackendError` if the
-    digests differ, and `Unreachable` if the answer is incomplete.
+    Raises `BackendError` if they differ, and `Unreachable` if the answer is incomplete.
     """
     words = answer.decode(errors="replace").split()
-    program = words[-1] if words else ""
-    if program not in digests:
+    if words[-1:] != ["checked"]:
         raise Unreachable(f"the connection was lost while the copy of {path!r} was verified")
-    if words[0] != digests[program]:
+    if words[:2] != checksum.split():
         raise BackendError(f"cannot copy {path!r}: the copy differs from its source; copy it again")
 
 

@@ -149,6 +149,7 @@ class Cluster(CheckedAttributes, abc.ABC):
             ),
             start_dir=None if start_dir is None else nonempty_text(start_dir, "start_dir"),
             resource_request=dict(self._resources),
+            record_usage=bool(self.configuration.get("runs", {}).get("record_usage")),
         )
 
     @staticmethod
@@ -235,6 +236,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         if not isinstance(configuration, SymphonyConfig):
             raise SpecError(f"configuration must be a SymphonyConfig, not {shown(configuration)}")
         self._configuration = configuration
+        vars(self).pop("defaults", None)
 
     # --- describing ---
 
@@ -251,6 +253,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         ends_with: Strings | None = None,
         on_failure: str | Mapping[str, Any] | None = None,
         deadline: float | str | None = None,
+        record_usage: bool | None = None,
         sbatch_options: Strings | None = None,
     ) -> Experiment:
         """Return an empty experiment without launching anything. The keyword arguments are those of
@@ -272,6 +275,7 @@ class Cluster(CheckedAttributes, abc.ABC):
             ends_with=ends_with,
             on_failure=on_failure,
             deadline=deadline,
+            record_usage=record_usage,
             sbatch_options=sbatch_options,
         )
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.model.scaling import Source
 
-_POLICIES = ("ends_with", "on_failure", "deadline")
+_POLICIES = ("ends_with", "on_failure", "deadline", "record_usage")
 
 
 def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]) -> Experiment:
@@ -56,6 +56,7 @@ def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]
     experiment.ends_with = _with_origins(definition.get("ends_with") or [], present)
     experiment.on_failure = definition.get("on_failure")
     experiment.deadline = definition.get("deadline")
+    experiment.record_usage = definition.get("record_usage")
     return experiment
 
 

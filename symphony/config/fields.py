@@ -108,11 +108,11 @@ FIELDS: dict[str, FieldReader] = {
     "kubeconfig": _path_reader("kubeconfig"),
     "image": _text_reader("image"),
 }
-# The fields that contain other fields: the resource amounts, the limits for the records of runs,
+# The fields that contain other fields: the resource amounts, the settings of the records of runs,
 # and each backend's options.
 GROUPS = ("resources", "runs", "options")
 RESOURCES = ("cpu", "memory", "mem")
-RUN_LIMITS = ("keep", "max_size", "older_than", "max_log_size", "log_timeout")
+RUN_SETTINGS = ("keep", "max_size", "older_than", "max_log_size", "log_timeout", "record_usage")
 # Fields that are passed to a backend's class if the class has an option with the same name.
 BACKEND_OPTION_FIELDS = ("context", "namespace", "kubeconfig", "image")
 
@@ -170,8 +170,8 @@ def _read_values(
                 resources = read_resources(value)
                 values.update({(key, name): amount for name, amount in resources.items()})
             elif key == "runs":
-                limits = read_run_limits(value)
-                values.update({(key, name): limit for name, limit in limits.items()})
+                settings = read_run_settings(value)
+                values.update({(key, name): setting for name, setting in settings.items()})
             elif key == "options":
                 values.update(_read_options(value))
             else:
@@ -210,21 +210,23 @@ def read_resources(value: object) -> dict[str, str | None]:
     return result
 
 
-def read_run_limits(value: object) -> dict[str, int | str | None]:
-    """Validate the limits for the records of runs, and return them.
+def read_run_settings(value: object) -> dict[str, int | str | None]:
+    """Validate the settings of the records of runs, and return them.
 
-    Numbers of runs are integers, and sizes and durations are text. The value None removes the limit
-    that a source with a lower priority sets.
+    Numbers of runs are integers, and sizes and durations are text. The value None removes the
+    setting of a source with a lower priority.
     """
     from symphony.model import durations, quantities, validators
 
     given = validators.mapping(value, "runs")
-    validators.refuse_unknown(given, RUN_LIMITS, "runs")
+    validators.refuse_unknown(given, RUN_SETTINGS, "runs")
     result: dict[str, int | str | None] = {}
     for key, limit in given.items():
         with error_path(key):
             if limit is None:
                 result[key] = None
+            elif key == "record_usage":
+                result[key] = validators.flag(limit, key)
             elif key == "keep":
                 result[key] = validators.whole_number(limit, key)
             elif key in ("older_than", "log_timeout"):

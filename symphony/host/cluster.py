@@ -877,6 +877,12 @@ class HostCluster(Cluster):
             raise Unsupported(run.other_host_message(other_host, "run the command there"))
         return self._sampled_usage(run, names, interval)
 
+    def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
+        """Return the samples in the record of the run; see `Cluster.recorded_usage`."""
+        from symphony.runs.usage import read_usage
+
+        return read_usage(self._find(experiment).path).samples
+
     def _sampled_usage(
         self, run: RunDirectory, names: Collection[str] | None, interval: float
     ) -> Iterator[ExperimentUsage]:

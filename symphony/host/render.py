@@ -66,6 +66,7 @@ HONOURED = frozenset(
         "ends_with",
         "on_failure",
         "deadline",
+        "record_usage",
     }
 )
 

@@ -60,10 +60,12 @@ class Experiment(CheckedAttributes):
     determines what happens to the other processes when a process has failed: ``"continue"`` (the
     default), ``"stop"``, ``"restart"``, or a mapping such as ``{"policy": "restart",
     "max_restarts": 3, "backoff": "30s"}``. ``deadline`` is the time after the launch at which the
-    experiment is stopped and has failed. ``sbatch_options`` contains further options of sbatch for
-    an experiment that runs as a job of Slurm. Relative paths other than the start directories of
-    groups and processes are resolved against ``base_dir``. By default, this is the directory of the
-    file from which the experiment was loaded, or the working directory if there is no such file.
+    experiment is stopped and has failed. With ``record_usage``, the resource use of each process is
+    recorded; None means the configured default. ``sbatch_options`` contains further options of
+    sbatch for an experiment that runs as a job of Slurm. Relative paths other than the start
+    directories of groups and processes are resolved against ``base_dir``. By default, this is the
+    directory of the file from which the experiment was loaded, or the working directory if there is
+    no such file.
     """
 
     _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
@@ -90,6 +92,7 @@ class Experiment(CheckedAttributes):
     ends_with: list[str]
     on_failure: str | dict[str, Any]
     deadline: float | None
+    record_usage: bool | None
     sbatch_options: list[str]
 
     def __init__(
@@ -106,6 +109,7 @@ class Experiment(CheckedAttributes):
         ends_with: validators.Strings | None = None,
         on_failure: str | Mapping[str, Any] | None = None,
         deadline: float | str | None = None,
+        record_usage: bool | None = None,
         sbatch_options: validators.Strings | None = None,
     ) -> None:
         self._name = check_name(name, "experiment")
@@ -119,6 +123,7 @@ class Experiment(CheckedAttributes):
         self.ends_with = ends_with  # type: ignore[assignment]
         self.on_failure = on_failure  # type: ignore[assignment]
         self.deadline = deadline  # type: ignore[assignment]
+        self.record_usage = record_usage
         self.sbatch_options = sbatch_options  # type: ignore[assignment]
         self._base_dir: Path | None = None
         self._replicas: dict[str, list[str]] = {}
@@ -496,6 +501,9 @@ class Experiment(CheckedAttributes):
             "images": {name: image.dump() for name, image in self._images.items()},
         }
         result = {key: value for key, value in options.items() if value}
+        if self.record_usage is not None:
+            # False overrides the configured default.
+            result["record_usage"] = self.record_usage
         result["processes"] = {name: member.dump() for name, member in self._members.items()}
         for name, services in self._absent_services.items():
             if services and name not in self._members:

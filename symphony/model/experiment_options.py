@@ -9,6 +9,7 @@ from symphony.model.value_types import (
     ENV,
     ENV_FILES,
     FILES,
+    FLAG,
     NAMES,
     NONEMPTY_TEXT,
     PORT_RANGE,
@@ -87,6 +88,13 @@ EXPERIMENT_OPTIONS = field_table(
         type=DURATION,
         description="The time after the launch at which all processes are stopped and the "
         "experiment has failed, in seconds or with a unit such as '6h'.",
+    ),
+    Field(
+        name="record_usage",
+        type=FLAG,
+        description="Record the resource use of each process once a second in the record of the "
+        "run. The default is the value of record_usage under runs in the configuration, or else "
+        "false. It is not recorded on Kubernetes.",
     ),
     Field(
         name="sbatch_options",

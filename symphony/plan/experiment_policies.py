@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
 
 
-def resolve_policies(experiment: Experiment) -> Policies:
-    """Return the policies of an experiment.
+def resolve_policies(experiment: Experiment, *, record_usage: bool = False) -> Policies:
+    """Return the policies of an experiment. ``record_usage`` applies if it does not set it.
 
     A group in ``ends_with`` is replaced by its members. Names that are not in the experiment are
     omitted. `check_policies` reports them.
@@ -30,12 +30,14 @@ def resolve_policies(experiment: Experiment) -> Policies:
             names.append(name)
     on_failure = experiment.on_failure
     restarts: dict[str, Any] = {"policy": on_failure} if isinstance(on_failure, str) else on_failure
+    own_record_usage = experiment.record_usage
     return Policies(
         ends_with=tuple(dict.fromkeys(names)),
         on_failure=restarts["policy"],
         max_restarts=restarts.get("max_restarts"),
         backoff=restarts.get("backoff"),
         deadline=experiment.deadline,
+        record_usage=record_usage if own_record_usage is None else own_record_usage,
     )
 
 

@@ -54,13 +54,14 @@ class Supervised(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """The rules for the end of an experiment.
+    """The rules for the end of an experiment, and whether its resource use is recorded.
 
     ``ends_with`` contains the names of processes. It is empty if the experiment has finished when
     all processes have finished. ``on_failure`` is ``continue``, ``stop`` or ``restart``.
     ``max_restarts`` is the maximum number of restarts of the experiment, or None for no limit, and
     ``backoff`` is the delay in seconds before its second restart, or None for the default.
     ``deadline`` is the time in seconds between the launch and the end of the experiment, or None.
+    With ``record_usage``, the supervisor records the resource use of the processes.
     """
 
     ends_with: tuple[str, ...] = ()
@@ -68,10 +69,13 @@ class Policies:
     max_restarts: int | None = None
     backoff: float | None = None
     deadline: float | None = None
+    record_usage: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the experiment options that are set, as ignored settings list them."""
+        """The names of the experiment options for its end that are set, as ignored settings list
+        them.
+        """
         names: list[str] = []
         if self.ends_with:
             names.append("ends_with")
@@ -89,6 +93,7 @@ class Policies:
             "max_restarts": self.max_restarts,
             "backoff": self.backoff,
             "deadline": self.deadline,
+            "record_usage": self.record_usage or None,
         }
         return {key: value for key, value in values.items() if value not in (None, [])}
 

@@ -54,11 +54,13 @@ class Defaults:
     ``preamble_cmds`` run before an experiment's own preamble. If an experiment's start directory
     is a relative path, it is relative to ``start_dir``. ``resource_request`` maps resources to
     amounts. Each amount applies to processes that neither request nor limit that resource.
+    ``record_usage`` applies to experiments that do not set it.
     """
 
     preamble_cmds: tuple[str, ...] = ()
     start_dir: str | None = None
     resource_request: Mapping[str, str] = field(default_factory=dict)
+    record_usage: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,8 +184,12 @@ class Plan:
     @property
     def option_names(self) -> tuple[str, ...]:
         """The names of the experiment options that are set and that a backend may ignore."""
-        names = self.policies.names
-        return (*names, "sbatch_options") if self.sbatch_options else names
+        names = [*self.policies.names]
+        if self.policies.record_usage:
+            names.append("record_usage")
+        if self.sbatch_options:
+            names.append("sbatch_options")
+        return tuple(names)
 
     @property
     def key_variables(self) -> tuple[str, ...]:
@@ -243,7 +249,7 @@ def resolve(
         addresses=addresses,
         shared_env=shared_env,
         secrets=dict(experiment.secrets),
-        policies=resolve_policies(experiment),
+        policies=resolve_policies(experiment, record_usage=(defaults or Defaults()).record_usage),
         sbatch_options=tuple(experiment.sbatch_options),
         base_dir=experiment.base_dir,
     )

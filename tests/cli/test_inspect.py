@@ -16,6 +16,8 @@ from symphony.commandline.output.watch import WatchedTable, fit_table
 from symphony.host.processes.control import wait_for_exit
 from symphony.host.processes.identity import is_suspended
 from symphony.host.run.directory import RunDirectory
+from symphony.runs.usage import USAGE_FILE, UsageLog
+from symphony.usage import ExperimentUsage, ProcessUsage
 from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_exit, write_pid
 
 
@@ -261,3 +263,25 @@ def test_the_history_of_a_running_experiment_contains_no_end(program: Program) -
     program.cluster.wait("rl", processes=["b"], timeout=TIMEOUT)
     (run,) = program.json("history", "rl")
     assert (run["state"], run["exit_code"], run["ended"]) == ("running", None, None)
+
+
+class TestRecordedUsage:
+    def test_show_and_compare_report_means_and_peaks(self, program: Program) -> None:
+        for name, memory in (("one", 100), ("two", 300)):
+            program.run(name, {"a": "true"})
+            log = UsageLog(program.state / "local" / name / USAGE_FILE)
+            for cpu, factor in ((1.0, 1), (0.5, 2)):
+                usage = ProcessUsage(process="a", cpu=cpu, memory=(memory * factor) << 20)
+                log.append(ExperimentUsage(at=factor, processes=(usage,)))
+        *_, titles, row = program.ok("show", "one").splitlines()
+        assert titles.split() == ["NAME", "CPU", "CPU-PEAK", "MEM", "MEM-PEAK"]
+        assert row.split() == ["a", "0.75", "1.00", "150Mi", "200Mi"]
+        assert program.json("show", "one")["usage"] == {
+            "a": {
+                "cpu": {"mean": 0.75, "peak": 1.0, "samples": 2},
+                "memory": {"mean": 150 << 20, "peak": 200 << 20, "samples": 2},
+            }
+        }
+        differences = program.json("compare", "one", "two")
+        assert differences["usage.a.memory.peak"] == ["200Mi", "600Mi"]
+        assert "usage.a.cpu.peak" not in differences

@@ -302,6 +302,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
             env=environments,
             images=images,
             sbatch_options=strings(),
+            record_usage=st.booleans(),
         )
     )
     _tell_secrets(draw, members, own.get("secrets", {}))

@@ -16,7 +16,7 @@ from symphony.host.usage import gpus, proportional_memory
 from symphony.host.usage.cpu_time import SECONDS_PER_TICK, used_seconds
 from symphony.host.usage.process_trees import EXAMINE_AGAIN_SECONDS, ProcessTrees
 from symphony.host.usage.proportional_memory import ProportionalMemory
-from symphony.host.usage.sampler import UsageSampler, devices_of
+from symphony.host.usage.sampler import UsageSampler, devices_of_processes
 
 RUN = "0123456789abcdef"
 MIB = 1 << 20
@@ -250,4 +250,4 @@ def test_devices_of_processes() -> None:
         {"name": "a", "gpus": 2, "env": {"CUDA_VISIBLE_DEVICES": "1,GPU-7"}},
         {"name": "b", "gpus": 0, "env": {"CUDA_VISIBLE_DEVICES": "1"}},
     ]
-    assert devices_of(processes) == {"a": ["1", "GPU-7"]}
+    assert devices_of_processes(processes) == {"a": ("1", "GPU-7")}

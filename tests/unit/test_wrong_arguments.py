@@ -292,6 +292,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "since": lambda: 1,
     "size": lambda: "1Gi",
     "source": lambda: "p:file",
+    "record_usage": lambda: True,
     "recorded_code": dict,
     "start_dir": lambda: "work",
     "state_dir": lambda: "state",

@@ -24,9 +24,12 @@ from symphony.host.supervisor.process_host import port_of
 from symphony.host.supervisor.readiness import Probe, ProbeError, make_probe
 from symphony_slurm.channel import Channel, ChannelClosed, Message
 from symphony_slurm.terminals import RemoteTerminal, RemoteTerminals
+from symphony_slurm.usage import NodeSamples
 
 if TYPE_CHECKING:
+    from symphony.host.usage.sampler import Devices
     from symphony.line_search import SearchProcess
+    from symphony.usage import ExperimentUsage
 
 # An agent answers within milliseconds. An agent that does not answer within this time is considered
 # dead, so that the supervisor can stop the other processes.
@@ -124,6 +127,7 @@ class Agents:
         self.groups: set[tuple[str, int]] = set()
         # Tests of readiness whose results have not arrived.
         self.tests: dict[int, _Test] = {}
+        self.usage = NodeSamples()
         # This function is called when Slurm has sent SIGTERM to all processes of a node.
         self.on_eviction: Callable[[], None] = lambda: None
 
@@ -258,6 +262,8 @@ class RemoteChildren:
             self._agents.groups.discard((agent.node, message["pid"]))
         elif event == "tested":
             self._handle_tested(message)
+        elif event == "usage":
+            self._agents.usage.receive(agent, message)
         elif event == "evicted":
             self._agents.on_eviction()
         elif event == "shown":
@@ -403,6 +409,18 @@ class RemoteHost:
         """Return False, because the GPUs belong to the job and not to other experiments."""
         del name, leaders
         return False
+
+    def sample_usage(
+        self,
+        leaders: Mapping[str, ProcessId],
+        devices: Devices,
+        on_sample: Callable[[ExperimentUsage], None],
+    ) -> None:
+        """Sample the resource use on all nodes; see `ProcessHost`."""
+        by_agent: dict[Agent, dict[str, ProcessId]] = {}
+        for name, leader in leaders.items():
+            by_agent.setdefault(self._agents.of(name), {})[name] = leader
+        self._agents.usage.take(by_agent.items(), devices, on_sample)
 
     def record_logs(
         self, loop: EventLoop, run: RunDirectory, limits: Mapping[str, int], notes: NoteWriter

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from symphony.plan.changes import Changes
     from symphony.plan.findings import Finding
     from symphony.status import ExperimentStatus, ProcessStatus
+    from symphony.usage import ExperimentUsage
     from symphony_slurm.placement import Placement
     from symphony_slurm.render import SlurmManifest
 
@@ -628,6 +629,22 @@ class SlurmCluster(TerminalCluster):
         from symphony_slurm.link import StepLink
 
         return StepLink(run, self._batch_node(run))
+
+    def _iter_usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        return self._received_usage(self._find(experiment), names, interval)
+
+    def _received_usage(
+        self, run: RunDirectory, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        from symphony.usage import select_usage
+        from symphony_slurm.usage import follow_usage
+
+        with run.pin() as pinned:
+            link = functools.partial(self._supervisor_link, pinned)
+            for usage in follow_usage(pinned, self._reader(pinned), link, interval):
+                yield select_usage(usage, names)
 
     def _batch_node(self, run: RunDirectory) -> str:
         return self._placement(run).batch

@@ -23,6 +23,7 @@ from symphony.host.supervisor.local_children import LocalChildren
 from symphony.host.supervisor.process_host import ThisHost
 from symphony.host.supervisor.readiness import ProbeError, make_probe
 from symphony.signals import reset_signals
+from symphony.usage import ExperimentUsage
 from symphony_slurm.channel import Channel, ChannelClosed, Message
 from symphony_slurm.terminals import TerminalClients
 
@@ -177,8 +178,17 @@ class Agent:
     def _order_stop_strays(
         self, leaders: dict[str, list[float]], kill: bool, owners: list[str] | None
     ) -> bool:
-        identities = {name: ProcessId(int(pid), birth) for name, (pid, birth) in leaders.items()}
-        return self._host.stop_strays(identities, kill=kill, owners=owners)
+        return self._host.stop_strays(_identities(leaders), kill=kill, owners=owners)
+
+    def _order_usage(
+        self, sample: int, leaders: dict[str, list[float]], devices: dict[str, list[str]]
+    ) -> None:
+        """Sample the resource use of processes, and report it."""
+
+        def report(usage: ExperimentUsage) -> None:
+            self._send({"event": "usage", "sample": sample, "usage": usage.to_dict()})
+
+        self._host.sample_usage(_identities(leaders), devices, report)
 
     def _order_limits(self, limits: dict[str, int]) -> None:
         self._logs.set_limits(limits)
@@ -264,6 +274,10 @@ class Agent:
             self._host.stop_strays({}, kill=True)
             self._logs.close()
             self._loop.stop()
+
+
+def _identities(leaders: dict[str, list[float]]) -> dict[str, ProcessId]:
+    return {name: ProcessId(int(pid), birth) for name, (pid, birth) in leaders.items()}
 
 
 def _signal(number: int) -> signal.Signals:

@@ -24,6 +24,7 @@ def symphony_backend() -> BackendInfo:
                 "copy",
                 "forward",
                 "external-url",
+                "usage",
                 "topology",
                 "restart",
                 "policies",

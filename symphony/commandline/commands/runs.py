@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.model import Experiment
     from symphony.runs.archive import Run
+    from symphony.runs.usage import Summary
     from symphony.status import ExperimentStatus
 
 DEFAULT_HISTORY_LENGTH = 20
@@ -112,18 +113,20 @@ class RunsCommands(BaseCommands):
         from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
         from symphony.runs.code_archives import SNAPSHOTS_KEY, read_snapshots
         from symphony.runs.code_state import read_code
+        from symphony.runs.usage import read_usage
 
         run = self._find_run(args.run)
         record = run.load_record()
         code = read_code(run.path)
         snapshots = read_snapshots(run.path)
+        usage = read_usage(run.path).summary
         status = _find_status(self.cluster, run)
         result = _displayed_result(run, status)
         if args.json:
             described = None if status is None else status.to_dict()
             taken = {name: snapshot.to_dict() for name, snapshot in snapshots.items()}
             data = {**record, **result, "code": code, SNAPSHOTS_KEY: taken, "status": described}
-            show_json(data)
+            show_json({**data, "usage": _usage_dict(usage)})
             return OK
         now = time.time()
         print_text("\n".join(runs.description_lines(run, record, result, code, snapshots, now)))
@@ -133,6 +136,11 @@ class RunsCommands(BaseCommands):
         rows = [process_row(process, now) for process in status]
         print_text("")
         print_coloured(table_lines(PROCESS_COLUMNS, rows))
+        if usage:
+            from symphony.commandline.output.usage import summary_table
+
+            print_text("\nmean and peak of the recorded resource use:")
+            print_coloured(table_lines(*summary_table(usage)))
         return OK
 
     def _add_compare(self) -> None:
@@ -143,7 +151,8 @@ class RunsCommands(BaseCommands):
         self._add_json(parser)
 
     def action_compare(self, args: argparse.Namespace) -> int | None:
-        """Show how two runs differ: the experiment, the code, the versions and the results.
+        """Show how two runs differ: the experiment, the code, the versions, the results and the
+        recorded resource use.
 
         For example:
           symphony compare rl-20261122-093011-7f3a rl
@@ -337,8 +346,10 @@ def _displayed_result(run: Run, status: ExperimentStatus | None) -> dict[str, An
 
 def _comparable(cluster: Cluster, run: Run) -> dict[str, Any]:
     """Return the values of a run that `compare` compares."""
+    from symphony.commandline.output.usage import summary_words
     from symphony.runs.code_archives import SNAPSHOTS_KEY, read_snapshots
     from symphony.runs.code_state import diff_digest
+    from symphony.runs.usage import read_usage
 
     record = run.load_record()
     status = None if run.is_archived else _find_status(cluster, run)
@@ -355,6 +366,14 @@ def _comparable(cluster: Cluster, run: Run) -> dict[str, Any]:
         SNAPSHOTS_KEY: {name: item.digest for name, item in read_snapshots(run.path).items()},
         **{key: record.get(key) for key in ("backend", "host", "user", "python", "symphony")},
         "definition": record.get("definition"),
+        "usage": summary_words(read_usage(run.path).summary),
+    }
+
+
+def _usage_dict(summary: Summary) -> dict[str, Any]:
+    return {
+        process: {name: item.to_dict() for name, item in values.items()}
+        for process, values in summary.items()
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from symphony.commandline.output.tables import Column
 from symphony.names import join_names
 
 if TYPE_CHECKING:
+    from symphony.runs.usage import Summary
     from symphony.usage import ExperimentUsage, ProcessUsage
 
 T = TypeVar("T")
@@ -80,6 +81,50 @@ class UsageTable:
         """Return the cells of a process, which are empty if it is not running."""
         usage = self._by_name.get(process)
         return [None if usage is None else value.cell(usage) for value in self._values]
+
+
+# The recorded values, with their titles and the functions that format them.
+_RECORDED: Mapping[str, tuple[str, Callable[[float], object]]] = {
+    "cpu": ("CPU", format_cores),
+    "memory": ("MEM", format_bytes),
+    "pss": ("PSS", format_bytes),
+    "open_files": ("FILES", round),
+    "gpu_memory": ("GPU-MEM", format_bytes),
+    "gpu_utilization": ("GPU-USE", format_share),
+}
+
+
+def summary_table(summary: Summary) -> tuple[list[Column], list[list[object]]]:
+    """Return the columns and the rows with the mean and the peak of each recorded value."""
+    recorded = [name for name in _RECORDED if any(name in values for values in summary.values())]
+    columns = [Column("NAME", flexible=True, least=40)]
+    for order, name in enumerate(recorded):
+        title, _ = _RECORDED[name]
+        columns.append(Column(title, drop=2 * order, right=True))
+        columns.append(Column(f"{title}-PEAK", drop=2 * order + 1, right=True))
+    rows: list[list[object]] = []
+    for process, values in summary.items():
+        row: list[object] = [process]
+        for name in recorded:
+            _, shown = _RECORDED[name]
+            item = values.get(name)
+            row += [None, None] if item is None else [shown(item.mean), shown(item.peak)]
+        rows.append(row)
+    return columns, rows
+
+
+def summary_words(summary: Summary) -> dict[str, dict[str, object]]:
+    """Return the mean and the peak of each recorded value as text, by process and value."""
+    words: dict[str, dict[str, object]] = {}
+    for process, values in summary.items():
+        words[process] = {}
+        for name, item in values.items():
+            _, shown = _RECORDED[name]
+            words[process][name] = {
+                "mean": str(shown(item.mean)),
+                "peak": str(shown(item.peak)),
+            }
+    return words
 
 
 def insert_before_last(values: Sequence[T], inserted: Iterable[T]) -> list[T]:

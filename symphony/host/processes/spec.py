@@ -76,6 +76,11 @@ class ProcessSpec:
         """The path ``group/process``, or ``process`` if the process is in no group."""
         return f"{self.group}/{self.name}" if self.group else self.name
 
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The identifiers of the GPUs that the process holds."""
+        return devices_of(self.gpus, self.env)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the description as a dictionary of JSON-serializable values."""
         data = {item: getattr(self, item) for item in self.__slots__}
@@ -113,6 +118,12 @@ class ProcessSpec:
             for variable, name in self.env_secrets.items()
         }
         return replace(self, env={**self.env, **values}, env_secrets={})
+
+
+def devices_of(gpus: int, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the GPUs that a process holds, from the values of its description."""
+    value = env.get(GPU_VARIABLE, "") if gpus else ""
+    return tuple(value.split(",")) if value else ()
 
 
 def with_devices(spec: ProcessSpec, devices: Sequence[str]) -> ProcessSpec:

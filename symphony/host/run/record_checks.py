@@ -102,6 +102,7 @@ _POLICIES: Mapping[str, Check] = {
     "max_restarts": _is_integer_or_none,
     "backoff": _is_number_or_none,
     "deadline": _is_number_or_none,
+    "record_usage": _is_flag,
 }
 
 _PREVIOUS: Mapping[str, Check] = {

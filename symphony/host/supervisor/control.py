@@ -20,6 +20,8 @@ change     directory, keep_holds  removed processes are gone, and the others as 
 finish                            the experiment, which must be stopped, begins to finish
 attach     names                  the connection has joined the terminal of the only process;
                                   see `symphony.host.supervisor.terminal`
+usage                             the connection receives samples; see
+                                  `symphony.host.supervisor.usage`
 ========== ====================== ============================================================
 
 A request goes on if its client disconnects. Only one request at a time can start a process, and
@@ -44,7 +46,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from symphony.errors import shown
 from symphony.host.run.control_socket import MAX_GRACE_SECONDS, MAX_LINE_BYTES
@@ -245,7 +247,7 @@ class Control:
         try:
             request = _decode(line)
             self._descriptors = descriptors
-            operation = self._begin(_find_handler(request), request, reply)
+            operation = self._begin(_find_kind(request), request, reply)
         except RequestRefused as exc:
             reply(_error(str(exc), exc.unavailable))
             return
@@ -264,8 +266,7 @@ class Control:
             return
         values = {"names": names, "grace": request.grace, _NUMBER: number}
         try:
-            handle, _ = _HANDLERS[request.kind]
-            operation = self._begin(handle, values, lambda _: None)
+            operation = self._begin(_KINDS[request.kind], values, lambda _: None)
         except (RequestRefused, KeyError):
             # Another request has replaced this one, or another version recorded it.
             self._supervisor.record_request_done(number)
@@ -281,7 +282,14 @@ class Control:
         self._operations.append(operation)
         self._advance(operation)
 
-    def _begin(self, handle: _Handler, request: Mapping[str, Any], reply: Reply) -> _Operation:
+    def _begin(self, kind: _Kind, request: Mapping[str, Any], reply: Reply) -> _Operation:
+        if not kind.observes:
+            self._refuse_while_stopping()
+        operation = kind.handle(self, request, reply)
+        self._operations.append(operation)
+        return operation
+
+    def _refuse_while_stopping(self) -> None:
         state = self._supervisor.state
         if state.stopping or state.finished:
             raise RequestRefused("the experiment is being stopped")
@@ -289,9 +297,6 @@ class Control:
             raise RequestRefused(
                 "the experiment is being restarted after a failure; try again when it runs"
             )
-        operation = handle(self, request, reply)
-        self._operations.append(operation)
-        return operation
 
     def _number(self, kind: str, request: Mapping[str, Any], names: list[str]) -> int:
         """Record a request before it begins, and return its number."""
@@ -413,6 +418,14 @@ class Control:
         problem = terminal.join(connection.socket, bytes(connection.received))
         if problem:
             connection.socket.close()
+        return _Operation(reply)
+
+    def _usage(self, _request: Mapping[str, Any], reply: Reply) -> _Operation:
+        connection = self._requesting
+        if connection is not None:
+            self._connections.remove(connection)
+            self._send(connection, {"answer": "done"})
+            self._supervisor.show_usage(connection.socket)
         return _Operation(reply)
 
     def _names(self, request: Mapping[str, Any]) -> list[str]:
@@ -552,14 +565,28 @@ class Control:
 
 
 _Handler = Callable[[Control, Mapping[str, Any], Reply], _Operation]
-_HANDLERS: dict[str, tuple[_Handler, frozenset[str]]] = {
-    "stop": (Control._stop, frozenset({"names", "grace"})),
-    "start": (Control._start, frozenset({"names"})),
-    "restart": (Control._restart, frozenset({"names", "grace"})),
-    "signal": (Control._signal, frozenset({"names", "signal"})),
-    "change": (Control._change, frozenset({"directory", "keep_holds"})),
-    "finish": (Control._finish, frozenset()),
-    "attach": (Control._attach, frozenset({"names"})),
+
+
+class _Kind(NamedTuple):
+    """A kind of request: its function, and the names of its values.
+
+    A request that only observes the experiment is possible until the experiment has finished.
+    """
+
+    handle: _Handler
+    values: frozenset[str] = frozenset()
+    observes: bool = False
+
+
+_KINDS: dict[str, _Kind] = {
+    "stop": _Kind(Control._stop, frozenset({"names", "grace"})),
+    "start": _Kind(Control._start, frozenset({"names"})),
+    "restart": _Kind(Control._restart, frozenset({"names", "grace"})),
+    "signal": _Kind(Control._signal, frozenset({"names", "signal"})),
+    "change": _Kind(Control._change, frozenset({"directory", "keep_holds"})),
+    "finish": _Kind(Control._finish),
+    "attach": _Kind(Control._attach, frozenset({"names"})),
+    "usage": _Kind(Control._usage, observes=True),
 }
 
 
@@ -594,17 +621,17 @@ def _decode(line: bytes) -> Mapping[str, Any]:
     return request
 
 
-def _find_handler(request: Mapping[str, Any]) -> _Handler:
-    """Return the function for a request. Raises RequestRefused if the request is unknown."""
-    kind = request.get("request")
-    if not isinstance(kind, str) or kind not in _HANDLERS:
-        hint = did_you_mean(kind, _HANDLERS) if isinstance(kind, str) else ""
-        raise RequestRefused(f"the supervisor does not know the request {shown(kind)}{hint}")
-    handler, keys = _HANDLERS[kind]
+def _find_kind(request: Mapping[str, Any]) -> _Kind:
+    """Return the kind of a request. Raises RequestRefused if it is unknown."""
+    name = request.get("request")
+    if not isinstance(name, str) or name not in _KINDS:
+        hint = did_you_mean(name, _KINDS) if isinstance(name, str) else ""
+        raise RequestRefused(f"the supervisor does not know the request {shown(name)}{hint}")
+    kind = _KINDS[name]
     for key in request:
-        if key != "request" and key not in keys:
-            raise RequestRefused(f"the request {kind!r} has no value {shown(key)}")
-    return handler
+        if key != "request" and key not in kind.values:
+            raise RequestRefused(f"the request {name!r} has no value {shown(key)}")
+    return kind
 
 
 def _signal(request: Mapping[str, Any]) -> signal.Signals:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,7 +25,9 @@ from symphony.host.supervisor.readiness import Probe, make_probe
 
 if TYPE_CHECKING:
     from symphony.host.processes.membership import RunProcesses
+    from symphony.host.usage.sampler import Devices, UsageSampler
     from symphony.line_search import SearchProcess
+    from symphony.usage import ExperimentUsage
 
 Leaders = Mapping[str, ProcessId]
 
@@ -96,6 +98,15 @@ class ProcessHost(Protocol):
 
     def has_descendants(self, name: str, leaders: Leaders) -> bool:
         """Return whether a process may have descendants that are running."""
+
+    def sample_usage(
+        self, leaders: Leaders, devices: Devices, on_sample: Callable[[ExperimentUsage], None]
+    ) -> None:
+        """Sample the resource use of the running processes, now or soon.
+
+        ``devices`` maps the names of processes to their GPUs. ``on_sample`` is called with the
+        sample in the event loop. It is not called if the processes cannot be reached.
+        """
 
     def record_logs(
         self,
@@ -222,6 +233,18 @@ class ThisHost:
 
         running = self._processes.find(leaders.values())
         return bool(owner_names(running, leaders) & {name, None})
+
+    @functools.cached_property
+    def _sampler(self) -> UsageSampler:
+        from symphony.host.usage.sampler import UsageSampler
+
+        return UsageSampler(self._run_id)
+
+    def sample_usage(
+        self, leaders: Leaders, devices: Devices, on_sample: Callable[[ExperimentUsage], None]
+    ) -> None:
+        """Sample the resource use; see `ProcessHost`."""
+        on_sample(self._sampler.sample(leaders, devices))
 
     def record_logs(
         self,

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
     from symphony.host.supervisor.change import Change
     from symphony.host.supervisor.control import Control
+    from symphony.host.supervisor.usage import OnSample, UsageMonitor
     from symphony.line_search import SearchProcess
 
 # The interval at which the supervisor polls processes whose exit it cannot wait for.
@@ -182,6 +183,7 @@ class Supervisor:
         self._delayed: set[str] = set()
         self._control_socket: socket.socket | None = None
         self._control: Control | None = None
+        self._usage: UsageMonitor | None = None
         self._sweep_deadline: float | None = None
         self._skip_grace = False
         self._eviction = eviction
@@ -367,6 +369,7 @@ class Supervisor:
         """Supervise the processes until all of them have exited."""
         self._loop.post(self._check_deadline)
         self._loop.post(self._finish_if_all_ended)
+        self._loop.post(self._apply_record_usage)
         self._loop.run()
 
     def roll_back(self) -> None:
@@ -595,6 +598,7 @@ class Supervisor:
         self._children.change(list(self._specs), change.manifest["env"])
         if self._policies.deadline != deadline:
             self._loop.post(self._check_deadline)
+        self._apply_record_usage()
         # Other start conditions and policies can have an immediate effect.
         self._loop.post(lambda: self._start_or_decide(self._specs))
         return number
@@ -663,6 +667,30 @@ class Supervisor:
     def terminal(self, name: str) -> JoinableTerminal | None:
         """Return the terminal of a running process, or None if it has none."""
         return self._children.terminal(name)
+
+    # --- resource use ---
+
+    def show_usage(self, client: socket.socket) -> None:
+        """Send samples of the resource use to a client until it closes the connection."""
+        self._get_usage().join(client)
+
+    def _get_usage(self) -> UsageMonitor:
+        if self._usage is None:
+            # Most experiments do not record their resource use.
+            from symphony.host.supervisor.usage import UsageMonitor
+
+            self._usage = UsageMonitor(self._loop, self._directory, self._sample_usage)
+        return self._usage
+
+    def _sample_usage(self, on_sample: OnSample) -> None:
+        specs = (*self._specs.values(), *self._leaving.values())
+        devices = {spec.name: spec.devices for spec in specs if spec.devices}
+        self._host.sample_usage(self._leaders(), devices, on_sample)
+
+    def _apply_record_usage(self) -> None:
+        """Begin or stop to record the resource use, as the policies require."""
+        if self._policies.record_usage or self._usage is not None:
+            self._get_usage().set_recording(self._policies.record_usage)
 
     def _running_children(self) -> list[Child]:
         found = (self._children.get(name) for name in (*self._specs, *self._leaving))

@@ -12,7 +12,7 @@ from symphony.errors import NotFound
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import recorded_leaders
 from symphony.host.run.status import StatusReader
-from symphony.host.usage.sampler import FIRST_INTERVAL_SECONDS, UsageSampler, devices_of
+from symphony.host.usage.sampler import FIRST_INTERVAL_SECONDS, UsageSampler, devices_of_processes
 from symphony.usage import ExperimentUsage
 
 
@@ -33,7 +33,7 @@ def follow_usage(
         except NotFound:
             return
         leaders = recorded_leaders(state)
-        usage = sampler.sample(leaders, devices_of(reader.manifest["processes"]))
+        usage = sampler.sample(leaders, devices_of_processes(reader.manifest["processes"]))
         if state.finished or not (usage.processes or reader.is_supervised()):
             return
         if is_shown:

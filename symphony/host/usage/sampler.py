@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.spec import GPU_VARIABLE
+from symphony.host.processes.spec import devices_of
 from symphony.host.usage.cpu_time import Readings, used_seconds
 from symphony.host.usage.gpus import GpuUsage, open_gpus
 from symphony.host.usage.process_trees import ProcessTrees
@@ -87,16 +87,13 @@ class UsageSampler:
         )
 
 
-def devices_of(processes: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+def devices_of_processes(processes: Iterable[Mapping[str, Any]]) -> Devices:
     """Return the GPUs that processes hold, by their names.
 
     ``processes`` are the processes of a manifest; see `ProcessSpec.to_dict`.
     """
-    return {
-        item["name"]: item["env"][GPU_VARIABLE].split(",")
-        for item in processes
-        if item["gpus"] and item["env"].get(GPU_VARIABLE)
-    }
+    found = {item["name"]: devices_of(item["gpus"], item["env"]) for item in processes}
+    return {name: devices for name, devices in found.items() if devices}
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

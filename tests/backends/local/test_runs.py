@@ -9,17 +9,18 @@ import sys
 
 import pytest
 
-from symphony import Cluster
+from symphony import Cluster, SymphonyConfig
 from symphony.errors import BackendError, LaunchFailed
 from symphony.runs import archive, record
-from tests.backends.local.conftest import eventually, python
+from symphony.runs.usage import read_usage
+from tests.backends.local.conftest import eventually, kill, python, supervisor_of
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
 # The launcher is killed when the supervisor has taken over.
 KILLED_LAUNCHER = """
 import os, signal, sys
-from symphony import Cluster
+from symphony import Cluster, SymphonyConfig
 from symphony.host.supervisor import handover
 
 hand_over = handover.hand_over
@@ -38,6 +39,8 @@ cluster.launch(experiment)
 def no_other_runs(tmp_path, monkeypatch):
     """Hide the records in the default state directory, which other tests may have written."""
     monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "default"))
+    yield
+    SymphonyConfig().reset()
 
 
 def finish(cluster, experiment):
@@ -124,3 +127,31 @@ def test_an_experiment_is_recorded_even_if_its_launcher_is_killed(cluster):
     eventually(lambda: cluster.list_experiments() == ["exp"])
     recorded = record.read_json(cluster._root / "exp" / record.RECORD_FILE)
     assert list(recorded["definition"]["processes"]) == ["p"]
+
+
+def test_the_resource_use_is_recorded_also_by_the_next_supervisor(cluster, experiment):
+    experiment.record_usage = True
+    python(experiment, "worker", "input = b'x' * (30 << 20)\nimport signal; signal.pause()")
+    cluster.launch(experiment)
+    eventually(lambda: cluster.recorded_usage("exp"))
+    kill(supervisor_of(cluster))
+    before = cluster.recorded_usage("exp")
+    cluster.describe_experiment("exp")
+    eventually(lambda: len(cluster.recorded_usage("exp")) > len(before))
+    cluster.delete("exp")
+    (run,) = cluster.list_runs()
+    after = cluster.at_run(run).recorded_usage("exp")
+    assert after[: len(before)] == before
+    memory = read_usage(run.path).summary["worker"]["memory"]
+    assert memory.count == len(after)
+    assert memory.peak > 30 << 20
+
+
+def test_the_resource_use_is_recorded_by_default_if_this_is_configured(cluster, experiment):
+    python(experiment, "worker", "print(1)")
+    assert not cluster.manifest(experiment).policies.record_usage
+    SymphonyConfig().update({"runs": {"record_usage": True}})
+    cluster = Cluster.new("local")
+    assert cluster.manifest(experiment).policies.record_usage
+    experiment.record_usage = False
+    assert not cluster.manifest(experiment).policies.record_usage

@@ -57,6 +57,7 @@ class Fault:
     seconds: float = 0
     status: int = 500
     retry_after: int | None = None
+    body: object = None
 
     def matches(self, method: str, path: str) -> bool:
         """Return whether the fault applies to a request.
@@ -144,6 +145,10 @@ class FaultProxy:
                 retry_after=retry_after,
             )
         )
+
+    def respond(self, body: object, *, method: str = "GET", path: str) -> None:
+        """Respond to matching requests with an object, in place of an API that is not installed."""
+        self._add(Fault(action="answer", method=method, path=path, body=body))
 
     def interrupt(self, *, silent: bool) -> None:
         """Interrupt all connections, and each new one until `restore` is called.
@@ -274,6 +279,9 @@ class FaultProxy:
                 fault = self._next_fault(head.method, head.path)
                 if fault is not None and fault.action == "delay":
                     await asyncio.sleep(fault.seconds)
+                elif fault is not None and fault.body is not None:
+                    writer.write(relay.json_answer(fault.body))
+                    continue
                 elif fault is not None and fault.action == "answer":
                     writer.write(relay.error_answer(fault.status, fault.retry_after))
                     continue

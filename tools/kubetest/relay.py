@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -73,21 +73,26 @@ async def read_body(head: Head, reader: asyncio.StreamReader) -> bytes:
 
 def error_answer(status: int, retry_after: int | None) -> bytes:
     """Return an error response in the format that the API server uses."""
-    body = json.dumps(
-        {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "status": "Failure",
-            "message": "a fault that the test asked for",
-            "reason": REASONS.get(status, "Unknown"),
-            "code": status,
-        }
-    ).encode()
-    headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
-    if retry_after is not None:
-        headers.append(("retry-after", str(retry_after)))
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": "a fault that the test asked for",
+        "reason": REASONS.get(status, "Unknown"),
+        "code": status,
+    }
+    headers = [] if retry_after is None else [("retry-after", str(retry_after))]
+    return json_answer(body, status=status, headers=headers)
+
+
+def json_answer(
+    content: object, *, status: int = 200, headers: Iterable[tuple[str, str]] = ()
+) -> bytes:
+    """Return a response with an object as JSON."""
+    body = json.dumps(content).encode()
+    own = (("content-type", "application/json"), ("content-length", str(len(body))))
     line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
-    return Head(line=line, headers=tuple(headers)).encode({}) + body
+    return Head(line=line, headers=(*own, *headers)).encode({}) + body
 
 
 class Upstream:

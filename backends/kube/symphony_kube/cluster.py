@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails
     from symphony.runs.archive import Run
     from symphony.status import ExperimentStatus, LogLine, ProcessStatus
+    from symphony.usage import ExperimentUsage
     from symphony_kube.access.send_code import CodeSender
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.delete import Keeping
@@ -638,6 +639,25 @@ class KubeCluster(Cluster):
         from symphony_kube.status import topology
 
         return topology.describe_topology(self.api, self.scope(experiment))
+
+    def _iter_usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        from symphony_kube.status.usage import read_metrics
+
+        # A cluster without metrics is reported before the iteration.
+        read_metrics(self.api, self.scope(experiment))
+        return self._followed_usage(experiment, names, interval)
+
+    def _followed_usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        from symphony.usage import select_usage
+        from symphony_kube.status.usage import follow_usage
+
+        with self.watch_experiment(experiment) as read:
+            for usage in follow_usage(self.api, self.scope(experiment), read, interval):
+                yield select_usage(usage, names)
 
     def wait(
         self,

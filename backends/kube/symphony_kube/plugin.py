@@ -67,6 +67,7 @@ def symphony_backend() -> BackendInfo:
                 "forward",
                 "debug",
                 "external-url",
+                "usage",
                 "topology",
                 "restart",
                 "policies",

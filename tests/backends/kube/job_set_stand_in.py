@@ -16,7 +16,6 @@ import json
 import secrets
 import threading
 import time
-from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
 
 from kubetest import relay
@@ -52,7 +51,7 @@ class JobSetApi(FaultProxy):
                         return await self._watch(query, writer)
                     content = json.loads(body) if body else None
                     status, answer = await self._answer(head.method, url.path, query, content)
-                    writer.write(_encoded(status, answer))
+                    writer.write(relay.json_answer(answer, status=status))
                     continue
                 answer = await upstream.ask(head, body)
                 if not await upstream.pass_on(head, answer, reader, writer):
@@ -126,13 +125,6 @@ class JobSetApi(FaultProxy):
                     writer.write(b"%x\r\n%b\r\n" % (len(line), line))
             position = len(self._events)
             await writer.drain()
-
-
-def _encoded(status, answer):
-    body = json.dumps(answer).encode()
-    line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
-    headers = (("content-type", "application/json"), ("content-length", str(len(body))))
-    return relay.Head(line=line, headers=headers).encode({}) + body
 
 
 def _failure(reason, message):

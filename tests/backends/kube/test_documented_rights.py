@@ -12,7 +12,7 @@ import yaml
 
 from kubetest.faults import Call, FaultProxy
 from symphony import Cluster, Experiment, Process
-from symphony.errors import LaunchFailed
+from symphony.errors import LaunchFailed, Unsupported
 from symphony.status import ProcessStatus, State
 
 from .conftest import managed_objects, python
@@ -66,7 +66,7 @@ def states(cluster: Cluster, name: str) -> dict[str, ProcessStatus]:
 
 
 RESOURCE_PATH = re.compile(
-    r"/(?:api/v1|apis/[^/]+/[^/]+)/namespaces/[^/]+"
+    r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)/namespaces/[^/]+"
     r"/(?P<resource>[a-z]+)(?P<name>/[^/?]+)?(?:/(?P<part>[a-z]+))?(?:\?(?P<query>.*))?"
 )
 
@@ -79,6 +79,7 @@ def rights_of(calls: Iterable[Call]) -> set[tuple[str, str]]:
         if found is None:
             continue
         resource = found["resource"] + (f"/{found['part']}" if found["part"] else "")
+        resource = _with_group(resource, found["group"] or "")
         verb = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}.get(call.method, "get")
         if verb == "get" and not found["name"]:
             verb = "watch" if "watch=" in (found["query"] or "") else "list"
@@ -86,11 +87,17 @@ def rights_of(calls: Iterable[Call]) -> set[tuple[str, str]]:
     return rights
 
 
+def _with_group(resource: str, group: str) -> str:
+    """Return a resource with its API group, such as ``pods.metrics.k8s.io``."""
+    return f"{resource}.{group}" if group else resource
+
+
 def granted(title: str) -> set[tuple[str, str]]:
     """Return the resources and verbs that the Role of a title grants."""
     return {
-        (resource, verb)
+        (_with_group(resource, group), verb)
         for rule in rules(title)
+        for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
@@ -138,6 +145,8 @@ def use_everything(cluster: Cluster, name: str, file: Path) -> None:
     assert cluster.explain_process(name, "server").events
     assert not any("may not list events" in event.text for event in cluster.iter_events(name))
     assert "up" in cluster.get_log(name, "server")
+    with pytest.raises(Unsupported, match="the cluster serves no metrics"):
+        cluster.iter_usage(name)
     cluster.port_forward(name, "server", 7000).close()
     file.write_text("another text")
     cluster.up(build(cluster, name, file, port=7001))
@@ -163,6 +172,8 @@ def test_role_for_jobs_is_sufficient(
     assert states(cluster, name)["server"].state == State.RUNNING
     assert cluster.list_experiments() == [name]
     assert cluster.explain_process(name, "server").status.name == "server"
+    with pytest.raises(Unsupported, match="ask for the right to list pods in the API group metr"):
+        cluster.iter_usage(name)
     notes = [event for event in cluster.iter_events(name) if event.kind == "warning"]
     assert [("may not list events" in note.text) for note in notes] == [True]
     shared.exec_command(name, "server", ["touch", "/tmp/over"])  # as a user who may exec

@@ -172,24 +172,32 @@ class ExecStream:
         return pending is not None and pending() > 0
 
     def _receive(self) -> list[Message]:
+        received, problem = self._read()
+        pieces, answer = self._websocket.decode(received)
+        self._unsent += answer
         messages: list[Message] = []
+        for piece in pieces:
+            self._take(piece, messages)
+        if self._websocket.is_closed:
+            self.closed = True
+        elif problem:
+            return self._connection_lost(messages, problem)
+        return messages
+
+    def _read(self) -> tuple[bytes, str]:
+        """Return the data that is available, and why the connection was lost, if it was."""
+        chunks: list[bytes] = []
         for _ in range(_MAX_READS):
             try:
                 data = self._socket.recv(_CHUNK_BYTES)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 break
             except OSError as exc:
-                return self._connection_lost(messages, one_line(str(exc)))
+                return b"".join(chunks), one_line(str(exc))
             if not data:
-                return self._connection_lost(messages, "the server closed it")
-            pieces, answer = self._websocket.decode(data)
-            self._unsent += answer
-            for piece in pieces:
-                self._take(piece, messages)
-            if self._websocket.is_closed:
-                self.closed = True
-                break
-        return messages
+                return b"".join(chunks), "the server closed it"
+            chunks.append(data)
+        return b"".join(chunks), ""
 
     def _connection_lost(self, messages: list[Message], why: str) -> list[Message]:
         """Return the messages that arrived before the connection was lost. Raises `Unreachable` if

@@ -804,18 +804,18 @@ class KubeCluster(Cluster):
 
     def external_url(self, experiment: str, service: str) -> str:
         """Return the ``host:port`` of an exposed service's load balancer or node port."""
-        from symphony_kube.access import port_forward
+        from symphony_kube.access import services
 
-        return port_forward.external_address(self.api, self.scope(experiment), service)
+        return services.external_address(self.api, self.scope(experiment), service)
 
     def exposed_services(self, experiment: str) -> dict[str, str | None]:
         """Return the exposed services with the addresses that load balancers have assigned.
 
         The address of a node port is not included, because it requires further requests.
         """
-        from symphony_kube.access import port_forward
+        from symphony_kube.access import services
 
-        return port_forward.exposed_services(self.api, self.scope(experiment))
+        return services.exposed_services(self.api, self.scope(experiment))
 
     def port_forward(
         self,

@@ -74,8 +74,10 @@ def format_cell(value: object) -> str:
     """Return a value as one line of printable text, or ``-`` if the value is None or empty."""
     if value is None:
         return EMPTY_CELL
-    printable = "".join(char if char.isprintable() else " " for char in str(value))
-    return " ".join(printable.split()) or EMPTY_CELL
+    text = str(value)
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(text.split()) or EMPTY_CELL
 
 
 def format_age(seconds: float) -> str:

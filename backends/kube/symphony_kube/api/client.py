@@ -205,7 +205,8 @@ class Api:
             method,
             self._url(path, query),
             data,
-            {"Content-Type": content_type, "Accept": accept},
+            # The list of a thousand Pods is ten times smaller.
+            {"Content-Type": content_type, "Accept": accept, "Accept-Encoding": "gzip"},
             timeout or self.timeouts.response,
             stream=False,
             cancelled=cancelled,

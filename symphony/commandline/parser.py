@@ -19,6 +19,7 @@ from symphony.commandline.commands.launch import LaunchCommands
 from symphony.commandline.commands.logs import LogsCommands
 from symphony.commandline.commands.runs import RunsCommands
 from symphony.commandline.commands.submit import SubmitCommands
+from symphony.commandline.commands.top import TopCommands
 from symphony.commandline.commands.up import UpCommands
 from symphony.commandline.commands.use import UseCommands
 
@@ -46,6 +47,7 @@ class SymphonyParser(
     LogsCommands,
     RunsCommands,
     SubmitCommands,
+    TopCommands,
     UpCommands,
     UseCommands,
 ):
@@ -85,6 +87,7 @@ class SymphonyParser(
         offer("rerun", self._add_rerun, group=RUN)
         offer("ls", self._add_ls, "lse", "list", group=INSPECT)
         offer("ps", self._add_ps, "p", "lsp", "process", "status", group=INSPECT)
+        offer("top", self._add_top, group=INSPECT)
         offer("describe", self._add_describe, group=INSPECT)
         offer("logs", self._add_logs, "l", "log", group=INSPECT)
         offer("events", self._add_events, group=INSPECT)

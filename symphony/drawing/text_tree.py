@@ -42,6 +42,7 @@ ASCII = Signs("|- ", "`- ", "|  ", "->", "<-", "...")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Branch:
+    owner: str
     text: str
     state: str = ""
     children: list[_Branch] = field(default_factory=list)
@@ -50,14 +51,33 @@ class _Branch:
 class _Row(NamedTuple):
     """A row of the tree before it is wrapped.
 
-    ``prefix`` is the tree prefix of the first line, and ``next_prefix`` is the tree prefix of all
-    further lines.
+    ``owner`` is the key of the process or the name of the group that the row is about. ``prefix``
+    is the tree prefix of the first line, and ``next_prefix`` is the tree prefix of all further
+    lines.
     """
 
+    owner: str
     prefix: str
     next_prefix: str
     text: str
     state: str
+
+
+class TreeRow(NamedTuple):
+    """A row of a tree that is not wrapped.
+
+    ``owner`` is the key of the process or the name of the group that the row is about.
+    """
+
+    owner: str
+    text: str
+    state: str
+
+
+def tree_rows(topology: Topology, states: Mapping[str, str] | None, signs: Signs) -> list[TreeRow]:
+    """Return the rows of the tree that `text_tree` draws, without its title."""
+    rows = _rows(_TreeBuilder(topology, states, signs).branches(), "", signs)
+    return [TreeRow(row.owner, row.prefix + row.text, row.state) for row in rows]
 
 
 def text_tree(
@@ -75,7 +95,7 @@ def text_tree(
     """
     branches = _TreeBuilder(topology, states, signs).branches()
     rows = list(_rows(branches, "", signs))
-    title = _Row("", "", topology.experiment, summary(topology, states))
+    title = _Row("", "", "", topology.experiment, summary(topology, states))
     column = _state_column(rows, width)
     lines = _row_lines(title, 0, width, signs, paint)
     for row in rows:
@@ -104,6 +124,7 @@ class _TreeBuilder:
     def _node(self, key: str) -> _Branch:
         node = self._nodes[key]
         return _Branch(
+            owner=key,
             text=self._node_label(node),
             state=state_label(node, self._states),
             children=self._connections(key),
@@ -112,6 +133,7 @@ class _TreeBuilder:
     def _group(self, name: str) -> _Branch:
         members = [self._node(node.key) for node in self._topology.inside(name)]
         return _Branch(
+            owner=name,
             text=group_title(self._topology, name),
             children=[*self._connections(name), *members],
         )
@@ -124,7 +146,7 @@ class _TreeBuilder:
         branches = []
         for service in self._topology.services:
             if name in service.owners:
-                branches.append(_Branch(text=self._bound_service(service)))
+                branches.append(_Branch(owner=name, text=self._bound_service(service)))
         for link in self._topology.links:
             if link.source != name:
                 continue
@@ -132,7 +154,7 @@ class _TreeBuilder:
                 line = self._connected_service(self._services[link.target])
             else:
                 line = f"starts after {self._label(link.target)} ({link.condition})"
-            branches.append(_Branch(text=line))
+            branches.append(_Branch(owner=name, text=line))
         return branches
 
     def _bound_service(self, service: Service) -> str:
@@ -166,7 +188,7 @@ def _rows(branches: Sequence[_Branch], parent_prefix: str, signs: Signs) -> Iter
         prefix = parent_prefix + (signs.last if is_last else signs.middle)
         child_prefix = parent_prefix + (blank if is_last else signs.vertical)
         next_prefix = child_prefix + (signs.vertical if branch.children else blank)
-        yield _Row(prefix, next_prefix, branch.text, branch.state)
+        yield _Row(branch.owner, prefix, next_prefix, branch.text, branch.state)
         yield from _rows(branch.children, child_prefix, signs)
 
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from symphony.events import ExperimentEvent
+from symphony.events import EventKind, ExperimentEvent
+
+_USUAL = (EventKind.LAUNCHED, EventKind.WAITING, EventKind.FINISHED)
+
+
+def is_worth_reporting(event: ExperimentEvent) -> bool:
+    """Return whether to show an event between lines of output.
+
+    Events that every process has, such as its first start, would hide the others.
+    """
+    is_first_start = event.kind is EventKind.STARTED and event.text == "started"
+    return event.kind not in _USUAL and not is_first_start
 
 
 def event_row(event: ExperimentEvent) -> str:

@@ -188,13 +188,20 @@ def _choose_signs(stream: TextIO, environ: Mapping[str, str]) -> Signs:
     """Return Unicode signs if the stream and the user's locale support them, else ASCII signs."""
     from symphony.drawing.text_tree import ASCII, UNICODE
 
+    return UNICODE if supports_unicode(stream, environ) else ASCII
+
+
+def supports_unicode(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether the stream and the user's locale support the signs of a drawing."""
+    from symphony.drawing.text_tree import UNICODE
+
     if not re.search("utf-?8", _locale(environ), re.IGNORECASE):
-        return ASCII
+        return False
     try:
         "".join(UNICODE).encode(stream.encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
-        return ASCII
-    return UNICODE
+        return False
+    return True
 
 
 def _locale(environ: Mapping[str, str]) -> str:

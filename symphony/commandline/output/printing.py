@@ -228,14 +228,11 @@ def show_output(
 
 
 def show_event(event: ExperimentEvent) -> None:
-    """Print an event between lines of output, on standard error.
+    """Print an event between lines of output, on standard error, if it is worth it.
 
-    Programs that read the output therefore receive only the output. Events that every process has,
-    such as its first start, are not printed, because they would hide the others.
+    Programs that read the output therefore receive only the output.
     """
-    from symphony.events import EventKind
+    from symphony.commandline.output.events import is_worth_reporting
 
-    usual = (EventKind.LAUNCHED, EventKind.WAITING, EventKind.FINISHED)
-    is_first_start = event.kind is EventKind.STARTED and event.text == "started"
-    if event.kind not in usual and not is_first_start:
+    if is_worth_reporting(event):
         print_note(f"symphony: {event.line}")

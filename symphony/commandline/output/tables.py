@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 EMPTY_CELL = "-"
-_GAP = 2
+GAP = 2
 _MIN_CUT_WIDTH = 8
 _UNITS_SECONDS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
@@ -52,6 +52,31 @@ def format_table(
     colour of a cell, or an empty string if the cell has none.
     """
     cells = [[format_cell(value) for value in row] for row in rows]
+    fit = fit_columns(columns, cells, width)
+    titles = [columns[index].title for index in fit.shown]
+    lines = [_join_cells(fit_row([column.title for column in columns], columns, fit))]
+    for row in cells:
+        fitted = fit_row(row, columns, fit)
+        if paint is not None:
+            fitted = _paint_row(fitted, titles, paint)
+        lines.append(_join_cells(fitted))
+    return lines
+
+
+class Fit(NamedTuple):
+    """The widths of the columns of a table in characters, and the indices of those that fit."""
+
+    sizes: Sequence[int]
+    shown: Sequence[int]
+
+
+def fit_columns(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None
+) -> Fit:
+    """Return the widths of the columns of a table that is at most ``width`` characters wide.
+
+    ``cells`` contains the formatted rows. If ``width`` is None, all columns have their full widths.
+    """
     sizes: list[int] = []
     for index, column in enumerate(columns):
         texts = [column.title, *(row[index] for row in cells)]
@@ -59,15 +84,7 @@ def format_table(
     shown = _shown_columns(columns, cells, sizes, width)
     if width is not None:
         _shrink(columns, sizes, shown, width)
-
-    titles = [columns[index].title for index in shown]
-    lines = [_join_cells(_fit_row([column.title for column in columns], columns, sizes, shown))]
-    for row in cells:
-        fitted = _fit_row(row, columns, sizes, shown)
-        if paint is not None:
-            fitted = _paint_row(fitted, titles, paint)
-        lines.append(_join_cells(fitted))
-    return lines
+    return Fit(sizes, shown)
 
 
 def format_cell(value: object) -> str:
@@ -130,7 +147,7 @@ def _removal_order(
 
 def _least_width(columns: Sequence[Column], sizes: Sequence[int], shown: Sequence[int]) -> int:
     """Return the table width if all flexible columns are reduced to `Column.least`."""
-    total = _GAP * (len(shown) - 1)
+    total = GAP * (len(shown) - 1)
     for index in shown:
         column = columns[index]
         total += min(sizes[index], column.least) if column.flexible else sizes[index]
@@ -145,7 +162,7 @@ def _shrink(columns: Sequence[Column], sizes: list[int], shown: Sequence[int], w
     below `_MIN_CUT_WIDTH`.
     """
     flexible = [index for index in shown if columns[index].flexible]
-    excess = sum(sizes[index] for index in shown) + _GAP * (len(shown) - 1) - width
+    excess = sum(sizes[index] for index in shown) + GAP * (len(shown) - 1) - width
     for index in reversed(flexible):
         cut = max(0, min(excess, sizes[index] - columns[index].least))
         sizes[index] -= cut
@@ -158,13 +175,11 @@ def _shrink(columns: Sequence[Column], sizes: list[int], shown: Sequence[int], w
         excess -= 1
 
 
-def _fit_row(
-    row: Sequence[str], columns: Sequence[Column], sizes: Sequence[int], shown: Sequence[int]
-) -> list[str]:
+def fit_row(row: Sequence[str], columns: Sequence[Column], fit: Fit) -> list[str]:
     """Return the visible cells in a row, each shortened or padded to the size of its column."""
     cells: list[str] = []
-    for index in shown:
-        column, size = columns[index], sizes[index]
+    for index in fit.shown:
+        column, size = columns[index], fit.sizes[index]
         text = row[index]
         if len(text) > size:
             text = _cut(text, size, prose=column.prose)
@@ -191,4 +206,4 @@ def _paint_row(cells: Sequence[str], titles: Sequence[str], paint: PaintCell) ->
 
 
 def _join_cells(cells: Sequence[str]) -> str:
-    return (" " * _GAP).join(cells).rstrip()
+    return (" " * GAP).join(cells).rstrip()

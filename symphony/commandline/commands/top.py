@@ -1,0 +1,93 @@
+"""The command that watches experiments in the terminal: ``top``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from symphony.commandline.commands.base_commands import BaseCommands
+from symphony.commandline.exit_codes import OK, UsageError
+from symphony.errors import PluginError
+
+if TYPE_CHECKING:
+    from symphony.cluster import Cluster, WatchedStatuses
+    from symphony.commandline.top.app import TopApp
+
+
+class TopCommands(BaseCommands):
+    """The ``top`` command."""
+
+    def _add_top(self) -> None:
+        parser = self.add_subparser("top")
+        self._add_hidden_dry_run(parser)
+        self._add_experiment_name(parser, required=False)
+
+    def action_top(self, args: argparse.Namespace) -> int | None:
+        """Watch and control experiments in the terminal.
+
+        Without EXPERIMENT, the command shows the experiments of all backends, as ls does. An
+        experiment is shown as a table, as a topology, and with its logs and events. Press ? for the
+        keys, which also stop, start, restart, signal, scale and delete. When the command exits, the
+        experiments keep running.
+
+        Set NO_COLOR for a display without colours.
+
+        For example:
+          symphony top
+          symphony top rl
+          symphony top -b slurm
+        """
+        app_class = _load_app()
+        check_terminal()
+        from symphony.commandline.commands import find_backend
+        from symphony.commandline.commands.list_experiments import Listing
+        from symphony.commandline.commands.resolve_names import resolve_experiment
+
+        first = None
+        if args.experiment is not None:
+            status = resolve_experiment(self.cluster, args.experiment)
+            first = self.cluster, status.name
+        selected = self.selected_cluster
+
+        def open_watch(
+            report: Callable[[str], None],
+        ) -> AbstractContextManager[Callable[[], WatchedStatuses]]:
+            only_selected = self.names_backend
+            listing = Listing(self.prog, selected, only_selected=only_selected, report=report)
+            return listing.watching()
+
+        def find_cluster(backend: str) -> Cluster:
+            return find_backend.cluster_of(backend, selected)
+
+        app = app_class(open_watch, find_cluster, first)
+        app.run()
+        if app.error is not None:
+            raise app.error
+        return OK
+
+
+def check_terminal() -> None:
+    """Raise `UsageError` if the command does not run in a terminal."""
+    from symphony.commandline.output.terminal import is_terminal
+
+    if not all(map(is_terminal, (sys.stdin, sys.stdout, sys.stderr))):
+        raise UsageError(
+            "top needs a terminal as standard input, output and error; "
+            "for a table in a pipe, use: symphony ps --watch"
+        )
+
+
+def _load_app() -> type[TopApp]:
+    """Return the application. Raises `PluginError` if its library is not installed."""
+    try:
+        from symphony.commandline.top.app import TopApp
+    except ModuleNotFoundError as exc:
+        from symphony.installation import install_command
+
+        raise PluginError(
+            f"top needs the library textual; install it with: {install_command('ui')}"
+        ) from exc
+    return TopApp

@@ -1,0 +1,458 @@
+"""The screen of one experiment: its processes, its topology, its logs and its events."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import ContentSwitcher, Footer, Static
+
+from symphony.cluster import Cluster
+from symphony.cluster.matching import find_names
+from symphony.commandline.output.tables import Column, format_age
+from symphony.commandline.output.views import PROCESS_COLUMNS, note, process_row
+from symphony.commandline.top.dialogs import Prompt
+from symphony.commandline.top.lines import EventLines, LogLines
+from symphony.commandline.top.process_screen import ProcessScreen
+from symphony.commandline.top.row_table import RowTable, TableRow
+from symphony.commandline.top.signs import STATE_STYLES, format_bytes, format_cores
+from symphony.commandline.top.text_view import TextView
+from symphony.commandline.top.texts import cell, contains, one_line
+from symphony.commandline.top.watching_screen import Target, WatchingScreen
+from symphony.drawing.text_tree import tree_rows
+from symphony.errors import NotFound
+from symphony.names import join_names
+from symphony.plan.topology import Topology, of_status
+from symphony.status import ExperimentStatus, ProcessStatus
+from symphony.usage import EVERYTHING, ProcessUsage
+from symphony.watching.experiment_model import ExperimentModel, Update, worst_state
+from symphony.watching.feed import ExperimentFeed, OutputFeed
+
+TABS = ("processes", "topology", "logs", "events")
+# The columns of `ps`, with the resource use before the last two.
+_USAGE_COLUMNS = (
+    Column("CPU", drop=2, right=True),
+    Column("MEM", drop=2, right=True),
+    Column("GPU", drop=5, right=True),
+)
+_FIRST_USAGE_COLUMN = len(PROCESS_COLUMNS) - 2
+COLUMNS = (
+    *PROCESS_COLUMNS[:_FIRST_USAGE_COLUMN],
+    *_USAGE_COLUMNS,
+    *PROCESS_COLUMNS[_FIRST_USAGE_COLUMN:],
+)
+_TREE_COLUMNS = (
+    Column("PROCESSES AND SERVICES", flexible=True, least=20, prose=True),
+    Column("STATE", flexible=True, least=10, prose=True),
+)
+
+
+class ExperimentScreen(WatchingScreen):
+    """One experiment, in four tabs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "tab('processes')", show=False),
+        Binding("2", "tab('topology')", show=False),
+        Binding("3", "tab('logs')", show=False),
+        Binding("4", "tab('events')", show=False),
+        Binding("tab", "next_tab(1)", show=False),
+        Binding("shift+tab", "next_tab(-1)", show=False),
+        Binding("l", "logs", "logs"),
+        Binding("p", "choose_processes", show=False),
+        Binding("space", "mark", show=False),
+        Binding("slash", "search", "search", key_display="/"),
+        Binding("escape", "back", "back"),
+        Binding("q", "app.quit", show=False),
+    ]
+    KEYS: ClassVar[Sequence[tuple[str, str]]] = (
+        ("1-4, Tab", "processes, topology, logs, events"),
+        ("Enter", "show details of the process"),
+        ("Space", "mark the process; controls and l apply to all marked ones"),
+        ("l", "show the logs of the process or of the marked ones"),
+        ("p", "choose the processes whose logs are shown"),
+        ("/", "filter processes, or search logs and events"),
+        ("n, N", "earlier, later match"),
+        ("f, End", "follow new lines, or stop to follow"),
+        ("w", "wrap long lines"),
+        ("Esc", "clear marks and filters, and then go back to the list"),
+    )
+
+    def __init__(self, cluster: Cluster, experiment: str) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._experiment = experiment
+        # The feeds apply updates in their threads, so each use of the model takes the lock.
+        self._lock = threading.Lock()
+        self._model = ExperimentModel(experiment)
+        self._feed = ExperimentFeed(cluster, experiment, self._see)
+        self._output_feed: OutputFeed | None = None
+        self._log_lines = LogLines((), self.request_drawing)
+        # The processes whose logs are shown: names and patterns, or None for all.
+        self._log_selection: tuple[str, ...] | None = None
+        self._marked: set[str] = set()
+        self._filter = ""
+        self._tree_owners: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        """Yield the heading, the tabs, the line for messages and the keys."""
+        mark = self.signs.mark
+        yield Static("", id="heading", markup=False)
+        yield Static("", id="notice", markup=False)
+        yield Static("", id="tabs")
+        with ContentSwitcher(initial="processes"):
+            yield RowTable(COLUMNS, styled="STATE", mark=mark, id="processes")
+            yield RowTable(_TREE_COLUMNS, styled="STATE", mark=mark, id="topology")
+            yield TextView(self._log_lines, id="logs")
+            yield TextView(EventLines(self._model, self._lock), id="events")
+        yield Static("", id="message", markup=False)
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Start to observe the experiment."""
+        self.action_tab("processes")
+        self._feed.start()
+        self._feed.watch_usage()
+
+    def on_unmount(self) -> None:
+        """Stop to observe the experiment."""
+        self._feed.close()
+        self._close_logs()
+
+    def _see(self, update: Update) -> None:
+        with self._lock:
+            version = self._model.version
+            self._model.apply(update)
+            has_changed = self._model.version != version
+        if has_changed:
+            self.request_drawing()
+
+    # --- drawing ---
+
+    @property
+    def _tab(self) -> str:
+        return str(self.query_one(ContentSwitcher).current)
+
+    def draw(self) -> None:
+        """Draw the heading and the tab that is shown."""
+        self._draw_heading()
+        tab = self._tab
+        if tab == "processes":
+            self._draw_processes()
+        elif tab == "topology":
+            self._draw_topology()
+        else:
+            self.query_one(f"#{tab}", TextView).update()
+        self._draw_tabs()
+
+    def _draw_heading(self) -> None:
+        with self._lock:
+            status, counts = self._model.status, self._model.counts()
+            outage, gone = self._model.outage, self._model.gone
+        heading = f"{self._experiment} on {self._cluster.backend}"
+        notices = [gone or outage]
+        if status is None:
+            heading += "  reading ..." if not gone else ""
+        else:
+            sign = self.signs.states.get(status.displayed_state, " ")
+            state = "deleted" if gone else status.displayed_state
+            numbers = ", ".join(f"{count} {name}" for name, count in counts.items())
+            heading = f"{sign} {heading}  {state}: {numbers}{_age(status)}"
+            notices.append("" if gone else note(status, time.time()))
+        self.show_heading(heading, "; ".join(filter(None, notices)))
+
+    def _draw_tabs(self) -> None:
+        from textual.content import Content
+
+        parts: list[Content | tuple[str, str]] = []
+        for number, tab in enumerate(TABS, 1):
+            style = "reverse" if tab == self._tab else ""
+            parts.append(
+                Content(f" {number} {tab.capitalize()} ").stylize(
+                    f"{style} @click=screen.tab('{tab}')"
+                )
+            )
+        parts.append(Content(f"  {self._tab_details()}"))
+        self.show_text("tabs", Content.assemble(*parts))
+
+    def _tab_details(self) -> str:
+        """Return what the tab shows, as text."""
+        if self._tab in ("processes", "topology"):
+            table = self.query_one(f"#{self._tab}", RowTable)
+            words = [table.position]
+            if self._marked:
+                words.append(f"{len(self._marked)} marked")
+            if self._filter:
+                words.append(f"filter: {self._filter}")
+            return one_line("  ".join(filter(None, words)))
+        view = self.query_one(f"#{self._tab}", TextView)
+        words = [view.position]
+        if self._tab == "logs":
+            words.insert(0, join_names(self._log_selection or ("all processes",), limit=2))
+        words.append("following" if view.window.following else "paused")
+        if view.is_held:
+            words[-1] = "held: Ctrl-C copies"
+        if view.window.wrap:
+            words.append("wrap")
+        if view.window.pattern:
+            words.append(f"/{view.window.pattern}")
+        return one_line("  ".join(words))
+
+    def _draw_processes(self) -> None:
+        with self._lock:
+            rows = self._model.rows()
+            usage = {name: history.latest for name, history in self._model.usage.items()}
+            unavailable = self._model.usage_unavailable.get(EVERYTHING, "")
+            is_known = self._model.status is not None
+        self._marked &= {process.name for process in rows}
+        now = time.time()
+        shown = [self._process_row(process, usage.get(process.name), now) for process in rows]
+        if self._filter:
+            shown = [row for row in shown if contains(" ".join(row.cells), self._filter)]
+        table = self.query_one("#processes", RowTable)
+        table.empty_text = "no processes" if is_known else "reading ..."
+        if self._filter:
+            table.empty_text = f"no process contains {self._filter!r}"
+        table.show(shown)
+        del unavailable
+
+    def _process_row(
+        self, process: ProcessStatus, usage: ProcessUsage | None, now: float
+    ) -> TableRow:
+        cells = process_row(process, now)
+        used = _usage_cells(usage) if process.state.value == "running" else [None] * 3
+        cells[_FIRST_USAGE_COLUMN:_FIRST_USAGE_COLUMN] = used
+        state = "failed" if process.failed else process.displayed_state
+        return TableRow(
+            key=process.name,
+            cells=[cell(value) for value in cells],
+            sign=self.signs.states.get(state, " "),
+            style=STATE_STYLES.get(state, ""),
+            is_marked=process.name in self._marked,
+        )
+
+    def _draw_topology(self) -> None:
+        with self._lock:
+            topology = self._drawn_topology()
+            states = {process.name: process.displayed_state for process in self._model.rows()}
+        table = self.query_one("#topology", RowTable)
+        table.empty_text = "reading ..."
+        tree = [] if topology is None else tree_rows(topology, states, self.signs.tree)
+        nodes = {} if topology is None else {node.key: node for node in topology.nodes}
+        self._tree_owners = [row.owner for row in tree]
+        rows = []
+        for index, row in enumerate(tree):
+            processes = nodes[row.owner].processes if row.owner in nodes else ()
+            state = worst_state([states[name] for name in processes if name in states])
+            rows.append(
+                TableRow(
+                    key=str(index),
+                    cells=[one_line(row.text) if row.text.isascii() else row.text, row.state],
+                    sign=self.signs.states[state] if row.state else "",
+                    style=STATE_STYLES[state] if row.state else "",
+                )
+            )
+        table.show(rows)
+
+    def _drawn_topology(self) -> Topology | None:
+        """Return the topology. If the backend knows none, it contains only the processes."""
+        drawn = self._model.drawn_topology()
+        if drawn is None and self._model.status is not None:
+            return of_status(self._model.status)
+        return drawn
+
+    # --- what is selected ---
+
+    def target(self) -> Target:
+        """Return the marked processes, or else those that the tab shows or has selected."""
+        return Target(self._cluster, self._experiment, self._selected())
+
+    def _selected(self) -> tuple[str, ...] | None:
+        if self._tab == "logs":
+            return self._log_selection
+        if self._tab == "events":
+            return None
+        if self._marked:
+            return tuple(sorted(self._marked))
+        if self._tab == "topology":
+            return self._selected_in_tree()
+        key = self.query_one("#processes", RowTable).cursor_key
+        return None if key is None else (key,)
+
+    def _selected_in_tree(self) -> tuple[str, ...] | None:
+        """Return the processes of the node or the group with the cursor."""
+        key = self.query_one("#topology", RowTable).cursor_key
+        if key is None or int(key) >= len(self._tree_owners):
+            return None
+        owner = self._tree_owners[int(key)]
+        with self._lock:
+            topology = self._drawn_topology()
+        for node in () if topology is None else topology.nodes:
+            if node.key == owner:
+                return node.processes
+        return (owner,)
+
+    # --- keys and the mouse ---
+
+    def action_tab(self, tab: str) -> None:
+        """Show a tab."""
+        if tab == "logs" and self._output_feed is None:
+            self._show_logs(None)
+        self.query_one(ContentSwitcher).current = tab
+        self.query_one(f"#{tab}").focus()
+        self.draw()
+
+    def action_next_tab(self, step: int) -> None:
+        """Show the next or the previous tab."""
+        self.action_tab(TABS[(TABS.index(self._tab) + step) % len(TABS)])
+
+    def on_row_table_opened(self) -> None:
+        """Show details of a process, or the processes of a node of the topology."""
+        selected = self._selected_in_tree() if self._tab == "topology" else None
+        if self._tab == "processes":
+            key = self.query_one("#processes", RowTable).cursor_key
+            selected = None if key is None else (key,)
+        if selected is None:
+            return
+        with self._lock:
+            process = self._model.process(selected[0])
+            status = self._model.status
+        if len(selected) == 1 and process is not None:
+            self.app.push_screen(
+                ProcessScreen(
+                    self._cluster, self._experiment, process.name, self._model, self._lock
+                )
+            )
+        elif status is not None:
+            with contextlib.suppress(NotFound):
+                self._marked = set(find_names(status, selected))
+            self.action_tab("processes")
+            self.query_one("#processes", RowTable).move_to(min(self._marked, default=""))
+
+    def on_row_table_moved(self) -> None:
+        """Show the position of the cursor."""
+        self._draw_tabs()
+
+    def on_text_view_moved(self) -> None:
+        """Show the position of the text."""
+        self._draw_tabs()
+
+    def action_mark(self) -> None:
+        """Mark the process with the cursor, or remove its mark."""
+        table = self.query_one("#processes", RowTable)
+        key = table.cursor_key
+        if self._tab == "processes" and key is not None:
+            self._marked ^= {key}
+            self.draw()
+            table.action_move(1)
+
+    def action_back(self) -> None:
+        """Clear the filter and the marks, or go back to the list."""
+        if self._tab == "processes" and (self._filter or self._marked):
+            self._filter, self._marked = "", set()
+            self.draw()
+            return
+        self.app.close_experiment()
+
+    def action_search(self) -> None:
+        """Ask for a text, and filter the processes or search the logs."""
+        if self._tab in ("processes", "topology"):
+            self.action_tab("processes")
+            prompt = Prompt(
+                "Show the processes whose lines contain:",
+                text=self._filter,
+                hint="an empty text shows all",
+            )
+            self.app.push_screen(prompt, self._set_filter)
+            return
+        view = self.query_one(f"#{self._tab}", TextView)
+        prompt = Prompt(
+            "Search for:",
+            text=view.window.pattern,
+            hint="n and N go to the next match; capital letters count if there are any",
+        )
+
+        def search(text: str | None) -> None:
+            if text is not None and not view.search(text):
+                self.say(f"no line contains {text!r}", is_error=True)
+
+        self.app.push_screen(prompt, search)
+
+    def _set_filter(self, text: str | None) -> None:
+        if text is not None:
+            self._filter = text
+            self.draw()
+
+    # --- logs ---
+
+    def action_logs(self) -> None:
+        """Show the logs of the selected processes."""
+        if self._tab in ("processes", "topology"):
+            self._show_logs(self._selected())
+        self.action_tab("logs")
+
+    def show_logs_of(self, processes: tuple[str, ...]) -> None:
+        """Show the logs of processes."""
+        self._show_logs(processes)
+        self.action_tab("logs")
+
+    def action_choose_processes(self) -> None:
+        """Ask whose logs to show."""
+        with self._lock:
+            status = self._model.status
+        if status is None:
+            return
+
+        def show(text: str | None) -> None:
+            if text is not None:
+                self._show_logs(tuple(text.split()) or None)
+                self.action_tab("logs")
+
+        prompt = Prompt(
+            "Show the logs of:",
+            text=" ".join(self._log_selection or ()),
+            hint="processes, groups or patterns such as agent-*; an empty text stands for all",
+            check=lambda text: find_names(status, text.split()),
+        )
+        self.app.push_screen(prompt, show)
+
+    def _show_logs(self, selection: tuple[str, ...] | None) -> None:
+        """Follow the logs of processes from now on."""
+        self._close_logs()
+        with self._lock:
+            status = self._model.status
+        names: Sequence[str] = selection or ()
+        if status is not None:
+            # A change can have removed a process that was selected.
+            with contextlib.suppress(NotFound):
+                names = find_names(status, selection)
+        self._log_selection = selection
+        self._log_lines = LogLines(names, self.request_drawing)
+        self._output_feed = OutputFeed(
+            self._cluster, self._experiment, selection, self._log_lines.receive
+        )
+        self._output_feed.start()
+        self.query_one("#logs", TextView).show(self._log_lines)
+
+    def _close_logs(self) -> None:
+        if self._output_feed is not None:
+            self._output_feed.close()
+
+
+def _age(status: ExperimentStatus) -> str:
+    return "" if status.created is None else f"  age {format_age(time.time() - status.created)}"
+
+
+def _usage_cells(usage: ProcessUsage | None) -> list[str | None]:
+    """Return the processor cores, the memory and the GPU utilization of a process."""
+    if usage is None:
+        return [None, None, None]
+    return [
+        None if usage.cpu is None else format_cores(usage.cpu),
+        None if usage.memory is None else format_bytes(usage.memory),
+        None if usage.gpu_utilization is None else f"{usage.gpu_utilization:.0%}",
+    ]

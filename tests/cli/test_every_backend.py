@@ -23,6 +23,8 @@ class TestLocal(Scenarios):
 
 class TestTmux(Scenarios):
     backend = "tmux"
+    attached_text = "[watched] 0:shell"
+    detach_keys = ("C-b", "d")
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -17,6 +17,7 @@ from textual.message import Message
 from symphony.cluster import Cluster, Tunnel
 from symphony.commandline.exit_codes import Terminated, error_message
 from symphony.commandline.output.graph_drawing import supports_unicode
+from symphony.commandline.top import dialogs
 from symphony.commandline.top.experiment_screen import ExperimentScreen
 from symphony.commandline.top.experiments_screen import ExperimentsScreen, OpenWatch
 from symphony.commandline.top.signs import ASCII, UNICODE
@@ -34,17 +35,18 @@ class TopApp(App[None]):
     """
 
     ENABLE_COMMAND_PALETTE = False
-    CSS = """
-    #heading { height: 1; text-style: bold; text-wrap: nowrap; text-overflow: ellipsis; }
-    #notice { height: auto; max-height: 3; color: ansi_yellow; text-style: bold; }
-    #tabs { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    #message { height: auto; min-height: 1; max-height: 3; }
-    #message.error { color: ansi_red; text-style: bold; }
-    ContentSwitcher { height: 1fr; }
-    VerticalScroll { height: 1fr; }
-    Button:focus { text-style: reverse; }
-    Input > .input--cursor { text-style: reverse; }
-    .screen--selection { text-style: reverse; }
+    CSS = f"""
+    {dialogs.CSS}
+    #heading {{ height: 1; text-style: bold; text-wrap: nowrap; text-overflow: ellipsis; }}
+    #notice {{ height: auto; max-height: 3; color: ansi_yellow; text-style: bold; }}
+    #tabs {{ height: 1; text-wrap: nowrap; text-overflow: ellipsis; }}
+    #message {{ height: auto; min-height: 1; max-height: 3; }}
+    #message.error {{ color: ansi_red; text-style: bold; }}
+    ContentSwitcher {{ height: 1fr; }}
+    VerticalScroll {{ height: 1fr; }}
+    Button:focus {{ text-style: reverse; }}
+    Input > .input--cursor {{ text-style: reverse; }}
+    .screen--selection {{ text-style: reverse; }}
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.quit", show=False, system=True),
@@ -65,9 +67,11 @@ class TopApp(App[None]):
         find_cluster: Callable[[str], Cluster],
         first: tuple[Cluster, str] | None = None,
     ) -> None:
-        super().__init__()
+        # The colours of the terminal suit its background, and NO_COLOR then removes all of them.
+        super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self.signs = UNICODE if supports_unicode(sys.stdout, os.environ) else ASCII
+        self.set_class(self.signs is ASCII, "-ascii")
         self.error: BaseException | None = None
         self._open_watch = open_watch
         self._find_cluster = find_cluster

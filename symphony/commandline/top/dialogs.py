@@ -16,24 +16,26 @@ from textual.widgets.option_list import Option
 from symphony.commandline.top.texts import one_line
 from symphony.errors import SymphonyError
 
-_CSS = """
+# The styles of all dialogs, which the application includes in its own.
+CSS = """
 Confirmation, Prompt, Choice, Help { align: center middle; background: transparent; }
 #dialog {
     width: 76; max-width: 100%; height: auto; max-height: 100%;
     border: solid ansi_default; padding: 0 1; background: ansi_default;
 }
+TopApp.-ascii #dialog { border: ascii ansi_default; }
 #dialog Horizontal { height: auto; margin-top: 1; }
 #dialog Button { margin-right: 2; }
 #dialog #hint, #dialog #error { margin-top: 1; }
 #dialog #error { color: ansi_red; text-style: bold; }
 #dialog OptionList { height: auto; max-height: 16; border: none; padding: 0; }
+#dialog VerticalScroll { height: auto; max-height: 20; }
 """
 
 
 class Confirmation(ModalScreen[bool]):
     """A question that the user answers with yes or no."""
 
-    DEFAULT_CSS = _CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "yes"),
         Binding("n,escape", "answer(False)", "no"),
@@ -89,7 +91,6 @@ class Prompt(ModalScreen[str | None]):
     ``check`` raises a `SymphonyError` if the text is invalid; the dialog then stays open.
     """
 
-    DEFAULT_CSS = _CSS
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel")]
 
     def __init__(
@@ -138,7 +139,6 @@ class Prompt(ModalScreen[str | None]):
 class Choice(ModalScreen[str | None]):
     """One of several values that the user chooses. The result is None if the user cancels."""
 
-    DEFAULT_CSS = _CSS
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel")]
 
     def __init__(self, title: str, values: Sequence[str]) -> None:
@@ -165,7 +165,6 @@ class Choice(ModalScreen[str | None]):
 class Help(ModalScreen[None]):
     """The keys and their meanings."""
 
-    DEFAULT_CSS = _CSS + "#dialog VerticalScroll { height: auto; max-height: 20; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "close", "close"),
     ]

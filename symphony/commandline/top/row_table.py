@@ -52,7 +52,7 @@ class RowTable(Widget, can_focus=True):
         Binding("pagedown", "move_pages(1)", show=False),
         Binding("home,g", "move(-1000000)", show=False),
         Binding("end,G", "move(1000000)", show=False),
-        Binding("enter", "open", "open"),
+        Binding("enter", "open", "open", key_display="enter"),
     ]
     DEFAULT_CSS = """
     RowTable { height: 1fr; width: 1fr; }

@@ -159,11 +159,15 @@ class WatchingScreen(Screen[None]):
         self.say(f"error: {error_message(error)}", is_error=True)
 
     def in_background(self, function: Callable[[], str]) -> None:
-        """Call a function in another thread, and show its result or its error."""
+        """Call a function in another thread, and show its result, unless it is empty, or its
+        error.
+        """
 
         def run() -> None:
             try:
-                self.app.post_message(Said(function()))
+                text = function()
+                if text:
+                    self.app.post_message(Said(text))
             except Exception as exc:
                 self.app.post_message(Said(f"error: {error_message(exc)}", is_error=True))
 

@@ -1,0 +1,180 @@
+"""The screens of `top` without a terminal, for faults that no real backend has on demand."""
+
+import asyncio
+from contextlib import asynccontextmanager, nullcontext
+
+import pytest
+
+from symphony.cluster import WatchedStatuses
+from symphony.commandline.top.app import TopApp
+from symphony.errors import BackendError, NotFound
+from symphony.plan.topology import Service, of_status
+from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.usage import ExperimentUsage, ProcessUsage
+from symphony.watching import feed
+
+TIMEOUT = 20  # seconds
+
+
+class ScriptedCluster:
+    """A cluster with one experiment, whose statuses are given."""
+
+    backend = "local"
+
+    def __init__(self, status):
+        self.status = status
+        self.outage = ""
+
+    def watch_experiment(self, experiment):
+        return nullcontext(self._read)
+
+    def _read(self):
+        if isinstance(self.status, Exception):
+            raise self.status
+        return WatchedStatuses([self.status], self.outage)
+
+    def describe_topology(self, experiment):
+        service = Service(name="replay", owners=("learner",), port=7000, bound=True)
+        return of_status(self.status, services=[service])
+
+    def iter_events(self, experiment, *, follow):
+        return iter(())
+
+    def recorded_usage(self, experiment):
+        learner = ProcessUsage(process="learner", cpu=1.5, memory=3 << 20)
+        return [ExperimentUsage(at=1.0, processes=(learner,))]
+
+    def iter_usage(self, experiment):
+        return iter(())
+
+    def stop_processes(self, experiment, processes):
+        raise BackendError("the supervisor\x1b[2J does\nnot answer")
+
+
+def process(name, state=State.RUNNING, **values):
+    return ProcessStatus(name=name, state=state, **values)
+
+
+def status(*processes, created=1.0, **values):
+    return ExperimentStatus(
+        name="rl", backend="local", processes=processes, created=created, **values
+    )
+
+
+@asynccontextmanager
+async def started(cluster, *, size=(80, 24)):
+    app = TopApp(lambda report: nullcontext(lambda: WatchedStatuses([])), None, (cluster, "rl"))
+    async with app.run_test(size=size) as pilot:
+        yield pilot
+
+
+def screen(pilot):
+    """Return the characters of the screen."""
+    lines = pilot.app.screen._compositor.render_strips()
+    return "\n".join(strip.text for strip in lines)
+
+
+async def expect(pilot, *texts):
+    """Wait until the screen contains texts."""
+    deadline = asyncio.get_running_loop().time() + TIMEOUT
+    while not all(text in screen(pilot) for text in texts):
+        assert asyncio.get_running_loop().time() < deadline, f"{texts} not in:\n{screen(pilot)}"
+        await pilot.pause(0.02)
+
+
+@pytest.fixture(autouse=True)
+def short_intervals(monkeypatch):
+    monkeypatch.setattr(feed, "STATUS_INTERVAL_SECONDS", 0.06)
+    monkeypatch.setattr(feed, "RETRY_SECONDS", 0.06)
+
+
+def test_failed_processes_come_first_and_the_screens_show_faults():
+    cluster = ScriptedCluster(
+        status(
+            process("learner", ready=True),
+            process("agent", State.FAILED, exit_code=9, reason="<b>[red]\x1b[2J\udcff"),
+            note="the supervisor was killed",
+        )
+    )
+
+    async def scenario():
+        async with started(cluster) as pilot:
+            await expect(pilot, "✗ agent", "1.50", "3.0M", r"<b>[red]\x1b[2J\udcff")
+            assert screen(pilot).index("✗ agent") < screen(pilot).index("● learner")
+            await expect(pilot, "running: 1 failed, 1 running", "the supervisor was killed")
+            cluster.outage = "the API server cannot be reached"
+            await expect(pilot, "the API server cannot be reached")
+            cluster.outage, cluster.status = "", NotFound("no experiment 'rl'")
+            await expect(pilot, "deleted: 1 failed, 1 running", "no experiment 'rl'")
+            cluster.status = status(process("other"), created=2.0)
+            await expect(pilot, "● rl on local", "● other")
+            assert "deleted" not in screen(pilot)
+
+    asyncio.run(scenario())
+
+
+def test_errors_of_controls_are_one_line_and_a_refused_control_does_nothing():
+    cluster = ScriptedCluster(status(process("learner"), process("agent")))
+
+    async def scenario():
+        async with started(cluster) as pilot:
+            await expect(pilot, "● agent")
+            await pilot.press("down", "s")
+            await expect(pilot, "Stop agent of rl?")
+            await pilot.press("enter")
+            await expect(pilot, "cancelled")
+            await pilot.press("up", "space", "space", "s")
+            await expect(pilot, "2 marked", "Stop agent, learner of rl?")
+            await pilot.press("y")
+            await expect(pilot, r"error: the supervisor\x1b[2J does not answer")
+
+    asyncio.run(scenario())
+
+
+def test_the_topology_selects_the_processes_of_a_node():
+    agents = [process(f"agent-{number}") for number in range(6)]
+    cluster = ScriptedCluster(status(process("learner"), *agents))
+
+    async def scenario():
+        async with started(cluster) as pilot:
+            await expect(pilot, "● agent-5")
+            await pilot.press("2")
+            await expect(pilot, "binds replay:7000", "agent-0 … agent-5 (6)", "6 running")
+            await pilot.press("end", "enter")
+            await expect(pilot, "6 marked", "▶ ● agent-0")
+            await pilot.press("slash", *"t-3", "enter")
+            await expect(pilot, "1/1", "filter: t-3")
+            await pilot.press("escape")
+            await expect(pilot, "7", "● learner")
+            assert "marked" not in screen(pilot)
+
+    asyncio.run(scenario())
+
+
+def test_narrow_terminals_show_the_most_important_columns(monkeypatch):
+    monkeypatch.setenv("LC_ALL", "C")
+    reason = "exited with 1 because of a long reason"
+    cluster = ScriptedCluster(status(process("learner", State.FAILED, reason=reason)))
+
+    async def scenario():
+        async with started(cluster, size=(40, 10)) as pilot:
+            await expect(pilot, "! learner", "failed")
+            assert {"NAME", "STATE", "REASON"} <= set(screen(pilot).split())
+            assert "RESTARTS" not in screen(pilot)
+
+    asyncio.run(scenario())
+
+
+def test_a_defect_ends_the_application_and_is_reported(monkeypatch):
+    def fail(self):
+        raise ValueError("a defect")
+
+    monkeypatch.setattr("symphony.commandline.top.experiment_screen.ExperimentScreen.draw", fail)
+
+    async def scenario():
+        with pytest.raises(ValueError, match="a defect"):
+            async with started(ScriptedCluster(status())) as pilot:
+                app = pilot.app
+        return app.error
+
+    assert str(asyncio.run(scenario())) == "a defect"

@@ -99,7 +99,7 @@ def test_failed_processes_come_first_and_the_screens_show_faults():
 
     async def scenario():
         async with started(cluster) as pilot:
-            await expect(pilot, "✗ agent", "1.50", "3.0M", r"<b>[red]\x1b[2J\udcff")
+            await expect(pilot, "✗ agent", "1.50", "3Mi", r"<b>[red]\x1b[2J\udcff")
             assert screen(pilot).index("✗ agent") < screen(pilot).index("● learner")
             await expect(pilot, "running: 1 failed, 1 running", "the supervisor was killed")
             cluster.outage = "the API server cannot be reached"

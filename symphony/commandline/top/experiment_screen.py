@@ -15,12 +15,13 @@ from textual.widgets import ContentSwitcher, Footer, Static
 from symphony.cluster import Cluster
 from symphony.cluster.matching import find_names
 from symphony.commandline.output.tables import Column, format_age
+from symphony.commandline.output.usage import UsageTable, insert_before_last
 from symphony.commandline.output.views import PROCESS_COLUMNS, note, process_row
 from symphony.commandline.top.dialogs import Prompt
 from symphony.commandline.top.lines import EventLines, LogLines
 from symphony.commandline.top.process_screen import ProcessScreen
 from symphony.commandline.top.row_table import RowTable, TableRow
-from symphony.commandline.top.signs import STATE_STYLES, format_bytes, format_cores
+from symphony.commandline.top.signs import STATE_STYLES
 from symphony.commandline.top.text_view import TextView
 from symphony.commandline.top.texts import cell, contains, one_line
 from symphony.commandline.top.watching_screen import Target, WatchingScreen
@@ -28,24 +29,12 @@ from symphony.drawing.text_tree import tree_rows
 from symphony.errors import NotFound
 from symphony.names import join_names
 from symphony.plan.topology import Topology, of_status
-from symphony.status import ExperimentStatus, ProcessStatus
-from symphony.usage import EVERYTHING, ProcessUsage
+from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.usage import ExperimentUsage
 from symphony.watching.experiment_model import ExperimentModel, Update, worst_state
 from symphony.watching.feed import ExperimentFeed, OutputFeed
 
 TABS = ("processes", "topology", "logs", "events")
-# The columns of `ps`, with the resource use before the last two.
-_USAGE_COLUMNS = (
-    Column("CPU", drop=2, right=True),
-    Column("MEM", drop=2, right=True),
-    Column("GPU", drop=5, right=True),
-)
-_FIRST_USAGE_COLUMN = len(PROCESS_COLUMNS) - 2
-COLUMNS = (
-    *PROCESS_COLUMNS[:_FIRST_USAGE_COLUMN],
-    *_USAGE_COLUMNS,
-    *PROCESS_COLUMNS[_FIRST_USAGE_COLUMN:],
-)
 _TREE_COLUMNS = (
     Column("PROCESSES AND SERVICES", flexible=True, least=20, prose=True),
     Column("STATE", flexible=True, least=10, prose=True),
@@ -105,8 +94,8 @@ class ExperimentScreen(WatchingScreen):
         yield Static("", id="notice", markup=False)
         yield Static("", id="tabs")
         with ContentSwitcher(initial="processes"):
-            yield RowTable(COLUMNS, styled="STATE", mark=mark, id="processes")
-            yield RowTable(_TREE_COLUMNS, styled="STATE", mark=mark, id="topology")
+            yield RowTable(styled="STATE", mark=mark, id="processes")
+            yield RowTable(styled="STATE", mark=mark, id="topology")
             yield TextView(self._log_lines, id="logs")
             yield TextView(EventLines(self._model, self._lock), id="events")
         yield Static("", id="message", markup=False)
@@ -204,28 +193,31 @@ class ExperimentScreen(WatchingScreen):
 
     def _draw_processes(self) -> None:
         with self._lock:
-            rows = self._model.rows()
-            usage = {name: history.latest for name, history in self._model.usage.items()}
-            unavailable = self._model.usage_unavailable.get(EVERYTHING, "")
+            processes = self._model.rows()
+            usage = UsageTable(self._latest_usage())
             is_known = self._model.status is not None
-        self._marked &= {process.name for process in rows}
+        self._marked &= {process.name for process in processes}
         now = time.time()
-        shown = [self._process_row(process, usage.get(process.name), now) for process in rows]
-        if self._filter:
-            shown = [row for row in shown if contains(" ".join(row.cells), self._filter)]
+        rows = [self._process_row(process, usage, now) for process in processes]
         table = self.query_one("#processes", RowTable)
         table.empty_text = "no processes" if is_known else "reading ..."
         if self._filter:
+            rows = [row for row in rows if contains(" ".join(row.cells), self._filter)]
             table.empty_text = f"no process contains {self._filter!r}"
-        table.show(shown)
-        del unavailable
+        table.show(insert_before_last(PROCESS_COLUMNS, usage.columns), rows)
 
-    def _process_row(
-        self, process: ProcessStatus, usage: ProcessUsage | None, now: float
-    ) -> TableRow:
-        cells = process_row(process, now)
-        used = _usage_cells(usage) if process.state.value == "running" else [None] * 3
-        cells[_FIRST_USAGE_COLUMN:_FIRST_USAGE_COLUMN] = used
+    def _latest_usage(self) -> ExperimentUsage:
+        """Return the latest samples of the running processes."""
+        histories = self._model.usage
+        latest = [
+            histories[process.name].latest
+            for process in self._model.rows()
+            if process.state is State.RUNNING and process.name in histories
+        ]
+        return ExperimentUsage(at=0.0, processes=tuple(filter(None, latest)))
+
+    def _process_row(self, process: ProcessStatus, usage: UsageTable, now: float) -> TableRow:
+        cells = insert_before_last(process_row(process, now), usage.cells(process.name))
         state = "failed" if process.failed else process.displayed_state
         return TableRow(
             key=process.name,
@@ -256,7 +248,7 @@ class ExperimentScreen(WatchingScreen):
                     style=STATE_STYLES[state] if row.state else "",
                 )
             )
-        table.show(rows)
+        table.show(_TREE_COLUMNS, rows)
 
     def _drawn_topology(self) -> Topology | None:
         """Return the topology. If the backend knows none, it contains only the processes."""
@@ -445,14 +437,3 @@ class ExperimentScreen(WatchingScreen):
 
 def _age(status: ExperimentStatus) -> str:
     return "" if status.created is None else f"  age {format_age(time.time() - status.created)}"
-
-
-def _usage_cells(usage: ProcessUsage | None) -> list[str | None]:
-    """Return the processor cores, the memory and the GPU utilization of a process."""
-    if usage is None:
-        return [None, None, None]
-    return [
-        None if usage.cpu is None else format_cores(usage.cpu),
-        None if usage.memory is None else format_bytes(usage.memory),
-        None if usage.gpu_utilization is None else f"{usage.gpu_utilization:.0%}",
-    ]

@@ -57,7 +57,7 @@ class ExperimentsScreen(WatchingScreen):
         """Yield the heading, the table, the line for messages and the keys."""
         yield Static("", id="heading", markup=False)
         yield Static("", id="notice", markup=False)
-        yield RowTable(EXPERIMENT_COLUMNS, styled="STATE", mark=self.signs.mark, id="experiments")
+        yield RowTable(styled="STATE", mark=self.signs.mark, id="experiments")
         yield Static("", id="message", markup=False)
         yield Footer(compact=True, show_command_palette=False)
 
@@ -104,7 +104,7 @@ class ExperimentsScreen(WatchingScreen):
         table.empty_text = "no experiments" if self._is_known else "reading ..."
         if self._filter:
             table.empty_text = f"no experiment contains {self._filter!r}"
-        table.show(shown)
+        table.show(EXPERIMENT_COLUMNS, shown)
         states = count_words(status.displayed_state for status in sorted(statuses, key=_attention))
         counts = "1 experiment" if len(statuses) == 1 else f"{len(statuses)} experiments"
         counts += f": {', '.join(states)}" if states else ""

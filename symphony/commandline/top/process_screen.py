@@ -15,13 +15,19 @@ from textual.widgets import Footer, Static
 from symphony.cluster import Cluster
 from symphony.commandline.exit_codes import error_message
 from symphony.commandline.output.describe import description_lines
+from symphony.commandline.output.usage import (
+    format_bytes,
+    format_cores,
+    format_share,
+    unavailable_lines,
+)
 from symphony.commandline.output.views import align_pairs
-from symphony.commandline.top.signs import curve, format_bytes, format_cores
+from symphony.commandline.top.signs import curve
 from symphony.commandline.top.texts import one_line
 from symphony.commandline.top.watching_screen import Target, WatchingScreen
 from symphony.errors import SymphonyError
 from symphony.process_details import ProcessDetails
-from symphony.usage import EVERYTHING, ProcessUsage
+from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony.watching.environment import shown_environment
 from symphony.watching.experiment_model import ExperimentModel
 from symphony.watching.usage_history import UsageHistory
@@ -91,8 +97,8 @@ class ProcessScreen(WatchingScreen):
             history = self._model.usage.get(self._process)
             unavailable = self._model.usage_unavailable
             usage = [] if history is None else usage_lines(history, self.signs.levels)
-        if unavailable.get(EVERYTHING):
-            usage = [f"  {unavailable[EVERYTHING]}"]
+        reasons = unavailable_lines(ExperimentUsage(at=0.0, unavailable=unavailable))
+        usage += [f"  {reason}" for reason in reasons]
         if version != self._read_version and not self._is_reading:
             self._read_version = version
             self._is_reading = True
@@ -137,18 +143,21 @@ def usage_lines(history: UsageHistory, levels: str) -> list[str]:
         known = [value for value in values if value is not None]
         if known:
             drawn = curve(known, _CURVE_WIDTH, levels)
-            pairs.append((title, f"{show(known[-1]).rjust(6)}  {drawn}  max {show(max(known))}"))
+            now, most = show(known[-1]) or "", show(max(known))
+            pairs.append((title, f"{now.rjust(6)}  {drawn}  at most {most}"))
     if history.latest is not None and history.latest.devices:
         pairs.append(("devices", ", ".join(history.latest.devices)))
     return align_pairs(pairs)
 
 
-_RESOURCES: Sequence[tuple[str, Callable[[ProcessUsage], float | None], Callable[[float], str]]] = (
+_RESOURCES: Sequence[
+    tuple[str, Callable[[ProcessUsage], float | None], Callable[[float], str | None]]
+] = (
     ("cores", lambda usage: usage.cpu, format_cores),
     ("memory", lambda usage: usage.memory, format_bytes),
-    ("shared memory counted in parts", lambda usage: usage.pss, format_bytes),
+    ("memory (PSS)", lambda usage: usage.pss, format_bytes),
     ("open files", lambda usage: usage.open_files, lambda number: f"{number:.0f}"),
-    ("GPU utilization", lambda usage: usage.gpu_utilization, lambda share: f"{share:.0%}"),
+    ("GPU utilization", lambda usage: usage.gpu_utilization, format_share),
     ("GPU memory", lambda usage: usage.gpu_memory, format_bytes),
 )
 

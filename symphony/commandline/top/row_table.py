@@ -27,7 +27,7 @@ class TableRow(NamedTuple):
     """A row of a table.
 
     ``key`` identifies the row when the table is updated. ``style`` is the colour of the sign and of
-    the cells in the columns ``styled``.
+    one of the cells.
     """
 
     key: str
@@ -40,8 +40,8 @@ class TableRow(NamedTuple):
 class RowTable(Widget, can_focus=True):
     """A table with a cursor. Call `show` to replace the rows; the cursor stays at its row.
 
-    The cells in the column ``styled`` have the colour of the row. ``mark`` is the sign of marked
-    rows.
+    The cells in the column with the title ``styled`` have the colour of the row. ``mark`` is the
+    sign of marked rows.
     """
 
     ALLOW_SELECT = False
@@ -74,10 +74,10 @@ class RowTable(Widget, can_focus=True):
     class Moved(Message):
         """The cursor is at another row."""
 
-    def __init__(self, columns: Sequence[Column], *, styled: str, mark: str, id: str) -> None:
+    def __init__(self, *, styled: str, mark: str, id: str) -> None:
         super().__init__(id=id)
-        self._columns = columns
-        self._styled = [column.title for column in columns].index(styled)
+        self._columns: Sequence[Column] = ()
+        self._styled = styled
         self._mark = mark
         self._rows: Sequence[TableRow] = ()
         self._fit = Fit((), ())
@@ -95,11 +95,12 @@ class RowTable(Widget, can_focus=True):
         """The number of the row with the cursor and the number of rows, as text."""
         return f"{self._cursor + 1}/{len(self._rows)}" if self._rows else ""
 
-    def show(self, rows: Sequence[TableRow]) -> None:
-        """Replace the rows."""
-        if rows == self._rows:
+    def show(self, columns: Sequence[Column], rows: Sequence[TableRow]) -> None:
+        """Replace the columns and the rows."""
+        if rows == self._rows and columns == self._columns:
             return
         key = self.cursor_key
+        self._columns = columns
         self._rows = rows
         keys = [row.key for row in rows]
         if key in keys:
@@ -162,7 +163,8 @@ class RowTable(Widget, can_focus=True):
         segments = [Segment(f"{mark} ", base), Segment(f"{row.sign or ' '} ", coloured)]
         cells = fit_row(row.cells, self._columns, self._fit)
         for index, text in zip(self._fit.shown, cells, strict=True):
-            style = coloured if index == self._styled else base
+            is_styled = self._columns[index].title == self._styled
+            style = coloured if is_styled else base
             segments += [Segment(text, style), Segment(" " * GAP, base)]
         return segments
 

@@ -99,26 +99,3 @@ def curve(values: Sequence[float], width: int, levels: str) -> str:
         return levels[0] * columns
     top = len(levels) - 1
     return "".join(levels[round(max(0.0, peak) / highest * top)] for peak in peaks)
-
-
-def format_bytes(size: float) -> str:
-    """Format a number of bytes with at most three digits.
-
-    >>> [format_bytes(size) for size in (0, 999, 1536, 200 << 20, 5 << 30)]
-    ['0B', '999B', '1.5K', '200M', '5.0G']
-    """
-    value = float(size)
-    for unit in "BKMGT":
-        if value < 1000 or unit == "T":
-            break
-        value /= 1024
-    return f"{value:.1f}{unit}" if unit != "B" and value < 10 else f"{value:.0f}{unit}"
-
-
-def format_cores(cores: float) -> str:
-    """Format a number of processor cores.
-
-    >>> [format_cores(cores) for cores in (0, 0.254, 9.96, 31.4)]
-    ['0.00', '0.25', '9.96', '31.4']
-    """
-    return f"{cores:.2f}" if cores < 10 else f"{cores:.1f}"

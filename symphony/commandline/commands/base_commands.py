@@ -199,7 +199,7 @@ class BaseCommands(CommandLine):
 
         ``dest`` is the argument with the name of the run. It becomes the name of the experiment.
         """
-        from symphony.commandline.commands.runs import open_run
+        from symphony.cluster.run_results import open_run
         from symphony.runs.archive import find_run
 
         if not args.run:

@@ -52,7 +52,7 @@ def find_cluster(selected: Cluster, given: str, *, partial: bool = True) -> Clus
     if not found:
         run = _recorded_run(selected.backend, wanted)
         if run is not None:
-            from symphony.commandline.commands.runs import cluster_of_record
+            from symphony.cluster.run_results import cluster_of_record
 
             return cluster_of_record(run)
         names.update(_slow_names(selected.backend))

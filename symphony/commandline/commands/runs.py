@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_coloured, print_note, print_text
 from symphony.commandline.parsing.arguments import parse_count, parse_seconds
-from symphony.errors import NotFound
+from symphony.errors import NotFound, SymphonyError
 
 if TYPE_CHECKING:
-    from symphony.cluster import Cluster
     from symphony.model import Experiment
     from symphony.runs.archive import Run
     from symphony.runs.usage import Summary
-    from symphony.status import ExperimentStatus
 
 DEFAULT_HISTORY_LENGTH = 20
 
@@ -52,6 +50,7 @@ class RunsCommands(BaseCommands):
           symphony history rl --number 5
           symphony history --json | jq '.[0].run'
         """
+        from symphony.cluster.run_results import displayed_results
         from symphony.commandline.output import runs
         from symphony.commandline.output.printing import show_json, table_lines
 
@@ -59,7 +58,7 @@ class RunsCommands(BaseCommands):
         if args.experiments:
             found = [run for run in found if run.experiment in args.experiments]
         shown = found[: args.number or None]
-        statuses = self._displayed_results(shown)
+        statuses = displayed_results(self.cluster, shown, on_unreachable=_report_unreachable)
         if args.json:
             show_json(statuses)
             return OK
@@ -71,26 +70,6 @@ class RunsCommands(BaseCommands):
         if len(shown) < len(found):
             print_note(f"{len(found) - len(shown)} older runs are not shown; --number 0 shows all")
         return OK
-
-    def _displayed_results(self, runs: Sequence[Run]) -> list[dict[str, Any]]:
-        """Return the summaries of runs, with the current states of active runs.
-
-        A backend whose server does not respond is reported once, and is not asked again.
-        """
-        from symphony.errors import Unreachable
-
-        results = []
-        unreachable: set[str] = set()
-        for run in runs:
-            status = None
-            if not run.is_archived and run.backend not in unreachable:
-                try:
-                    status = _find_status(self.cluster, run)
-                except Unreachable as exc:
-                    unreachable.add(run.backend)
-                    print_note(f"the states of runs on {run.backend} are unknown: {exc}")
-            results.append(_displayed_result(run, status))
-        return results
 
     def _add_show(self) -> None:
         parser = self.add_subparser("show")
@@ -108,6 +87,7 @@ class RunsCommands(BaseCommands):
           symphony show rl-20261122-093011-7f3a
           symphony show rl --json | jq .definition
         """
+        from symphony.cluster.run_results import displayed_result, find_run_status
         from symphony.commandline.output import runs
         from symphony.commandline.output.printing import show_json, table_lines
         from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
@@ -120,8 +100,8 @@ class RunsCommands(BaseCommands):
         code = read_code(run.path)
         snapshots = read_snapshots(run.path)
         usage = read_usage(run.path).summary
-        status = _find_status(self.cluster, run)
-        result = _displayed_result(run, status)
+        status = find_run_status(self.cluster, run)
+        result = displayed_result(run, status)
         if args.json:
             described = None if status is None else status.to_dict()
             taken = {name: snapshot.to_dict() for name, snapshot in snapshots.items()}
@@ -157,12 +137,14 @@ class RunsCommands(BaseCommands):
         For example:
           symphony compare rl-20261122-093011-7f3a rl
         """
+        from symphony.cluster.run_results import comparable_values
         from symphony.commandline.output import runs
         from symphony.commandline.output.printing import show_json, table_lines
+        from symphony.runs.differences import find_differences
 
         both = [self._find_run(given) for given in (args.first, args.second)]
-        contents = [_comparable(self.cluster, run) for run in both]
-        differences = runs.find_differences(*contents)
+        contents = [comparable_values(self.cluster, run) for run in both]
+        differences = find_differences(*contents)
         if args.json:
             show_json({key: list(values) for key, values in differences.items()})
             return OK
@@ -199,6 +181,7 @@ class RunsCommands(BaseCommands):
           symphony rerun rl --code
           symphony rerun rl-20261122-093011-7f3a --name rl-again
         """
+        from symphony.cluster.run_results import cluster_of_record
         from symphony.commandline.commands import foreground
         from symphony.commandline.output.printing import show_json
 
@@ -290,84 +273,8 @@ class RunsCommands(BaseCommands):
         return archive.find_run(self.cluster.list_runs(), given)
 
 
-def open_run(cluster: Cluster, run: Run) -> Cluster:
-    """Return a cluster that reads the record of a run; see `symphony.Cluster.at_run`."""
-    return _cluster_of(cluster, run).at_run(run)
-
-
-def _cluster_of(cluster: Cluster, run: Run) -> Cluster:
-    """Return a cluster of the backend on which a run was launched."""
-    # A cluster of the same backend can have options, such as the directory with its records.
-    if run.is_archived and run.backend in ("", cluster.backend):
-        return cluster
-    is_elsewhere = run.backend != cluster.backend or bool(run.summary.get("options"))
-    return cluster_of_record(run) if run.backend and is_elsewhere else cluster
-
-
-def cluster_of_record(run: Run) -> Cluster:
-    """Return the cluster on which a run was launched."""
-    from symphony.cluster import Cluster
-    from symphony.runs.record import RECORD_FILE, read_json
-
-    record = read_json(run.path / RECORD_FILE) or {}
-    options = record.get("options")
-    return Cluster.new(run.backend, **(options if isinstance(options, dict) else {}))
-
-
-def _find_status(cluster: Cluster, run: Run) -> ExperimentStatus | None:
-    """Return the status of a run, or None if it is unknown.
-
-    Raises `Unreachable` if the server of the backend does not respond.
-    """
-    from symphony.errors import SymphonyError, Unreachable
-
-    try:
-        return open_run(cluster, run).describe_experiment(run.experiment)
-    except Unreachable:
-        raise
-    except SymphonyError:
-        return None
-
-
-def _displayed_result(run: Run, status: ExperimentStatus | None) -> dict[str, Any]:
-    """Return a run's summary. If the run is active, the state is that of ``status``."""
-    from symphony.runs.code_state import code_words
-    from symphony.runs.record import SUMMARY_KEYS, result_of
-
-    result = {key: run.summary.get(key) for key in SUMMARY_KEYS}
-    if not run.is_archived:
-        identity = {"run": run.name, "experiment": run.experiment, "backend": run.backend}
-        result = result_of(status, {**identity, "launched": run.launched}, 0)
-        if status is not None and not status.ended:
-            # Processes that have exited do not determine how the run will end.
-            result.update(exit_code=None, ended=None)
-    return {**result, "archived": run.is_archived, "code": code_words(run.path)}
-
-
-def _comparable(cluster: Cluster, run: Run) -> dict[str, Any]:
-    """Return the values of a run that `compare` compares."""
-    from symphony.commandline.output.usage import summary_words
-    from symphony.runs.code_archives import SNAPSHOTS_KEY, read_snapshots
-    from symphony.runs.code_state import diff_digest
-    from symphony.runs.usage import read_usage
-
-    record = run.load_record()
-    status = None if run.is_archived else _find_status(cluster, run)
-    result = _displayed_result(run, status)
-    duration = None
-    if result["ended"] is not None:
-        duration = round(result["ended"] - run.launched, 1)
-    return {
-        "state": result["state"],
-        "exit_code": result["exit_code"],
-        "duration_seconds": duration,
-        "code": result["code"],
-        "uncommitted_changes": diff_digest(run.path),
-        SNAPSHOTS_KEY: {name: item.digest for name, item in read_snapshots(run.path).items()},
-        **{key: record.get(key) for key in ("backend", "host", "user", "python", "symphony")},
-        "definition": record.get("definition"),
-        "usage": summary_words(read_usage(run.path).summary),
-    }
+def _report_unreachable(backend: str, error: SymphonyError) -> None:
+    print_note(f"the states of runs on {backend} are unknown: {error}")
 
 
 def _usage_dict(summary: Summary) -> dict[str, Any]:

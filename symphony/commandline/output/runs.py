@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.output.tables import Column, format_age
@@ -78,33 +78,6 @@ def description_lines(
         "record": str(run.path),
     }
     return align_pairs((key, str(value)) for key, value in pairs.items() if value)
-
-
-def find_differences(
-    first: Mapping[str, Any], second: Mapping[str, Any]
-) -> dict[str, tuple[Any, Any]]:
-    """Return a mapping from the paths of the values that differ to both values.
-
-    A missing value is None.
-
-    >>> find_differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
-    {'a.c': (2, 3)}
-    """
-    left, right = dict(_leaves(first)), dict(_leaves(second))
-    paths = dict.fromkeys([*left, *right])
-    return {
-        path: (left.get(path), right.get(path))
-        for path in paths
-        if left.get(path) != right.get(path)
-    }
-
-
-def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, item in value.items():
-        if isinstance(item, dict) and item:
-            yield from _leaves(item, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", item
 
 
 def short_text(value: object) -> str | None:

@@ -17,7 +17,7 @@ from symphony.commandline.exit_codes import error_message
 from symphony.commandline.output.describe import description_lines
 from symphony.commandline.output.usage import (
     format_bytes,
-    format_cores,
+    format_core_count,
     format_share,
     unavailable_lines,
 )
@@ -153,7 +153,7 @@ def usage_lines(history: UsageHistory, levels: str) -> list[str]:
 _RESOURCES: Sequence[
     tuple[str, Callable[[ProcessUsage], float | None], Callable[[float], str | None]]
 ] = (
-    ("cores", lambda usage: usage.cpu, format_cores),
+    ("cores", lambda usage: usage.cpu, format_core_count),
     ("memory", lambda usage: usage.memory, format_bytes),
     ("memory (PSS)", lambda usage: usage.pss, format_bytes),
     ("open files", lambda usage: usage.open_files, lambda number: f"{number:.0f}"),

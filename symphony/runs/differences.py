@@ -1,0 +1,33 @@
+"""The differences between two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def find_differences(
+    first: Mapping[str, Any], second: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Return a mapping from the paths of the values that differ to both values.
+
+    A missing value is None.
+
+    >>> find_differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+    {'a.c': (2, 3)}
+    """
+    left, right = dict(_leaves(first)), dict(_leaves(second))
+    paths = dict.fromkeys([*left, *right])
+    return {
+        path: (left.get(path), right.get(path))
+        for path in paths
+        if left.get(path) != right.get(path)
+    }
+
+
+def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, item in value.items():
+        if isinstance(item, dict) and item:
+            yield from _leaves(item, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", item

@@ -20,6 +20,7 @@ from symphony.commandline.commands.logs import LogsCommands
 from symphony.commandline.commands.runs import RunsCommands
 from symphony.commandline.commands.submit import SubmitCommands
 from symphony.commandline.commands.top import TopCommands
+from symphony.commandline.commands.ui import UiCommands
 from symphony.commandline.commands.up import UpCommands
 from symphony.commandline.commands.use import UseCommands
 
@@ -48,6 +49,7 @@ class SymphonyParser(
     RunsCommands,
     SubmitCommands,
     TopCommands,
+    UiCommands,
     UpCommands,
     UseCommands,
 ):
@@ -92,6 +94,7 @@ class SymphonyParser(
         offer("logs", self._add_logs, "l", "log", group=INSPECT)
         offer("events", self._add_events, group=INSPECT)
         offer("wait", self._add_wait, group=INSPECT)
+        offer("ui", self._add_ui, group=INSPECT)
         offer("history", self._add_history, group=INSPECT)
         offer("show", self._add_show, group=INSPECT)
         offer("compare", self._add_compare, group=INSPECT)

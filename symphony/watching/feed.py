@@ -61,6 +61,9 @@ class ExperimentFeed:
         self._has_new_events = threading.Event()
         self._has_new_usage = threading.Event()
         self._usage_thread: threading.Thread | None = None
+        # Set unless the feed is paused.
+        self._is_active = threading.Event()
+        self._is_active.set()
 
     def start(self) -> None:
         """Start to observe the experiment. Returns at once."""
@@ -76,11 +79,21 @@ class ExperimentFeed:
         """Read the status now, for example after a control of the experiment."""
         self._is_due.set()
 
+    def pause(self) -> None:
+        """Do not read the status and the resource use until `resume` is called."""
+        self._is_active.clear()
+
+    def resume(self) -> None:
+        """Continue after `pause`."""
+        self._is_active.set()
+        self._has_new_usage.set()
+        self._is_due.set()
+
     def close(self) -> None:
         """Stop to observe the experiment. No update is sent afterwards."""
         with self._lock:
             self._is_closed.set()
-        for event in (self._is_due, self._has_new_events, self._has_new_usage):
+        for event in (self._is_due, self._has_new_events, self._has_new_usage, self._is_active):
             event.set()
 
     def _start_thread(self, run: Callable[[], None], name: str) -> threading.Thread:
@@ -98,10 +111,10 @@ class ExperimentFeed:
     def _watch_status(self) -> None:
         """Send each change of the status and of the topology."""
         previous: ExperimentStatus | None = None
-        while not self._is_closed.is_set():
+        while self._wait_until_active():
             try:
                 with self.cluster.watch_experiment(self.experiment) as read:
-                    while not self._is_closed.is_set():
+                    while self._is_observed():
                         watched = read()
                         for status in watched.statuses:
                             self._see_status(previous, status)
@@ -115,6 +128,15 @@ class ExperimentFeed:
             except SymphonyError as exc:
                 self._send(OutageSeen(str(exc)))
                 self._wait_until_due(RETRY_SECONDS)
+
+    def _wait_until_active(self) -> bool:
+        """Wait until the feed is not paused. Return False if it was closed."""
+        self._is_active.wait()
+        return not self._is_closed.is_set()
+
+    def _is_observed(self) -> bool:
+        """Return whether the feed is neither paused nor closed."""
+        return self._is_active.is_set() and not self._is_closed.is_set()
 
     def _wait_until_due(self, seconds: float) -> None:
         self._is_closed.wait(MIN_INTERVAL_SECONDS)
@@ -168,8 +190,8 @@ class ExperimentFeed:
                     self._send(UsageSeen(usage))
                 for usage in self.cluster.iter_usage(self.experiment):
                     self._send(UsageSeen(usage))
-                    if self._is_closed.is_set():
-                        return
+                    if not self._is_observed():
+                        break
             except Unsupported as exc:
                 self._send(UsageUnavailable(str(exc)))
             except SymphonyError:
@@ -192,7 +214,8 @@ class OutputFeed:
     until `close` is called.
 
     ``on_output`` is called with each block and event, and with None when no more output follows
-    until the experiment is launched again.
+    until the experiment is launched again. The output begins with the last ``first_lines`` lines of
+    each process.
     """
 
     def __init__(
@@ -201,11 +224,14 @@ class OutputFeed:
         experiment: str,
         processes: Sequence[str] | None,
         on_output: Callable[[LogBlock | ExperimentEvent | None], None],
+        *,
+        first_lines: int = FIRST_LINES,
     ) -> None:
         self._cluster = cluster
         self._experiment = experiment
         self._processes = processes
         self._on_output = on_output
+        self._first_lines = first_lines
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
 
@@ -249,7 +275,7 @@ class OutputFeed:
 
     def _iter_output(self, read_until: float | None) -> Iterator[LogBlock | ExperimentEvent]:
         """Return the last lines and all later output, or what was written since a time."""
-        tail: int | None = FIRST_LINES
+        tail: int | None = self._first_lines
         since: float | None = None
         if read_until is not None:
             tail, since = None, time.monotonic() - read_until

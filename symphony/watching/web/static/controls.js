@@ -1,0 +1,123 @@
+// The controls of experiments and processes, and their questions.
+
+import { h, toast } from "./dom.js";
+import { post } from "./connection.js";
+
+const SIGNALS = ["HUP", "INT", "TERM", "USR1", "USR2", "QUIT", "CONT", "STOP", "KILL"];
+
+// Show a dialog, and return its value, or null if the user cancels it.
+function ask(title, content, confirmText, isDangerous, readValue = () => true) {
+  return new Promise((resolve) => {
+    const cancel = h("button", { type: "button", value: "" }, "Cancel");
+    const confirm = h("button", { type: "submit", class: isDangerous ? "danger" : "primary" }, confirmText);
+    const form = h("form", { method: "dialog" }, h("h2", {}, title), content, h("div", { class: "dialog-buttons" }, cancel, confirm));
+    const dialog = h("dialog", { "aria-label": title }, form);
+    let result = null;
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      result = readValue();
+      dialog.close();
+    });
+    cancel.addEventListener("click", () => dialog.close());
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(result);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    (form.querySelector("input, select") ?? cancel).focus();
+  });
+}
+
+// Carry out a control, after its question has been confirmed.
+async function perform(button, control) {
+  button.disabled = true;
+  button.setAttribute("aria-busy", "true");
+  try {
+    let result = await post("control", control);
+    if (result.question) {
+      const isDangerous = control.action !== "start";
+      const confirmed = await ask(result.question, null, confirmWord(control), isDangerous);
+      if (!confirmed) return;
+      result = await post("control", { ...control, confirmed: true });
+    }
+    toast(result.text);
+  } catch (error) {
+    toast(error.message, true);
+  } finally {
+    button.disabled = false;
+    button.removeAttribute("aria-busy");
+  }
+}
+
+function confirmWord(control) {
+  return { stop: "Stop", restart: "Restart", delete: "Delete", signal: `Send ${control.signal}`, scale: "Change" }[control.action] ?? "Continue";
+}
+
+function controlButton(text, className, run) {
+  const button = h("button", { type: "button", class: className }, text);
+  button.addEventListener("click", () => run(button));
+  return button;
+}
+
+// The buttons for the whole experiment.
+export function experimentControls(view) {
+  const base = { backend: view.backend, experiment: view.name, processes: null };
+  const simple = (action, text, className) => controlButton(text, className, (button) => perform(button, { ...base, action }));
+  const start = simple("start", "Start", "");
+  const restart = simple("restart", "Restart", "");
+  const stop = simple("stop", "Stop", "");
+  const remove = simple("delete", "Delete", "danger-quiet");
+  const box = h("div", { class: "controls", role: "group", "aria-label": "Controls of the experiment" });
+  if (!view.session.read_only) box.append(start, restart, stop, remove);
+  box.update = (experiment) => {
+    const isGone = Boolean(experiment.gone);
+    const counts = experiment.counts ?? {};
+    const running = (counts.running ?? 0) + (counts.pending ?? 0) + (counts.stopping ?? 0);
+    start.hidden = running === experiment.processes || isGone;
+    stop.hidden = running === 0 || isGone;
+    restart.hidden = isGone;
+    remove.hidden = isGone;
+  };
+  return box;
+}
+
+// The buttons for selected processes. `processes` are their statuses.
+export function processControls(view, names, processes) {
+  if (view.session.read_only || !names.length) return h("div", { class: "controls" });
+  const base = { backend: view.backend, experiment: view.name, processes: names };
+  const simple = (action, text) => controlButton(text, "small-button", (button) => perform(button, { ...base, action }));
+  const isRunning = processes.some((process) => !process.ended);
+  const isStopped = processes.some((process) => process.ended);
+  const scaled = scaledName(names);
+  return h(
+    "div",
+    { class: "controls", role: "group", "aria-label": "Controls of the selection" },
+    isStopped ? simple("start", "Start") : null,
+    simple("restart", "Restart"),
+    isRunning ? simple("stop", "Stop") : null,
+    isRunning ? controlButton("Signal…", "small-button", (button) => sendSignal(button, base)) : null,
+    scaled ? controlButton("Scale…", "small-button", (button) => scale(button, base, scaled, names.length)) : null,
+  );
+}
+
+async function sendSignal(button, base) {
+  const choice = h("select", { id: "signal" }, SIGNALS.map((name) => h("option", { value: name }, `SIG${name}`)));
+  const content = h("p", {}, h("label", { for: "signal" }, "Signal"), choice);
+  const signal = await ask("Send a signal", content, "Continue", false, () => choice.value);
+  if (signal) await perform(button, { ...base, action: "signal", signal });
+}
+
+async function scale(button, base, name, count) {
+  const field = h("input", { id: "replicas", type: "number", min: "0", step: "1", required: true, value: String(count) });
+  const content = h("p", {}, h("label", { for: "replicas" }, `Replicas of ${name}`), field);
+  const wanted = await ask("Change the number of replicas", content, "Continue", false, () => field.value);
+  if (wanted === null || wanted === "") return;
+  await perform(button, { ...base, action: "scale", processes: null, replicas: { [name]: Number(wanted) } });
+}
+
+// Return the name whose replicas these processes are, such as agent for agent-0 and agent-1.
+function scaledName(names) {
+  const bases = new Set(names.map((name) => name.match(/^(.*)-\d+$/)?.[1]));
+  return bases.size === 1 ? [...bases][0] : undefined;
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -96,12 +97,12 @@ class UiCommands(BaseCommands):
         import platform
 
         import symphony.watching.web.server as web
-        from symphony.commandline.output.printing import show_json
 
         access = server.access
         tunnel = web.tunnel_command(os.environ, access.port, platform.node())
         if args.json:
-            show_json({"address": access.address, "port": access.port, "tunnel": tunnel})
+            data = {"address": access.address, "port": access.port, "tunnel": tunnel}
+            print_text(json.dumps(data), flush=True)
         else:
             print_text(access.address, flush=True)
         if tunnel is not None:

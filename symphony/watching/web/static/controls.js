@@ -29,8 +29,8 @@ function ask(title, content, confirmText, isDangerous, readValue = () => true) {
   });
 }
 
-// Carry out a control, after its question has been confirmed.
-async function perform(button, control) {
+// Carry out a control, after its question has been confirmed. The button is busy meanwhile.
+async function perform(view, button, control) {
   button.disabled = true;
   button.setAttribute("aria-busy", "true");
   try {
@@ -47,6 +47,7 @@ async function perform(button, control) {
   } finally {
     button.disabled = false;
     button.removeAttribute("aria-busy");
+    view.panel.drawControlsAgain();
   }
 }
 
@@ -63,7 +64,7 @@ function controlButton(text, className, run) {
 // The buttons for the whole experiment.
 export function experimentControls(view) {
   const base = { backend: view.backend, experiment: view.name, processes: null };
-  const simple = (action, text, className) => controlButton(text, className, (button) => perform(button, { ...base, action }));
+  const simple = (action, text, className) => controlButton(text, className, (button) => perform(view, button, { ...base, action }));
   const start = simple("start", "Start", "");
   const restart = simple("restart", "Restart", "");
   const stop = simple("stop", "Stop", "");
@@ -86,7 +87,7 @@ export function experimentControls(view) {
 export function processControls(view, names, processes) {
   if (view.session.read_only || !names.length) return h("div", { class: "controls" });
   const base = { backend: view.backend, experiment: view.name, processes: names };
-  const simple = (action, text) => controlButton(text, "small-button", (button) => perform(button, { ...base, action }));
+  const simple = (action, text) => controlButton(text, "small-button", (button) => perform(view, button, { ...base, action }));
   const isRunning = processes.some((process) => !process.ended);
   const isStopped = processes.some((process) => process.ended);
   const scaled = scaledName(names);
@@ -96,24 +97,24 @@ export function processControls(view, names, processes) {
     isStopped ? simple("start", "Start") : null,
     simple("restart", "Restart"),
     isRunning ? simple("stop", "Stop") : null,
-    isRunning ? controlButton("Signal…", "small-button", (button) => sendSignal(button, base)) : null,
-    scaled ? controlButton("Scale…", "small-button", (button) => scale(button, base, scaled, names.length)) : null,
+    isRunning ? controlButton("Signal…", "small-button", (button) => sendSignal(view, button, base)) : null,
+    scaled ? controlButton("Scale…", "small-button", (button) => scale(view, button, base, scaled, names.length)) : null,
   );
 }
 
-async function sendSignal(button, base) {
+async function sendSignal(view, button, base) {
   const choice = h("select", { id: "signal" }, SIGNALS.map((name) => h("option", { value: name }, `SIG${name}`)));
   const content = h("p", {}, h("label", { for: "signal" }, "Signal"), choice);
   const signal = await ask("Send a signal", content, "Continue", false, () => choice.value);
-  if (signal) await perform(button, { ...base, action: "signal", signal });
+  if (signal) await perform(view, button, { ...base, action: "signal", signal });
 }
 
-async function scale(button, base, name, count) {
+async function scale(view, button, base, name, count) {
   const field = h("input", { id: "replicas", type: "number", min: "0", step: "1", required: true, value: String(count) });
   const content = h("p", {}, h("label", { for: "replicas" }, `Replicas of ${name}`), field);
   const wanted = await ask("Change the number of replicas", content, "Continue", false, () => field.value);
   if (wanted === null || wanted === "") return;
-  await perform(button, { ...base, action: "scale", processes: null, replicas: { [name]: Number(wanted) } });
+  await perform(view, button, { ...base, action: "scale", processes: null, replicas: { [name]: Number(wanted) } });
 }
 
 // Return the name whose replicas these processes are, such as agent for agent-0 and agent-1.

@@ -266,6 +266,12 @@ export class DetailsPanel {
     this.isNew = false;
   }
 
+  // The buttons that were not replaced during a control can be those of an earlier state.
+  drawControlsAgain() {
+    this.statesKey = null;
+    this.experiment.redraw("processes");
+  }
+
   drawStates(names, processes) {
     const key = JSON.stringify(processes.map((process) => [process.state, process.ready]));
     if (key === this.statesKey) return;

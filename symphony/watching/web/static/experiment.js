@@ -98,6 +98,8 @@ export class ExperimentView {
     const path = `/experiment/${encodeURIComponent(this.backend)}/${encodeURIComponent(this.name)}`;
     const text = query.toString();
     location.hash = text ? `${path}?${text}` : path;
+    // The event of the new address comes later.
+    this.navigate(query);
   }
 
   select(key, changes = {}) {

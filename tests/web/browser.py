@@ -61,13 +61,14 @@ LOW_CONTRASTS = """() => {
 
 def chromium() -> str:
     """Return the path of Chromium, or skip the test."""
-    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
-    if program is None:
-        reason = "needs Chromium: run scripts/test --with-browser"
-        if os.environ.get("SYMPHONY_TEST_BROWSER"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return program
+    for name in ("chromium-headless-shell", "chromium", "google-chrome"):
+        program = shutil.which(name)
+        if program is not None:
+            return program
+    reason = "needs Chromium: run scripts/test --with-browser"
+    if os.environ.get("SYMPHONY_TEST_BROWSER"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 class Server:

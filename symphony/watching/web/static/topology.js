@@ -83,6 +83,14 @@ export class TopologyView {
       topology.boxes.map((box) => this.box(box)),
     );
     replace(this.canvas, this.drawing);
+    for (const { box, title, mark } of this.boxes.values()) {
+      // The font of the browser can be wider than the server assumes.
+      const space = box.width - 2 * PADDING - (mark ? LINE_HEIGHT : 0);
+      if (title.getComputedTextLength() > space) {
+        title.setAttribute("textLength", space);
+        title.setAttribute("lengthAdjust", "spacingAndGlyphs");
+      }
+    }
     this.fit();
   }
 
@@ -120,7 +128,7 @@ export class TopologyView {
     group.addEventListener("mouseleave", highlight(false));
     group.addEventListener("focus", highlight(true));
     group.addEventListener("blur", highlight(false));
-    this.boxes.set(box.key, { box, group, mark, note });
+    this.boxes.set(box.key, { box, group, mark, note, title });
     return group;
   }
 

@@ -15,12 +15,7 @@ from textual.widgets import Footer, Static
 from symphony.cluster import Cluster
 from symphony.commandline.exit_codes import error_message
 from symphony.commandline.output.describe import description_lines
-from symphony.commandline.output.usage import (
-    format_bytes,
-    format_core_count,
-    format_share,
-    unavailable_lines,
-)
+from symphony.commandline.output.usage import unavailable_lines
 from symphony.commandline.output.views import align_pairs
 from symphony.commandline.top.signs import curve
 from symphony.commandline.top.texts import one_line
@@ -28,6 +23,7 @@ from symphony.commandline.top.watching_screen import Target, WatchingScreen
 from symphony.errors import SymphonyError
 from symphony.process_details import ProcessDetails
 from symphony.usage import ExperimentUsage, ProcessUsage
+from symphony.usage_words import format_bytes, format_core_count, format_share
 from symphony.watching.environment import shown_environment
 from symphony.watching.experiment_model import ExperimentModel
 from symphony.watching.usage_history import UsageHistory

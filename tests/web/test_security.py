@@ -76,6 +76,8 @@ def test_the_printed_address_is_exchanged_for_a_cookie_of_a_random_path() -> Non
         ("/other/api/session", ""),
         (ACCESS.directory[:-1], ""),
     ],
+    # The secrets are random, and must not become parts of the names of the tests.
+    ids=["nothing", "empty", "zero", "too-short", "cookie", "call", "other-path", "no-slash"],
 )
 def test_without_the_token_nothing_is_shown(path: str, query: str) -> None:
     answer = _ask(path=path, query=query)

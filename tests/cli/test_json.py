@@ -88,14 +88,18 @@ def launched(program: Program, file: str) -> None:
 
 
 def test_an_experiment(program: Program, launched: None) -> None:
-    status, shown, _ = documented("An experiment")
-    assert set(fields(program.json("ps", "rl"))) == innermost(status) | {f"{shown.pop()}.*"}
+    status, shown, usage, _ = documented("An experiment")
+    plain = innermost(status) | {f"{shown.pop()}.*"}
+    assert set(fields(program.json("ps", "rl"))) == plain
+    # This machine reports all values, or gives reasons why it cannot.
+    with_usage = set(fields(program.json("ps", "rl", "--usage"))) - {"usage.unavailable.*"}
+    assert with_usage | {"usage.unavailable"} == plain | innermost(usage)
     (listed,) = program.json("ls")
     assert set(fields(listed)) == innermost(status)
 
 
 def test_a_finished_experiment(program: Program) -> None:
-    status, _, end = documented("An experiment")
+    status, _, _, end = documented("An experiment")
     program("submit", "--name", "rl", "--", "true")
     assert set(fields(program.json("wait", "rl"))) == innermost(status) | end
 

@@ -116,6 +116,13 @@ def test_descendant_without_its_parent_is_found(start) -> None:
     assert len(trees["p"]) == 2
 
 
+def test_child_without_the_variables_of_the_run_belongs_to_its_parent(start) -> None:
+    child = f"subprocess.Popen([sys.executable, '-S', '-c', {WAIT!r}], env={{}})"
+    own = start(f"import subprocess, sys; child = {child}; {WAIT}; child.wait()", lines=2)
+    trees = ProcessTrees(RUN).scan({"p": leader(own)})
+    assert len(trees["p"]) == 2
+
+
 def test_program_that_starts_a_process_does_not_belong_to_it(start) -> None:
     """The shell of a tmux window has the same variables as the process that it starts."""
     shell = start(f"import os\nif os.fork(): os.wait(); os._exit(0)\n{WAIT}")

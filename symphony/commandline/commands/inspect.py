@@ -263,6 +263,16 @@ def _print_unavailable(usage: ExperimentUsage | None) -> None:
             print_note(line)
 
 
+def _missing_usage(usage: ExperimentUsage | None) -> str:
+    """Return why the resource use is not available at all, or ``""``."""
+    if usage is None:
+        return ""
+    from symphony.commandline.output.usage import unavailable_lines
+    from symphony.usage import EVERYTHING
+
+    return " ".join(unavailable_lines(usage)) if EVERYTHING in usage.unavailable else ""
+
+
 def _process_table(
     processes: Iterable[ProcessStatus], usage: ExperimentUsage | None = None
 ) -> list[str]:
@@ -309,5 +319,5 @@ def _watched_processes(
         title=summary_line(status),
         states=[process.displayed_state for process in status],
         format_rows=lambda rows: _process_table((status.processes[row] for row in rows), usage),
-        outage=watched.outage,
+        outage=watched.outage or _missing_usage(usage),
     )

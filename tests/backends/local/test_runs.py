@@ -11,8 +11,11 @@ import pytest
 
 from symphony import Cluster, SymphonyConfig
 from symphony.errors import BackendError, LaunchFailed
+from symphony.host.control import open_channel
+from symphony.host.run.directory import RunDirectory
 from symphony.runs import archive, record
 from symphony.runs.usage import read_usage
+from symphony.usage import ExperimentUsage
 from tests.backends.local.conftest import eventually, kill, python, supervisor_of
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -133,7 +136,13 @@ def test_the_resource_use_is_recorded_also_by_the_next_supervisor(cluster, exper
     experiment.record_usage = True
     python(experiment, "worker", "input = b'x' * (30 << 20)\nimport signal; signal.pause()")
     cluster.launch(experiment)
-    eventually(lambda: cluster.recorded_usage("exp"))
+    with RunDirectory(cluster._root / "exp").pin() as run:
+        # A client on another machine receives the samples that are recorded.
+        with open_channel(run, {"request": "usage"}) as (channel, received):
+            while not received.endswith(b"\n"):
+                received += channel.recv(1 << 16)
+    sample = ExperimentUsage.from_dict(json.loads(received.splitlines()[0]))
+    assert [usage.process for usage in sample.processes] == ["worker"]
     kill(supervisor_of(cluster))
     before = cluster.recorded_usage("exp")
     cluster.describe_experiment("exp")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -216,7 +217,8 @@ class ExperimentStatus:
     experiment, such as ``the supervisor was killed``. ``ends_with`` contains the names of the
     processes with which the experiment ends; it is empty if it ends with all processes.
     ``deadline`` is the time at which a running experiment is stopped, in seconds since the epoch,
-    or None.
+    or None. ``clock_offset`` is how many seconds the clock of all these times is ahead of the clock
+    of this machine.
     """
 
     name: str
@@ -226,9 +228,15 @@ class ExperimentStatus:
     note: str = ""
     ends_with: tuple[str, ...] = ()
     deadline: float | None = None
+    # Two statuses are equal although the estimate of the clock has become more precise.
+    clock_offset: float = field(default=0.0, compare=False, repr=False)
 
     def __iter__(self) -> Iterator[ProcessStatus]:
         return iter(self.processes)
+
+    def now(self) -> float:
+        """Return the time of the clock of all times in this status, in seconds since the epoch."""
+        return time.time() + self.clock_offset
 
     @property
     def state(self) -> State:

@@ -79,7 +79,7 @@ def displayed_results(
 def displayed_result(run: Run, status: ExperimentStatus | None) -> dict[str, Any]:
     """Return a run's summary. If the run is active, the state is that of ``status``."""
     from symphony.runs.code_state import code_words
-    from symphony.runs.record import SUMMARY_KEYS, result_of
+    from symphony.runs.record import SUMMARY_KEYS, duration_of, result_of
 
     result = {key: run.summary.get(key) for key in SUMMARY_KEYS}
     if not run.is_archived:
@@ -87,8 +87,13 @@ def displayed_result(run: Run, status: ExperimentStatus | None) -> dict[str, Any
         result = result_of(status, {**identity, "launched": run.launched}, 0)
         if status is not None and not status.ended:
             # Processes that have exited do not determine how the run will end.
-            result.update(exit_code=None, ended=None)
-    return {**result, "archived": run.is_archived, "code": code_words(run.path)}
+            result.update(exit_code=None, ended=None, duration=None)
+    more = {
+        "duration": duration_of(result),
+        "archived": run.is_archived,
+        "code": code_words(run.path),
+    }
+    return {**result, **more}
 
 
 def comparable_values(cluster: Cluster, run: Run) -> dict[str, Any]:
@@ -100,13 +105,11 @@ def comparable_values(cluster: Cluster, run: Run) -> dict[str, Any]:
     record = run.load_record()
     status = None if run.is_archived else find_run_status(cluster, run)
     result = displayed_result(run, status)
-    duration = None
-    if result["ended"] is not None:
-        duration = round(result["ended"] - run.launched, 1)
+    duration = result["duration"]
     return {
         "state": result["state"],
         "exit_code": result["exit_code"],
-        "duration_seconds": duration,
+        "duration_seconds": None if duration is None else round(duration, 1),
         "code": result["code"],
         "uncommitted_changes": diff_digest(run.path),
         SNAPSHOTS_KEY: {name: item.digest for name, item in read_snapshots(run.path).items()},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -29,11 +28,12 @@ def events_of_statuses(
     processes ``names`` have exited.
     """
     if not follow:
-        yield from events_between(None, cluster.describe_experiment(experiment), time.time())
+        status = cluster.describe_experiment(experiment)
+        yield from events_between(None, status, status.now())
         return
     previous: ExperimentStatus | None = None
     for status in _statuses(cluster, experiment):
-        yield from events_between(previous, status, time.time())
+        yield from events_between(previous, status, status.now())
         previous = status
         if names is not None and _have_ended(status, names):
             return

@@ -29,6 +29,7 @@ SUMMARY_KEYS = (
     "state",
     "exit_code",
     "ended",
+    "duration",
     "processes",
     "bytes",
     "cut",
@@ -120,6 +121,8 @@ def result_of(
     * ``state`` and ``exit_code`` are those of the experiment. If ``status`` is None because the
       status could not be read, they are ``unknown`` and None.
     * ``ended`` is the time at which the last process ended, in seconds since the epoch, or None.
+    * ``duration`` is the time from the creation of the experiment to ``ended`` in seconds, or None.
+      Both times are those of the clock of the backend, and ``launched`` is that of this machine.
     * ``processes`` is the number of processes, or None.
     * ``bytes`` is the size of the record.
     * ``cut`` contains messages about the parts of the record that are missing or can be wrong.
@@ -129,6 +132,7 @@ def result_of(
         "state": "unknown",
         "exit_code": None,
         "ended": None,
+        "duration": None,
         "processes": None,
         "bytes": size_bytes,
         "cut": list(cut),
@@ -137,9 +141,20 @@ def result_of(
         ends = [process.ended for process in status if process.ended is not None]
         result["state"] = status.displayed_state
         result["exit_code"] = status.exit_code
-        result["ended"] = max(ends, default=None)
+        if ends:
+            created = identity["launched"] if status.created is None else status.created
+            result.update(ended=max(ends), duration=max(0.0, max(ends) - created))
         result["processes"] = len(status.processes)
     return result
+
+
+def duration_of(result: Mapping[str, Any]) -> float | None:
+    """Return the duration of a run in seconds, or None if it has not ended."""
+    duration: float | None = result.get("duration")
+    if duration is None and result["ended"] is not None:
+        # The record does not contain the duration.
+        return max(0.0, float(result["ended"]) - float(result["launched"] or 0.0))
+    return duration
 
 
 def write_result(

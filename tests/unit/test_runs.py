@@ -118,13 +118,17 @@ def test_the_result_is_that_of_the_experiment() -> None:
         ProcessStatus(name="a", state=State.SUCCEEDED, exit_code=0, ended=5.0),
         ProcessStatus(name="b", state=State.FAILED, exit_code=3, ended=7.0),
     )
-    status = ExperimentStatus(name="rl", backend="local", processes=processes)
-    result = record.result_of(status, {"run": "r"}, 10)
+    status = ExperimentStatus(name="rl", backend="local", processes=processes, created=4.0)
+    # The clock of this machine is wrong.
+    result = record.result_of(status, {"run": "r", "launched": 124.0}, 10)
+    assert record.duration_of(result) == 3.0
     assert result == {
         "run": "r",
+        "launched": 124.0,
         "state": "failed",
         "exit_code": 3,
         "ended": 7.0,
+        "duration": 3.0,
         "processes": 2,
         "bytes": 10,
         "cut": [],

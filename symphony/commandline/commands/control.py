@@ -250,7 +250,7 @@ class ControlCommands(BaseCommands):
                 print_text(f"{done} {_description(status.name, changed)}")
             if rest:
                 print_text(f"{already}: {_description(status.name, rest)}")
-        return _report_problems(result) if starts else OK
+        return _report_problems(result, status.now()) if starts else OK
 
 
 def _grace(args: argparse.Namespace) -> float | None:
@@ -268,11 +268,8 @@ def _description(experiment: str, processes: Sequence[ProcessStatus]) -> str:
     return f"{names} of {experiment}"
 
 
-def _report_problems(processes: Sequence[ProcessStatus]) -> int:
+def _report_problems(processes: Sequence[ProcessStatus], now: float) -> int:
     """Report the started processes that wait or have failed, and return the exit code."""
-    import time
-
-    now = time.time()
     for process in processes:
         if process.state.value == "pending" or process.failed:
             reason = process.displayed_reason(now)

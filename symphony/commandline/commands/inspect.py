@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -126,7 +125,7 @@ class InspectCommands(BaseCommands):
             data = {**status.to_dict(), "exposed": self._exposed_services(name)}
             show_json(data if usage is None else {**data, "usage": usage.to_dict()})
             return OK
-        print_coloured(_process_table(status.processes, usage))
+        print_coloured(_process_table(status.processes, status.now(), usage))
         _print_note(status)
         _print_unavailable(usage)
         if not status.ended and not args.processes:
@@ -185,7 +184,7 @@ class InspectCommands(BaseCommands):
             return OK
         for number, details in enumerate(found):
             log = self._last_lines(status.name, details.status.name, describe.LAST_LINES)
-            lines = describe.description_lines(status.name, details, log, time.time())
+            lines = describe.description_lines(status.name, details, log, status.now())
             print_text("\n".join(lines if number == 0 else ["", *lines]))
         return OK
 
@@ -241,7 +240,7 @@ class InspectCommands(BaseCommands):
 def _print_note(status: ExperimentStatus) -> None:
     from symphony.commandline.output.views import note
 
-    text = note(status, time.time())
+    text = note(status, status.now())
     if text:
         print_note(f"{status.name}: {text}")
 
@@ -250,8 +249,8 @@ def _experiment_table(statuses: Iterable[ExperimentStatus]) -> list[str]:
     from symphony.commandline.output.printing import table_lines
     from symphony.commandline.output.views import EXPERIMENT_COLUMNS, experiment_row
 
-    now = time.time()
-    return table_lines(EXPERIMENT_COLUMNS, [experiment_row(status, now) for status in statuses])
+    rows = [experiment_row(status, status.now()) for status in statuses]
+    return table_lines(EXPERIMENT_COLUMNS, rows)
 
 
 def _print_unavailable(usage: ExperimentUsage | None) -> None:
@@ -274,12 +273,11 @@ def _missing_usage(usage: ExperimentUsage | None) -> str:
 
 
 def _process_table(
-    processes: Iterable[ProcessStatus], usage: ExperimentUsage | None = None
+    processes: Iterable[ProcessStatus], now: float, usage: ExperimentUsage | None = None
 ) -> list[str]:
     from symphony.commandline.output.printing import table_lines
     from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
 
-    now = time.time()
     columns, rows = PROCESS_COLUMNS, [(process, process_row(process, now)) for process in processes]
     if usage is None:
         return table_lines(columns, [row for _, row in rows])
@@ -318,6 +316,8 @@ def _watched_processes(
     return WatchedTable(
         title=summary_line(status),
         states=[process.displayed_state for process in status],
-        format_rows=lambda rows: _process_table((status.processes[row] for row in rows), usage),
+        format_rows=lambda rows: _process_table(
+            (status.processes[row] for row in rows), status.now(), usage
+        ),
         outage=watched.outage or _missing_usage(usage),
     )

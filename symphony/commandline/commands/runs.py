@@ -113,7 +113,7 @@ class RunsCommands(BaseCommands):
         if status is None:
             print_note(f"the status of {run.name} is unknown")
             return OK
-        rows = [process_row(process, now) for process in status]
+        rows = [process_row(process, status.now()) for process in status]
         print_text("")
         print_coloured(table_lines(PROCESS_COLUMNS, rows))
         if usage:

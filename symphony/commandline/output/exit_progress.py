@@ -50,12 +50,13 @@ def reporting_exits(
         while not ended.wait(pause):
             pause = _REPORT_INTERVAL_SECONDS
             try:
-                running = _running_processes(cluster.describe_experiment(experiment), processes)
+                status = cluster.describe_experiment(experiment)
+                running = _running_processes(status, processes)
             except SymphonyError:
                 continue
             if not running:
                 continue
-            text = _waiting_text(running, time.time())
+            text = _waiting_text(running, status.now())
             with lock:
                 if ended.is_set():
                     return

@@ -36,14 +36,14 @@ def history_row(run: Run, result: Mapping[str, Any], now: float) -> list[object]
         result["exit_code"],
         result["processes"],
         format_age(now - run.launched) if run.launched else None,
-        _duration(run, result),
+        _duration(result),
         result["code"],
     ]
 
 
-def _duration(run: Run, result: Mapping[str, Any]) -> str | None:
-    ended = result["ended"]
-    return None if ended is None else format_age(max(ended - run.launched, 0.0))
+def _duration(result: Mapping[str, Any]) -> str | None:
+    seconds = result["duration"]
+    return None if seconds is None else format_age(seconds)
 
 
 def description_lines(
@@ -66,7 +66,7 @@ def description_lines(
         "backend": run.backend,
         "state": state,
         "launched": f"{launched} ({format_age(now - run.launched)} ago)",
-        "duration": _duration(run, result),
+        "duration": _duration(result),
         "command": shlex.join(record.get("command") or []),
         "directory": record.get("working_directory"),
         "host": f"{record.get('host')} (user {record.get('user')})",

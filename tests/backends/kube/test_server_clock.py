@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
+from datetime import datetime, timezone
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from symphony.commandline.parser import SymphonyParser
 from symphony_kube.api import server_clock
 from symphony_kube.api.server_clock import ServerClock
+from tests.backends.kube.conftest import write_kubeconfig
 
 NOW = 1_800_000_000.5
 # A module that Python imports at its start. It sets the clock of the process.
@@ -73,6 +79,59 @@ def test_time_of_the_server(
     monkeypatch: pytest.MonkeyPatch, dates: list[Any], expected: float
 ) -> None:
     assert clock(monkeypatch, *dates).now() == pytest.approx(NOW + expected)
+
+
+class WrongClock(http.server.BaseHTTPRequestHandler):
+    """An API server with one running Pod, whose clock is two minutes ahead of this machine's."""
+
+    offset = 120.0
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        items = [self.pod()] if path.endswith("/pods") else []
+        body = json.dumps({"items": items, "metadata": {"resourceVersion": "1"}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return formatdate(time.time() + self.offset, usegmt=True)
+
+    def pod(self) -> dict[str, Any]:
+        started = datetime.fromtimestamp(time.time() + self.offset - 60, timezone.utc)
+        at = started.strftime("%Y-%m-%dT%H:%M:%SZ")
+        state = {"name": "w", "ready": True, "restartCount": 0}
+        label = {"symphony/experiment": "e", "symphony/unit": "w"}
+        metadata = {"name": "w", "namespace": "e", "uid": "1", "labels": label}
+        return {
+            "metadata": {**metadata, "creationTimestamp": at},
+            "spec": {"nodeName": "n", "containers": [{"name": "w"}]},
+            "status": {
+                "phase": "Running",
+                "containerStatuses": [{**state, "state": {"running": {"startedAt": at}}}],
+            },
+        }
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("words", [("ps", "e"), ("ls",)])
+def test_ages_are_those_of_the_clock_of_the_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), WrongClock) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        path = write_kubeconfig(tmp_path / "k", f"http://127.0.0.1:{server.server_port}")
+        try:
+            options = ["-b", "kube", "--kubeconfig", str(path), "--namespace", "e"]
+            assert SymphonyParser(prog="symphony").run([*words, *options]) == 0
+        finally:
+            server.shutdown()
+    title, row, *_ = capsys.readouterr().out.splitlines()
+    age = row[title.index("AGE") - 2 :].split()[0]
+    assert age in ("1m", "1m1s", "1m2s", "1m3s")
 
 
 def test_timeouts_are_kept_although_the_local_clock_is_wrong(

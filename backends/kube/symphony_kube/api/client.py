@@ -179,6 +179,11 @@ class Api:
         """Return the API server's time, in seconds since the epoch, as its responses show it."""
         return self._clock.now()
 
+    @property
+    def clock_offset(self) -> float:
+        """How many seconds the API server's clock is ahead of the clock of this machine."""
+        return self._clock.offset()
+
     # --- calls ---
 
     def call(

@@ -54,6 +54,9 @@ class ServerClock:
 
         Before the first response, it is the local time.
         """
+        return time.time() + self.offset()
+
+    def offset(self) -> float:
+        """Return how many seconds the server's clock is ahead of the local clock."""
         with self._lock:
-            difference = min(max(0.0, self._lowest), self._highest)
-        return time.time() + difference
+            return min(max(0.0, self._lowest), self._highest)

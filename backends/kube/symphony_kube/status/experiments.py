@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import experiment_not_found
@@ -120,7 +121,7 @@ def current_status(api: Api, scope: Scope, observer: PodObserver) -> ExperimentS
     """
     if not observer.is_known:
         return status_without_objects(api, scope)
-    return observer.observe(api.now()).status
+    return replace(observer.observe(api.now()).status, clock_offset=api.clock_offset)
 
 
 def list_pods(api: Api, scope: Scope) -> list[Object]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from types import TracebackType
 
 from symphony.status import ExperimentStatus
@@ -188,7 +189,8 @@ class ExperimentsWatch:
     def _observe(self, name: str, observer: PodObserver) -> ExperimentStatus:
         if not observer.is_known:
             return ExperimentStatus(name=name, backend=BACKEND, note=NOTHING_LEFT)
-        return observer.observe(self._api.now()).status
+        status = observer.observe(self._api.now()).status
+        return replace(status, clock_offset=self._api.clock_offset)
 
     def _scope(self, name: str) -> Scope:
         if self._namespace is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from symphony.cluster import WatchedStatuses
@@ -52,7 +53,7 @@ def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedSta
             # Requests would wait for the end of an outage.
             if not stream.silent_seconds:
                 setup.update(observation)
-            status = setup.explain(observation.status)
+            status = replace(setup.explain(observation.status), clock_offset=api.clock_offset)
             return WatchedStatuses([status], _outage(api, stream.silent_seconds))
 
         yield read

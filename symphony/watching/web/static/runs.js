@@ -81,7 +81,7 @@ export class RunsView {
       h("td", { class: "number" }, run.exit_code ?? ""),
       h("td", { class: "number" }, run.processes ?? ""),
       h("td", {}, run.launched ? `${duration(now - run.launched)} ago` : ""),
-      h("td", {}, run.ended ? duration(run.ended - run.launched) : ""),
+      h("td", {}, run.ended ? duration(run.duration) : ""),
       h("td", {}, run.backend),
       h("td", { class: "dim" }, run.code ?? ""),
     );
@@ -129,7 +129,7 @@ export class RunView {
       experiment: result.experiment,
       backend: result.backend,
       launched: result.launched ? dateTime(result.launched) : null,
-      duration: result.ended ? duration(result.ended - result.launched) : null,
+      duration: result.ended ? duration(result.duration) : null,
       "exit code": result.exit_code,
       code: result.code,
       incomplete: (result.cut ?? []).join("; "),

@@ -361,7 +361,7 @@ class Scenarios:
             top.press("4")
             top.expect("process shell started")
             top.press("1")
-            top.expect("REASON")
+            top.expect("READY")
             top.press("Down")
             top.expect("2/3")
             self._control_a_worker(top)
@@ -385,7 +385,7 @@ class Scenarios:
         top.press("l")
         top.expect("signaled")
         top.press("1")
-        top.expect("REASON")
+        top.expect("READY")
         for key, question, result in (
             ("r", "Restart worker-0 of watched?", "restarted worker-0 of watched"),
             ("s", "Stop worker-0 of watched?", "stopped worker-0 of watched"),
@@ -417,7 +417,7 @@ class Scenarios:
         top.press(*self.detach_keys)
         top.expect("detached from shell", "shell of watched")
         top.press("Escape")
-        top.expect("REASON")
+        top.expect("READY")
         top.press("o")
         top.expect("web: http://")
 

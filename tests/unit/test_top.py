@@ -8,7 +8,10 @@ import pytest
 from symphony.cluster import WatchedStatuses
 from symphony.commandline.top.app import TopApp
 from symphony.errors import BackendError, NotFound
+from symphony.log_blocks import LogBlock
+from symphony.model import Experiment
 from symphony.plan.topology import Service, of_status
+from symphony.process_details import ProcessDetails
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony.watching import feed
@@ -40,12 +43,27 @@ class ScriptedCluster:
     def iter_events(self, experiment, *, follow):
         return iter(())
 
+    def describe_experiment(self, experiment):
+        return self.status
+
+    def iter_output(self, experiment, processes, **options):
+        yield LogBlock("learner", "one two\nthree four\n")
+
     def recorded_usage(self, experiment):
         learner = ProcessUsage(process="learner", cpu=1.5, memory=3 << 20)
         return [ExperimentUsage(at=1.0, processes=(learner,))]
 
     def iter_usage(self, experiment):
         return iter(())
+
+    def explain_process(self, experiment, process):
+        return ProcessDetails(status=self.status.processes[0], facts={"command": "run\x07"})
+
+    def described_experiment(self, experiment):
+        described = Experiment("rl", env={"LR": "0.1"})
+        learner = described.new_process("learner", command="run", env={"API_KEY": "abc"})
+        learner.set_env_secret("PASSPHRASE", "phrase")
+        return described
 
     def stop_processes(self, experiment, processes):
         raise BackendError("the supervisor\x1b[2J does\nnot answer")
@@ -147,6 +165,32 @@ def test_the_topology_selects_the_processes_of_a_node():
             await pilot.press("escape")
             await expect(pilot, "7", "● learner")
             assert "marked" not in screen(pilot)
+
+    asyncio.run(scenario())
+
+
+def test_the_mouse_opens_rows_and_tabs_and_copies_text():
+    cluster = ScriptedCluster(status(process("learner"), process("agent")))
+
+    async def scenario():
+        async with started(cluster) as pilot:
+            await expect(pilot, "● agent")
+            await pilot.click("#tabs", offset=(35, 0))
+            await expect(pilot, "Events", "no lines")
+            await pilot.click("#tabs", offset=(27, 0))
+            await expect(pilot, "learner | one two", "learner | three four")
+            await pilot.mouse_down("#logs", offset=(14, 0))
+            await pilot.hover("#logs", offset=(14, 1))
+            await pilot.mouse_up("#logs", offset=(14, 1))
+            await expect(pilot, "held")
+            await pilot.press("ctrl+c")
+            assert pilot.app.clipboard == "two\nlearner | three"
+            await pilot.press("1")
+            await pilot.click("#processes", offset=(6, 2))
+            await expect(pilot, "2/2")
+            await pilot.click("#processes", offset=(6, 1), times=2)
+            await expect(pilot, "learner of rl", r"run\x07", "cores     1.50")
+            await expect(pilot, "LR          0.1", "API_KEY     (hidden)", "(secret phrase)")
 
     asyncio.run(scenario())
 

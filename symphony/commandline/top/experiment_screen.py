@@ -179,12 +179,12 @@ class ExperimentScreen(WatchingScreen):
                 words.append(f"filter: {self._filter}")
             return one_line("  ".join(filter(None, words)))
         view = self.query_one(f"#{self._tab}", TextView)
-        words = [view.position]
-        if self._tab == "logs":
-            words.insert(0, join_names(self._log_selection or ("all processes",), limit=2))
-        words.append("following" if view.window.following else "paused")
+        words = ["following" if view.window.following else "paused"]
         if view.is_held:
-            words[-1] = "held: Ctrl-C copies"
+            words = ["held: Ctrl-C copies"]
+        if self._tab == "logs":
+            words.append(join_names(self._log_selection or ("all",), limit=2))
+        words.append(view.position)
         if view.window.wrap:
             words.append("wrap")
         if view.window.pattern:

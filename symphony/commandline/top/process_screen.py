@@ -20,7 +20,6 @@ from symphony.commandline.output.views import align_pairs
 from symphony.commandline.top.signs import curve
 from symphony.commandline.top.texts import one_line
 from symphony.commandline.top.watching_screen import Target, WatchingScreen
-from symphony.errors import SymphonyError
 from symphony.process_details import ProcessDetails
 from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony.usage_words import format_bytes, format_core_count, format_share
@@ -116,7 +115,7 @@ class ProcessScreen(WatchingScreen):
         try:
             self._details = self._cluster.explain_process(self._experiment, self._process)
             self._environment = shown_environment(self._cluster, self._experiment, self._process)
-        except SymphonyError as exc:
+        except Exception as exc:
             self._error = error_message(exc)
         self._is_reading = False
         self.request_drawing()

@@ -92,7 +92,7 @@ class TextView(Widget, can_focus=True):
         if not self._rows:
             return "no lines"
         first, last = self._rows[0].number + 1, self._rows[-1].number + 1
-        return f"lines {first:,}-{last:,} of {lines.end:,}"
+        return f"{first:,}-{last:,}/{lines.end:,}"
 
     def search(self, pattern: str) -> bool:
         """Go to the last line with a pattern, and return whether there is one."""

@@ -1,12 +1,12 @@
 """Write the documentation's generated files.
 
 ``python -m docs`` writes the generated pages. ``python -m docs --check`` reports pages that are out
-of date. ``python -m docs pictures`` records the pictures for the home page.
+of date. ``python -m docs pictures`` records the pictures.
 """
 
 import sys
 
-from docs import pages, pictures
+from docs import pages, pictures, top_pictures
 
 arguments = sys.argv[1:]
 if arguments == ["--check"]:
@@ -15,7 +15,7 @@ if arguments == ["--check"]:
         names = ", ".join(map(str, outdated))
         sys.exit(f"out of date: {names}; write them again with scripts/docs pages")
 elif arguments == ["pictures"]:
-    for path in pictures.record():
+    for path in [*pictures.record(), *top_pictures.record()]:
         print(f"wrote {path.relative_to(pages.ROOT)}")
 elif arguments:
     sys.exit("usage: python -m docs [--check | pictures]")

@@ -29,6 +29,8 @@ BEFORE_SECOND_COMMAND = ("symphony", "wait", "hello")
 AFTER_SESSION = ("symphony", "delete", "-f", "hello")
 
 COLUMNS = 72
+# The key of an attribute that SVG does not have.
+REVERSE = "reverse"
 FONT_SIZE_PIXELS = 13.0
 # The characters of a fixed-width font are about 0.6 times as wide as the font size.
 CHARACTER_WIDTH_PIXELS = 0.602 * FONT_SIZE_PIXELS
@@ -57,14 +59,28 @@ LIGHT = Theme(
     border="#d0d7de",
     text="#1f2328",
     prompt="#57606a",
-    palette={31: "#cf222e", 32: "#116329", 33: "#7d4e00", 34: "#0550ae", 36: "#1b7c83"},
+    palette={
+        31: "#cf222e",
+        32: "#116329",
+        33: "#7d4e00",
+        34: "#0550ae",
+        35: "#8250df",
+        36: "#1b7c83",
+    },
 )
 DARK = Theme(
     background="#0d1117",
     border="#30363d",
     text="#e6edf3",
     prompt="#9da7b3",
-    palette={31: "#ff7b72", 32: "#7ee787", 33: "#e3b341", 34: "#79c0ff", 36: "#76e3ea"},
+    palette={
+        31: "#ff7b72",
+        32: "#7ee787",
+        33: "#e3b341",
+        34: "#79c0ff",
+        35: "#d2a8ff",
+        36: "#76e3ea",
+    },
 )
 
 
@@ -73,7 +89,7 @@ def record() -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="symphony-pictures-") as name:
         directory = Path(name)
         write_example(directory)
-        environment = _environment(directory)
+        environment = example_environment(directory)
         topology = _record_topology(directory, environment)
         session = _record_session(directory, environment)
     pictures = {
@@ -94,7 +110,8 @@ def write_example(directory: Path) -> None:
         (directory / title).write_text(text, encoding="utf-8")
 
 
-def _environment(directory: Path) -> dict[str, str]:
+def example_environment(directory: Path) -> dict[str, str]:
+    """Return the environment of the commands, which use only files in ``directory``."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("SYMPHONY_")}
     programs = str(Path(sys.executable).parent)
     return {
@@ -176,13 +193,16 @@ def _read_until_closed(descriptor: int) -> Iterator[bytes]:
         yield data
 
 
-def terminal_picture(lines: list[str], theme: Theme) -> str:
+def terminal_picture(
+    lines: list[str], theme: Theme, *, columns: int = COLUMNS, title: str = "A terminal session"
+) -> str:
     """Return an SVG that shows lines of terminal output."""
-    width = round(2 * MARGIN_PIXELS + COLUMNS * CHARACTER_WIDTH_PIXELS)
+    width = round(2 * MARGIN_PIXELS + columns * CHARACTER_WIDTH_PIXELS)
     height = round(2 * MARGIN_PIXELS + len(lines) * LINE_HEIGHT_PIXELS)
-    rows = []
+    rows: list[str] = []
     for number, line in enumerate(lines):
         y = MARGIN_PIXELS + (number + 0.75) * LINE_HEIGHT_PIXELS
+        rows.extend(_backgrounds(line, MARGIN_PIXELS + number * LINE_HEIGHT_PIXELS, theme))
         rows.append(f'<text x="{MARGIN_PIXELS:g}" y="{y:g}">{_row(line, theme)}</text>')
     return "\n".join(
         [
@@ -191,7 +211,7 @@ def terminal_picture(lines: list[str], theme: Theme) -> str:
             'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, '
             "'DejaVu Sans Mono', 'Liberation Mono', monospace\" "
             f'font-size="{FONT_SIZE_PIXELS:g}" fill="{theme.text}">',
-            '<title id="title">A terminal session</title>',
+            f'<title id="title">{escape(title)}</title>',
             f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8" '
             f'fill="{theme.background}" stroke="{theme.border}"/>',
             *rows,
@@ -212,14 +232,37 @@ def _spans(line: str, theme: Theme) -> Iterator[str]:
 
     Other escape sequences are dropped.
     """
+    for text, attributes in _runs(line, theme):
+        if REVERSE in attributes:
+            # The text is drawn above its background.
+            attributes = {"fill": theme.background, "font-weight": "bold"}
+        yield _span(text, attributes)
+
+
+def _backgrounds(line: str, top: float, theme: Theme) -> Iterator[str]:
+    """Return a rectangle for each reversed part of a line."""
+    column = 0
+    for text, attributes in _runs(line, theme):
+        if REVERSE in attributes and text:
+            left = MARGIN_PIXELS + column * CHARACTER_WIDTH_PIXELS
+            width = len(text) * CHARACTER_WIDTH_PIXELS
+            yield (
+                f'<rect x="{left:g}" y="{top:g}" width="{width:g}" '
+                f'height="{LINE_HEIGHT_PIXELS:g}" fill="{attributes.get("fill", theme.text)}"/>'
+            )
+        column += len(text)
+
+
+def _runs(line: str, theme: Theme) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the parts of a line with their attributes."""
     attributes: dict[str, str] = {}
     position = 0
     for found in _ESCAPE_SEQUENCE.finditer(line):
-        yield _span(line[position : found.start()], attributes)
+        yield line[position : found.start()], attributes
         position = found.end()
         if found[2] == "m":
             attributes = _attributes(found[1], attributes, theme)
-    yield _span(line[position:], attributes)
+    yield line[position:], attributes
 
 
 def _attributes(codes: str, before: dict[str, str], theme: Theme) -> dict[str, str]:
@@ -229,6 +272,8 @@ def _attributes(codes: str, before: dict[str, str], theme: Theme) -> dict[str, s
             attributes = {}
         elif code == 1:
             attributes["font-weight"] = "bold"
+        elif code == 7:
+            attributes[REVERSE] = "true"
         elif code in (2, 90):
             attributes["fill"] = theme.prompt
         elif code in theme.palette:

@@ -50,6 +50,7 @@ class TopApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.quit", show=False, system=True),
+        Binding("ctrl+z", "app.suspend_process", show=False, system=True),
     ]
 
     class Attach(Message):

@@ -153,12 +153,14 @@ class RowTable(Widget, can_focus=True):
             return Strip([Segment(f" {self.empty_text}", base)]).adjust_cell_length(width, base)
         if index >= len(self._rows):
             return Strip.blank(width, base)
-        if index == self._cursor:
-            base += _CURSOR
-        return Strip(self._segments(self._rows[index], base)).adjust_cell_length(width, base)
-
-    def _segments(self, row: TableRow, base: Style) -> list[Segment]:
+        row = self._rows[index]
         coloured = base + Style.parse(row.style)
+        if index == self._cursor:
+            # A bar in several colours would be hard to read.
+            base = coloured = base + _CURSOR
+        return Strip(self._segments(row, base, coloured)).adjust_cell_length(width, base)
+
+    def _segments(self, row: TableRow, base: Style, coloured: Style) -> list[Segment]:
         mark = self._mark if row.is_marked else " "
         segments = [Segment(f"{mark} ", base), Segment(f"{row.sign or ' '} ", coloured)]
         cells = fit_row(row.cells, self._columns, self._fit)

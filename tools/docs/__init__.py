@@ -4,5 +4,6 @@ Each generated page is committed, so that the documentation in a checkout can be
 building it. A test checks that each page matches the code. The module `pages` lists the generated
 pages. The modules `command_line`, `experiment_file` and `parity` generate them. The module `hooks`
 extends MkDocs, `docstrings` extends its API reference, `pictures` records the pictures on the home
-page, and `code_width` checks the built site in a browser.
+page, `ui_pictures` records those of `symphony ui`, and `code_width` checks the built site in a
+browser.
 """

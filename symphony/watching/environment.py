@@ -10,9 +10,19 @@ from symphony.errors import SymphonyError
 HIDDEN = "(hidden)"
 # A variable with such a name usually contains a secret.
 _SECRET_NAME = re.compile(
-    r"(^|_)(API_?KEY|\w*KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)(_|$)",
-    re.IGNORECASE,
+    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH|COOKIE)(_|$)", re.IGNORECASE
 )
+# The user name and the password in a URL.
+_USER_INFORMATION = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+
+
+def shown_value(name: str, value: str) -> str:
+    """Return the value of a variable, or a note if it can be a secret.
+
+    >>> shown_value("DATABASE", "postgres://me:hunter2@db/main")
+    'postgres://(hidden)@db/main'
+    """
+    return HIDDEN if _SECRET_NAME.search(name) else _USER_INFORMATION.sub(HIDDEN, value)
 
 
 def shown_environment(cluster: Cluster, experiment: str, process: str) -> dict[str, str]:
@@ -33,8 +43,6 @@ def shown_environment(cluster: Cluster, experiment: str, process: str) -> dict[s
     for owner in owners:
         variables.update(owner.settings.env)
         secrets.update(owner.settings.env_secrets)
-    shown = {
-        name: HIDDEN if _SECRET_NAME.search(name) else value for name, value in variables.items()
-    }
+    shown = {name: shown_value(name, value) for name, value in variables.items()}
     shown.update({name: f"(secret {secret})" for name, secret in secrets.items()})
     return shown

@@ -83,10 +83,7 @@ def test_a_viewer_of_another_run_or_server_begins_anew(loop: Loop) -> None:
     channel._update(Gone("deleted"))
     message, seen = experiment_changes(channel, seen)
     assert message is not None
-    assert (message["reset"], message["experiment"]["gone"]) == (
-        False,
-        "there is no experiment 'rl'",
-    )
+    assert (message["reset"], message["experiment"]["gone"]) == (False, "deleted")
     channel._update(_status(created=2.0, c=State.RUNNING))
     message, _ = experiment_changes(channel, seen)
     assert message is not None

@@ -7,8 +7,7 @@ unchanged. The page shows them as text.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symphony.drawing.layout import Rect
@@ -17,19 +16,13 @@ from symphony.plan.topology import Topology, folded, tally
 from symphony.process_details import ProcessDetails
 from symphony.status import ExperimentStatus, ProcessStatus
 from symphony.usage import ProcessUsage
+from symphony.watching.environment import shown_value
 from symphony.watching.experiment_model import ExperimentModel, NumberedEvent, attention
 from symphony.watching.output_tail import OutputLine
 from symphony.watching.usage_history import UsageHistory
 
 # The longest text that the page writes into the box of one process below its name.
 _WIDEST_STATE = "running, not ready"
-HIDDEN = "hidden"
-_SECRET_NAME = re.compile(
-    r"secret|token|passw|passphrase|pwd|credential|private|api_?key|access_?key|auth|cookie|dsn",
-    re.IGNORECASE,
-)
-# The user name and the password in a URL.
-_USER_INFORMATION = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 
 
 def experiment_row(status: ExperimentStatus) -> dict[str, Any]:
@@ -195,35 +188,14 @@ def _box(box: Box, rect: Rect, key: str, processes: Sequence[str]) -> dict[str, 
 # --- details ---
 
 
-def process_details(
-    details: ProcessDetails, environment: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return the settings of a process, without the values of secrets.
-
-    ``environment`` contains the variables that the experiment sets, or is None if they are not
-    known.
-    """
-    shown = None
-    if environment is not None:
-        shown = {name: shown_value(name, value) for name, value in environment.items()}
+def process_details(details: ProcessDetails, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of a process. ``environment`` contains no values of secrets."""
     return {
         "facts": dict(details.facts),
         "resources": dict(details.resources),
         "addresses": dict(details.addresses),
-        "environment": shown,
-        "hidden": HIDDEN,
+        "environment": dict(environment),
     }
-
-
-def shown_value(name: str, value: object) -> str | None:
-    """Return the value of a variable for the page, or None if it can be a secret.
-
-    >>> shown_value("DATABASE", "postgres://me:hunter2@db/main")
-    'postgres://hidden@db/main'
-    """
-    if not isinstance(value, str) or _SECRET_NAME.search(name):
-        return None
-    return _USER_INFORMATION.sub(HIDDEN, value)
 
 
 def compared_value(path: str, value: object) -> str | None:
@@ -231,36 +203,10 @@ def compared_value(path: str, value: object) -> str | None:
 
     ``path`` contains the names of the value and of what it belongs to, separated by dots.
     """
-    is_variable = ".env." in f".{path}"
     if value is None:
         return None
     if not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    if not is_variable:
-        return value
-    shown = shown_value(path.rpartition(".")[2], value)
-    return HIDDEN if shown is None else shown
-
-
-def process_environment(definition: Mapping[str, Any], process: str) -> dict[str, Any]:
-    """Return the variables that the description of an experiment sets for a process.
-
-    The variables of the process come before those of its group, and these before those of the
-    experiment.
-    """
-    levels = [definition, *_levels(definition["processes"], process)]
-    found: dict[str, Any] = {}
-    for level in levels:
-        found.update(level.get("env", {}))
-    return found
-
-
-def _levels(descriptions: Mapping[str, Any], process: str) -> Iterable[Mapping[str, Any]]:
-    """Return the descriptions of a process and of its group, the group first."""
-    for name, description in descriptions.items():
-        members = description.get("processes")
-        if members is not None and process in members:
-            return [description, members[process]]
-        if name == process and members is None:
-            return [description]
-    return []
+    owner, _, name = path.rpartition(".")
+    is_variable = owner.rpartition(".")[2] == "env"
+    return shown_value(name, value) if is_variable else value

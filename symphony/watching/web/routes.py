@@ -27,6 +27,7 @@ from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Uns
 from symphony.runs.archive import Run, find_run
 from symphony.runs.differences import find_differences
 from symphony.watching import controls
+from symphony.watching.environment import shown_environment
 from symphony.watching.web import messages
 from symphony.watching.web.security import Access, BodyTooLarge
 from symphony.watching.web.stream import Stream, Viewing
@@ -91,7 +92,9 @@ class Requests:
         def read() -> dict[str, Any]:
             cluster = self._viewing.find_cluster(backend)
             details = cluster.explain_process(experiment, process)
-            return messages.process_details(details, _environment(cluster, experiment, process))
+            return messages.process_details(
+                details, shown_environment(cluster, experiment, process)
+            )
 
         return await self._viewing.threads.call(read)
 
@@ -228,18 +231,6 @@ class Requests:
         if channel is not None:
             channel.refresh()
         return {"text": text}
-
-
-def _environment(cluster: Cluster, experiment: str, process: str) -> dict[str, Any] | None:
-    """Return the variables that the experiment sets for a process, or None if they are not known.
-
-    A backend without descriptions of running experiments does not know them.
-    """
-    try:
-        definition = cluster.described_experiment(experiment).dump_dict()
-    except SymphonyError:
-        return None
-    return messages.process_environment(definition, process)
 
 
 def _run_details(cluster: Cluster, run: Run) -> dict[str, Any]:

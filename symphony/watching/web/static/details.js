@@ -283,29 +283,19 @@ export class DetailsPanel {
 }
 
 function settingsSections(details) {
-  const sections = [
+  return [
     section("Settings", { ...details.facts, ...details.resources }),
     section("Addresses", details.addresses),
+    section("Environment", details.environment),
   ];
-  const environment = details.environment;
-  if (environment === null) sections.push(h("h3", {}, "Environment"), h("p", { class: "dim" }, "Not known for this experiment."));
-  else sections.push(section("Environment", environment, details.hidden));
-  return sections;
 }
 
-function section(title, values, hidden = "") {
+function section(title, values) {
   const entries = Object.entries(values);
   if (!entries.length) return [];
   return [
     h("h3", {}, title),
-    h(
-      "dl",
-      { class: "facts-list" },
-      entries.map(([name, value]) => [
-        h("dt", {}, visible(name)),
-        value === null ? h("dd", { class: "secret", title: "The value can be a secret." }, `•••• (${hidden})`) : h("dd", {}, visible(String(value))),
-      ]),
-    ),
+    h("dl", { class: "facts-list" }, entries.map(([name, value]) => [h("dt", {}, visible(name)), h("dd", {}, visible(String(value)))])),
   ];
 }
 

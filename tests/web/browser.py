@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import shutil
-import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.cli.conftest import Program
+from tests.web.server import Server
 
 TIMEOUT_MILLISECONDS = 30_000
 expect.set_options(timeout=TIMEOUT_MILLISECONDS)
@@ -69,34 +65,6 @@ def chromium() -> str:
     if os.environ.get("SYMPHONY_TEST_BROWSER"):
         pytest.fail(reason)
     pytest.skip(reason)
-
-
-class Server:
-    """``symphony ui`` in a process of its own. ``address`` contains the token."""
-
-    def __init__(self, program: Program, *words: str) -> None:
-        self.process = program.popen(
-            "ui", "--no-open", "--json", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        line = self.process.stdout.readline()
-        assert line, self.process.stderr.read()
-        self.address: str = json.loads(line)["address"]
-
-    def stop(self) -> int:
-        """Stop the server as Ctrl-C does, and return its exit code."""
-        self.process.terminate()
-        self.process.communicate(timeout=30)
-        return self.process.returncode
-
-
-@contextlib.contextmanager
-def serving(program: Program, *words: str) -> Iterator[Server]:
-    """Run a server during the block."""
-    server = Server(program, *words)
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 class Viewer:

@@ -14,7 +14,8 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from tests.cli.conftest import FOREVER, LOOP, Program, cleaned_up
-from tests.web.browser import LOW_CONTRASTS, Server, Viewer, chromium, serving
+from tests.web.browser import LOW_CONTRASTS, Viewer, chromium
+from tests.web.server import Server, serving
 
 HOSTILE = "<img src=x onerror='window.injected=1'></script><script>window.injected=1</script>"
 HOSTILE_NAME = "<img src=x onerror='window.injected=1'>"

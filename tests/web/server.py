@@ -1,0 +1,38 @@
+"""The server of ``symphony ui`` in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+
+from tests.cli.conftest import Program
+
+
+class Server:
+    """``symphony ui`` in a process of its own. ``address`` contains the token."""
+
+    def __init__(self, program: Program, *words: str) -> None:
+        self.process = program.popen(
+            "ui", "--no-open", "--json", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr.read()
+        self.address: str = json.loads(line)["address"]
+
+    def stop(self) -> int:
+        """Stop the server as Ctrl-C does, and return its exit code."""
+        self.process.terminate()
+        self.process.communicate(timeout=30)
+        return self.process.returncode
+
+
+@contextlib.contextmanager
+def serving(program: Program, *words: str) -> Iterator[Server]:
+    """Run a server during the block."""
+    server = Server(program, *words)
+    try:
+        yield server
+    finally:
+        server.stop()

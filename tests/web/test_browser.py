@@ -90,6 +90,9 @@ def test_the_topology_shows_states_and_a_click_opens_everything_about_a_process(
     expect(_box(page, "replicas agent-0")).to_have_attribute(
         "aria-label", "process agent-0 … agent-2 (3): 3 running"
     )
+    expect(_box(page, "service replay")).to_have_attribute(
+        "aria-label", re.compile(r"^service replay:\d+, at 127\.0\.0\.1:\d+$")
+    )
     expect(_box(page, "process broken")).to_have_class(re.compile("state-failed"))
     _box(page, "process learner").click()
     panel = page.get_by_role("complementary")

@@ -1,7 +1,7 @@
 // One experiment: its topology, processes, output and events, and the details of what is selected.
 
 import { announce, h, replace, setText, tabList } from "./dom.js";
-import { Stream } from "./connection.js";
+import { get, Stream } from "./connection.js";
 import { experimentControls } from "./controls.js";
 import { DetailsPanel } from "./details.js";
 import { EventsView } from "./events.js";
@@ -152,7 +152,19 @@ export class ExperimentView {
     if (!message.reset && message.processes) this.announceStates(before, message.processes);
     if (message.output) this.outputView?.add(message.output);
     if (message.names) this.observe();
+    if (message.topology?.services.length) this.loadAddresses();
     this.schedule();
+  }
+
+  // The addresses are additional information, so errors are not shown.
+  async loadAddresses() {
+    try {
+      const { addresses } = await get("services", { backend: this.backend, experiment: this.name });
+      this.store.addresses = addresses;
+      this.redraw("addresses");
+    } catch {
+      // The lines show the names of the services.
+    }
   }
 
   announceStates(before, processes) {

@@ -58,7 +58,7 @@ export class RunsView {
             h(
               "table",
               { class: "runs" },
-              h("thead", {}, h("tr", {}, ["", "Run", "State", "Exit", "Processes", "Launched", "Duration", "Backend", "Code"].map((title) => h("th", { scope: "col" }, title || h("span", { class: "visually-hidden" }, "Compare"))))),
+              h("thead", {}, h("tr", {}, ["", "State", "Run", "Exit", "Processes", "Launched", "Duration", "Backend", "Code"].map((title) => h("th", { scope: "col" }, title || h("span", { class: "visually-hidden" }, "Compare"))))),
               h("tbody", {}, rows.map((run) => this.row(run, now))),
             ),
           )
@@ -76,8 +76,8 @@ export class RunsView {
       "tr",
       {},
       h("td", {}, box),
-      h("td", { class: "run-name" }, h("a", { href: runAddress(run.run) }, run.run)),
       h("td", {}, stateChip(run.state)),
+      h("td", { class: "run-name" }, h("a", { href: runAddress(run.run) }, run.run)),
       h("td", { class: "number" }, run.exit_code ?? ""),
       h("td", { class: "number" }, run.processes ?? ""),
       h("td", {}, run.launched ? `${duration(now - run.launched)} ago` : ""),

@@ -19,6 +19,8 @@ export class Store {
     this.names = [];
     this.processes = new Map();
     this.topology = null;
+    // The addresses of the services inside the experiment.
+    this.addresses = {};
     this.events = [];
     this.usage = new Map();
     this.usageAt = null;

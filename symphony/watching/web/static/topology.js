@@ -51,6 +51,7 @@ export class TopologyView {
       this.build(topology);
     }
     if (all || changed.has("topology") || changed.has("processes")) this.drawStates();
+    if (topology && (all || changed.has("topology") || changed.has("addresses"))) this.drawAddresses();
     if (all) this.drawSelection();
   }
 
@@ -70,10 +71,15 @@ export class TopologyView {
     );
     this.lines = topology.lines.map((line) => {
       const path = svg("path", { class: `line ${line.kind}`, d: line.path, "marker-end": "url(#head)" });
-      const target = svg("path", { class: "line-target", d: line.path }, svg("title", {}, line.title));
+      const title = svg("title", {}, line.title);
+      const target = svg("path", { class: "line-target", d: line.path }, title);
+      const label = svg("text", { class: "line-label", "aria-hidden": "true" });
       const service = [line.from, line.to].find((key) => key.startsWith("service "));
       if (service) target.addEventListener("click", () => this.experiment.select(service));
-      return { line, path, target };
+      for (const [event, on] of [["mouseenter", true], ["mouseleave", false]]) {
+        target.addEventListener(event, () => light({ path, label }, on));
+      }
+      return { line, path, target, title, label, service: service?.slice("service ".length) };
     });
     this.drawing = svg(
       "svg",
@@ -81,6 +87,7 @@ export class TopologyView {
       svg("defs", {}, marker),
       this.lines.map(({ path, target }) => [path, target]),
       topology.boxes.map((box) => this.box(box)),
+      this.lines.map(({ label }) => label),
     );
     replace(this.canvas, this.drawing);
     for (const { box, title, mark } of this.boxes.values()) {
@@ -133,9 +140,21 @@ export class TopologyView {
   }
 
   highlight(key, on) {
-    for (const { line, path } of this.lines) {
-      path.classList.toggle("lit", on && (line.from === key || line.to === key));
+    for (const each of this.lines) light(each, on && (each.line.from === key || each.line.to === key));
+  }
+
+  // Write the addresses of the services, which arrive later, at the lines.
+  drawAddresses() {
+    const { addresses } = this.experiment.store;
+    for (const { line, path, title, label, service } of this.lines ?? []) {
+      if (!service || line.kind !== "connects") continue;
+      const found = addresses[service];
+      setText(title, found ? `${line.title} at ${found}` : line.title);
+      setText(label, found ? `${service} ${found}` : service);
+      const middle = path.getPointAtLength(path.getTotalLength() / 2);
+      place(label, middle.x, middle.y - 6);
     }
+    this.drawStates();
   }
 
   fit() {
@@ -153,7 +172,9 @@ export class TopologyView {
     for (const { box, group, mark, note } of this.boxes.values()) {
       if (box.kind === "service") {
         setClass(group, `box service${box.bound ? "" : " missing"}${this.isSelected(box) ? " selected" : ""}`);
-        group.setAttribute("aria-label", `service ${box.title}${box.note ? `, ${box.note}` : ""}`);
+        const found = store.addresses[box.key.slice("service ".length)];
+        const notes = [box.note, found && `at ${found}`].filter(Boolean);
+        group.setAttribute("aria-label", [`service ${box.title}`, ...notes].join(", "));
         continue;
       }
       const counts = store.counts(box.processes);
@@ -186,6 +207,11 @@ export class TopologyView {
       else group.removeAttribute("aria-pressed");
     }
   }
+}
+
+function light({ path, label }, on) {
+  path.classList.toggle("lit", on);
+  label.classList.toggle("lit", on);
 }
 
 function place(text, x, y) {

@@ -21,7 +21,7 @@ from symphony.watching.web.changes import (
     parse_positions,
 )
 from symphony.watching.web.channels import Channel, Channels, ExperimentChannel, OutputChannel
-from symphony.watching.web.stream import Stream, Viewing
+from symphony.watching.web.stream import MIN_INTERVAL_SECONDS, Stream, Viewing
 
 Loop = asyncio.AbstractEventLoop
 UNUSED: Any = None
@@ -160,7 +160,9 @@ def test_a_slow_viewer_is_not_queued_for() -> None:
             channel._update(_status(a=state))
         is_sending.clear()
         may_continue.set()
+        continued = asyncio.get_running_loop().time()
         await is_sending.wait()
+        assert asyncio.get_running_loop().time() - continued >= MIN_INTERVAL_SECONDS
         gone.set()
         await task
         assert channel.viewers == 0
@@ -197,6 +199,8 @@ def test_viewers_share_a_channel_that_rests_after_the_last_one() -> None:
         with channels.viewing(("rl",), create) as first:
             with channels.viewing(("rl",), create) as second:
                 assert first is second
+        # The next viewer comes before the channel rests.
+        with channels.viewing(("rl",), create) as second:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert "rest" not in log
@@ -205,5 +209,5 @@ def test_viewers_share_a_channel_that_rests_after_the_last_one() -> None:
         with channels.viewing(("rl",), create) as third:
             return list(log), third is first
 
-    assert asyncio.run(view(is_over=True)) == (["open", "open", "rest", "open"], False)
-    assert asyncio.run(view(is_over=False)) == (["open", "open", "rest", "open"], True)
+    assert asyncio.run(view(is_over=True)) == (["open", "open", "open", "rest", "open"], False)
+    assert asyncio.run(view(is_over=False)) == (["open", "open", "open", "rest", "open"], True)

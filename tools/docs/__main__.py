@@ -1,8 +1,8 @@
 """Write the documentation's generated files.
 
 ``python -m docs`` writes the generated pages. ``python -m docs --check`` reports pages that are out
-of date. ``python -m docs pictures`` records the pictures of the home page and of `symphony top`, and
-``python -m docs ui-pictures`` those of `symphony ui`, which need Chromium.
+of date. ``python -m docs pictures`` records the pictures of the home page and of `symphony top`,
+and ``python -m docs ui-pictures`` those of `symphony ui`, which need Chromium.
 """
 
 import sys

@@ -38,8 +38,11 @@ def follow_usage(
             return
         if is_shown:
             yield usage
-        due += interval if is_shown else min(FIRST_INTERVAL_SECONDS, interval)
+        pause = interval if is_shown else min(FIRST_INTERVAL_SECONDS, interval)
         is_shown = True
-        # A reader that is late does not catch up.
-        due = max(due, time.monotonic())
-        time.sleep(max(0.0, due - time.monotonic()))
+        due += pause
+        now = time.monotonic()
+        if due < now:
+            # A reader that is late does not catch up: the CPU use needs some time between samples.
+            due = now + pause
+        time.sleep(due - now)

@@ -97,6 +97,7 @@ class UiCommands(BaseCommands):
         import platform
 
         import symphony.watching.web.server as web
+        from symphony.watching.browser import has_display
 
         access = server.access
         tunnel = web.tunnel_command(os.environ, access.port, platform.node())
@@ -108,7 +109,7 @@ class UiCommands(BaseCommands):
         if tunnel is not None:
             print_note(f"on your machine, run: {tunnel}")
         print_note("serving the page; press Ctrl-C to stop")
-        if not args.no_open and not args.json and web.has_display(os.environ):
+        if not args.no_open and not args.json and has_display(os.environ):
             stack.enter_context(web.opened_in_browser(access.address))
 
     def _cluster_of(self, backend: str) -> Cluster:

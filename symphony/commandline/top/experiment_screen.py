@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -151,7 +150,7 @@ class ExperimentScreen(WatchingScreen):
             state = "deleted" if gone else status.displayed_state
             numbers = ", ".join(f"{count} {name}" for name, count in counts.items())
             heading = f"{sign} {heading}  {state}: {numbers}{_age(status)}"
-            notices.append("" if gone else note(status, time.time()))
+            notices.append("" if gone else note(status, status.now()))
         self.show_heading(heading, "; ".join(filter(None, notices)))
 
     def _draw_tabs(self) -> None:
@@ -195,12 +194,12 @@ class ExperimentScreen(WatchingScreen):
         with self._lock:
             processes = self._model.rows()
             usage = UsageTable(self._latest_usage())
-            is_known = self._model.status is not None
+            status = self._model.status
         self._marked &= {process.name for process in processes}
-        now = time.time()
+        now = 0.0 if status is None else status.now()
         rows = [self._process_row(process, usage, now) for process in processes]
         table = self.query_one("#processes", RowTable)
-        table.empty_text = "no processes" if is_known else "reading ..."
+        table.empty_text = "reading ..." if status is None else "no processes"
         if self._filter:
             rows = [row for row in rows if contains(" ".join(row.cells), self._filter)]
             table.empty_text = f"no process contains {self._filter!r}"
@@ -436,4 +435,4 @@ class ExperimentScreen(WatchingScreen):
 
 
 def _age(status: ExperimentStatus) -> str:
-    return "" if status.created is None else f"  age {format_age(time.time() - status.created)}"
+    return "" if status.created is None else f"  age {format_age(status.now() - status.created)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar
@@ -97,8 +96,7 @@ class ExperimentsScreen(WatchingScreen):
         """Draw the list."""
         with self._lock:
             statuses, outage = self._watched
-        now = time.time()
-        rows = [self._row(status, now) for status in sorted(statuses, key=_attention)]
+        rows = [self._row(status) for status in sorted(statuses, key=_attention)]
         shown = [row for row in rows if not self._filter or _matches(row, self._filter)]
         table = self.query_one("#experiments", RowTable)
         table.empty_text = "no experiments" if self._is_known else "reading ..."
@@ -112,11 +110,11 @@ class ExperimentsScreen(WatchingScreen):
         heading = f"symphony top  {counts}{filtered}"
         self.show_heading(heading, "; ".join(filter(None, (outage, self._note))))
 
-    def _row(self, status: ExperimentStatus, now: float) -> TableRow:
+    def _row(self, status: ExperimentStatus) -> TableRow:
         state = status.displayed_state
         return TableRow(
             key=f"{status.backend}/{status.name}",
-            cells=[cell(value) for value in experiment_row(status, now)],
+            cells=[cell(value) for value in experiment_row(status, status.now())],
             sign=self.signs.states.get(state, " "),
             style=STATE_STYLES.get(state, ""),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -91,6 +90,7 @@ class ProcessScreen(WatchingScreen):
             version = self._model.versions.processes.get(self._process, -1)
             history = self._model.usage.get(self._process)
             unavailable = self._model.usage_unavailable
+            status = self._model.status
             usage = [] if history is None else usage_lines(history, self.signs.levels)
         reasons = unavailable_lines(ExperimentUsage(at=0.0, unavailable=unavailable))
         usage += [f"  {reason}" for reason in reasons]
@@ -99,8 +99,8 @@ class ProcessScreen(WatchingScreen):
             self._is_reading = True
             threading.Thread(target=self._read, daemon=True, name="details").start()
         lines = [self._error] if self._error else []
-        if self._details is not None:
-            lines += description_lines(self._experiment, self._details, [], time.time())
+        if self._details is not None and status is not None:
+            lines += description_lines(self._experiment, self._details, [], status.now())
         sections = {"usage": usage, "environment": align_pairs(self._environment.items())}
         for title, section in sections.items():
             if section:

@@ -7,7 +7,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -21,6 +21,7 @@ from symphony.commandline.top.dialogs import Choice, Confirmation, Help, Prompt
 from symphony.commandline.top.signs import Signs
 from symphony.commandline.top.texts import one_line
 from symphony.errors import NotFound, SpecError, SymphonyError
+from symphony.watching.browser import has_display
 from symphony.watching.controls import Action, Control, perform, question
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ class WatchingScreen(Screen[None]):
         tunnel = self.app.open_tunnel(cluster, experiment, service)
         url = f"http://{tunnel.address}"
         note = " (forwarded until top exits)" if tunnel.forwarded else ""
-        if can_open_browser(os.environ):
+        if has_display(os.environ):
             open_browser(url)
             return f"opened {url}{note}"
         return f"{service}: {url}{note}"
@@ -322,14 +323,6 @@ class WatchingScreen(Screen[None]):
             self.app.push_screen(Confirmation(text), run)
         else:
             run()
-
-
-def can_open_browser(environ: Any) -> bool:
-    """Return whether a browser on the user's screen can be opened."""
-    if environ.get("BROWSER"):
-        return True
-    is_remote = environ.get("SSH_CONNECTION") or environ.get("SSH_TTY")
-    return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")) and not is_remote
 
 
 def open_browser(url: str) -> None:

@@ -133,13 +133,6 @@ def _listen(port: int) -> socket.socket:
 # --- the user's browser ---
 
 
-def has_display(environment: Mapping[str, str]) -> bool:
-    """Return whether a browser can be opened on the user's screen."""
-    if any(name in environment for name in ("SSH_CONNECTION", "SSH_TTY")):
-        return False
-    return any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
-
-
 def tunnel_command(environment: Mapping[str, str], port: int, host: str) -> str | None:
     """Return the command that forwards the port to the user's machine, or None without ssh."""
     if "SSH_CONNECTION" not in environment:

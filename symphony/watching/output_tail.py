@@ -7,7 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from symphony.events import ExperimentEvent
-from symphony.log_blocks import LineAssembler, LogBlock
+from symphony.log_blocks import LogBlock
 
 MAX_LINES = 20_000
 MAX_CHARACTERS = 16 * 1024 * 1024
@@ -34,11 +34,13 @@ class OutputTail:
 
     The lines are numbered from 0. The tail contains the lines with the numbers `first` to
     ``end - 1``. The number of lines and of characters is limited: the oldest lines are removed.
+    `incomplete` contains the lines whose ends have not been written yet, such as progress bars.
     """
 
     def __init__(self, *, max_lines: int = MAX_LINES, max_characters: int = MAX_CHARACTERS) -> None:
         self._lines: deque[OutputLine] = deque()
-        self._assembler = LineAssembler()
+        # The beginning of the last line of each process, until its end is written.
+        self._begun: dict[str, LogBlock] = {}
         self._max_lines = max_lines
         self._max_characters = max_characters
         self._characters = 0
@@ -59,16 +61,30 @@ class OutputTail:
         if isinstance(item, ExperimentEvent):
             self._append(OutputLine(item.process, item.text, item.at, is_event=True))
         else:
-            block = self._assembler.add(item)
-            if block is not None:
-                self._add_lines(block)
+            self._add_block(item)
         self._remove_oldest()
+
+    def _add_block(self, block: LogBlock) -> None:
+        before = self._begun.pop(block.process, None)
+        text = block.text if before is None else before.text + block.text
+        end = text.rfind("\n") + 1
+        if end:
+            self._add_lines(LogBlock(block.process, text[:end], block.at))
+        if end < len(text):
+            rest = _shortened(text[end:])
+            self._begun[block.process] = LogBlock(block.process, rest, block.at)
 
     def add_rest(self) -> None:
         """Add the lines whose ends are missing, because no more output follows."""
-        for block in self._assembler.rest():
-            self._add_lines(block)
+        for block in self._begun.values():
+            self._add_lines(LogBlock(block.process, f"{block.text}\n", block.at))
+        self._begun.clear()
         self._remove_oldest()
+
+    @property
+    def incomplete(self) -> list[OutputLine]:
+        """The lines whose ends have not been written yet, at most one of each process."""
+        return [OutputLine(block.process, block.text, block.at) for block in self._begun.values()]
 
     def lines(self, start: int, stop: int) -> list[OutputLine]:
         """Return the lines with the numbers ``start`` to ``stop - 1`` that the tail contains."""
@@ -89,7 +105,7 @@ class OutputTail:
 
     def _append(self, line: OutputLine) -> None:
         if len(line.text) > MAX_LINE_CHARACTERS:
-            line = line._replace(text=line.text[:MAX_LINE_CHARACTERS] + _CUT_MARK)
+            line = line._replace(text=_shortened(line.text))
         self._lines.append(line)
         self._characters += len(line.text)
 
@@ -98,3 +114,18 @@ class OutputTail:
             removed = self._lines.popleft()
             self._characters -= len(removed.text)
             self._first += 1
+
+
+def _shortened(text: str) -> str:
+    """Return a line with at most about `MAX_LINE_CHARACTERS` characters.
+
+    A progress bar is a line with many versions, which end with carriage returns. Its last version
+    remains.
+    """
+    if len(text) <= MAX_LINE_CHARACTERS:
+        return text
+    versions = text.rstrip("\r")
+    last = versions.rpartition("\r")[2]
+    if len(last) > MAX_LINE_CHARACTERS:
+        last = last[:MAX_LINE_CHARACTERS] + _CUT_MARK
+    return last + text[len(versions) :]

@@ -132,3 +132,15 @@ def test_lines_that_are_held_remain_while_many_are_added():
     lines.release()
     assert (lines.first, lines.end) == (7, MAX_LINES + 7)
     assert plain(lines)[0] == "p      | new"
+
+
+def test_a_progress_bar_is_shown_while_it_is_written():
+    lines = log("first\n\r 1%\r 2%")
+    assert plain(lines) == ["first", " 2%"]
+    for number in range(20_000):
+        lines.receive(LogBlock("p", f"\r{number} steps"))
+    assert plain(lines) == ["first", "19999 steps"]
+    lines.hold()
+    lines.receive(LogBlock("p", "\n"))
+    lines.receive(None)
+    assert (plain(lines), lines.end) == (["first", "19999 steps"], 2)

@@ -49,7 +49,9 @@ class LogLines:
         """Keep the present lines, although new lines are added and old ones are removed."""
         with self._lock:
             self._first_held = self._tail.first
-            self._held = self._tail.lines(self._tail.first, self._tail.end)
+            self._held = self._present(
+                self._tail.first, self._tail.end + len(self._tail.incomplete)
+            )
 
     def release(self) -> None:
         """Show all lines that have been added."""
@@ -65,13 +67,8 @@ class LogLines:
         """The number of the next line."""
         if self._held is not None:
             return self._first_held + len(self._held)
-        return self.end_of_output
-
-    @property
-    def end_of_output(self) -> int:
-        """The number of lines that have been added. Some of them can have been removed."""
         with self._lock:
-            return self._tail.end
+            return self._tail.end + len(self._tail.incomplete)
 
     def format(self, start: int, stop: int) -> list[tuple[int, Text]]:
         """Return lines with the numbers ``start`` to ``stop - 1`` as they are shown."""
@@ -89,7 +86,15 @@ class LogLines:
             return list(enumerate(found, begin))
         with self._lock:
             begin = max(start, self._tail.first)
-            return list(enumerate(self._tail.lines(begin, stop), begin))
+            return list(enumerate(self._present(begin, stop), begin))
+
+    def _present(self, start: int, stop: int) -> list[OutputLine]:
+        """Return lines of the tail. The incomplete ones follow the others."""
+        lines = self._tail.lines(start, stop)
+        end = self._tail.end
+        if stop > end:
+            lines += self._tail.incomplete[max(0, start - end) : stop - end]
+        return lines
 
     def _format(self, line: OutputLine) -> Text:
         if line.is_event:

@@ -101,6 +101,8 @@ def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
     assert "--port" in done.stderr
+    done = program("ui", "--no-open", "--port", "65536")
+    assert (done.returncode, "at most 65535" in done.stderr) == (2, True)
 
 
 def test_the_browser_gets_the_token_in_a_private_file(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from symphony.cluster import Cluster, WatchedStatuses
     from symphony.watching.web.server import WebServer
 
+MAX_PORT = 65535
+
 
 class UiCommands(BaseCommands):
     """The ``ui`` command."""
@@ -29,7 +31,7 @@ class UiCommands(BaseCommands):
         parser.add_argument(
             "--port",
             metavar="PORT",
-            type=parse_count,
+            type=_parse_port,
             default=0,
             help="listen on this port of 127.0.0.1 (default: any free port)",
         )
@@ -144,6 +146,13 @@ class UiCommands(BaseCommands):
                 return WatchedStatuses(watched.statuses, "; ".join(outages))
 
             yield read
+
+
+def _parse_port(text: str) -> int:
+    port = parse_count(text)
+    if port > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"must be at most {MAX_PORT}, not {text!r}")
+    return port
 
 
 def _missing_library(error: ModuleNotFoundError) -> Exception:

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "symphony-session"
 TOKEN_PARAMETER = "token"
+STANDARD_PORT = 80
 # The maximum size of the body of a request. Requests name processes, of which there can be many.
 MAX_BODY_BYTES = 256 * 1024
 CONTENT_POLICY = "; ".join(
@@ -77,7 +78,9 @@ class Access:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The values of the header ``Host`` that are accepted."""
-        return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
+        # Browsers omit the standard port.
+        suffix = "" if self.port == STANDARD_PORT else f":{self.port}"
+        return f"127.0.0.1{suffix}", f"localhost{suffix}"
 
     @property
     def address(self) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from symphony import Experiment
@@ -9,6 +11,7 @@ from symphony.watching.web.messages import (
     compared_value,
     topology_picture,
 )
+from symphony.watching.web.routes import STATIC_DIRECTORY
 
 
 @pytest.mark.parametrize(
@@ -56,3 +59,10 @@ def test_the_picture_names_what_a_click_selects() -> None:
     assert ends == {("replicas agent-0", "service replay"), ("service replay", "process server")}
     (service,) = picture["services"]
     assert (service["owners"], service["clients"]) == (["server"], ["agent-0"])
+
+
+def test_the_page_loads_all_scripts_at_once() -> None:
+    """Otherwise, the browser would find each script only in the one that imports it."""
+    page = (STATIC_DIRECTORY / "index.html").read_text()
+    scripts = {path.name for path in STATIC_DIRECTORY.glob("*.js")}
+    assert set(re.findall(r'(?:href|src)="([a-z]+\.js)"', page)) == scripts

@@ -53,6 +53,8 @@ CALLS: dict[str, list[str]] = {
     "cp": ["cp live server:ended.yml made", "cp live other.yml server:made"],
     "forward": ["forward live db"],
     "visit": ["visit live web"],
+    "top": ["top", "top live"],
+    "ui": ["ui", "ui live --json"],
     "delete": [
         "delete live",
         "delete -f live ended",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
+from symphony.commandline.output.terminal import print_note
 from symphony.errors import PluginError
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class TopCommands(BaseCommands):
           symphony top -b slurm
         """
         app_class = _load_app()
-        check_terminal()
+        if not args.dry_run:
+            check_terminal()
         from symphony.commandline.commands import find_backend
         from symphony.commandline.commands.list_experiments import Listing
         from symphony.commandline.commands.resolve_names import resolve_experiment
@@ -50,6 +52,9 @@ class TopCommands(BaseCommands):
         if args.experiment is not None:
             status = resolve_experiment(self.cluster, args.experiment)
             first = self.cluster, status.name
+        if args.dry_run:
+            print_note(f"would show {'the experiments' if first is None else first[1]}")
+            return OK
         selected = self.selected_cluster
 
         def open_watch(

@@ -1,7 +1,7 @@
 """A stable import path for the Kubernetes backend's public names.
 
-The core does not import backends, so each name is imported on first use. The ``kubernetes`` package
-is required only for requests to a cluster.
+The core does not import backends, so each name is imported on first use. The packages of the extra
+``kube`` are required only for requests to a cluster.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from symphony.errors import BackendError
+from symphony.errors import BackendError, PluginError
+from symphony.installation import install_command
 from symphony_kube.api.errors import one_line
 
 
@@ -20,8 +21,13 @@ def authorization_from_provider(path: str, context: str, owner: str) -> str | No
     ``owner`` describes what the credentials belong to. Raises `BackendError` if the token cannot be
     loaded.
     """
-    from kubernetes import client, config
-
+    try:
+        from kubernetes import client, config
+    except ModuleNotFoundError as exc:
+        raise PluginError(
+            f"an auth-provider needs the package {exc.name!r}; "
+            f"install it with: {install_command('kube')}"
+        ) from exc
     configuration: Any = client.Configuration()
     load: Callable[..., None] = config.load_kube_config
     try:

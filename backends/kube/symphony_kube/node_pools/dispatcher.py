@@ -70,8 +70,8 @@ class NodePoolDispatcher:
         ``Reserve()``) are subtracted instead.
 
         You need permission to list nodes. Raises `BackendError` if the nodes cannot be listed,
-        `PluginError` if the kubernetes package is not installed, and `SpecError` if no node has the
-        label or two pools have the same name.
+        `PluginError` if the packages of the extra ``kube`` are not installed, and `SpecError` if no
+        node has the label or two pools have the same name.
         """
         check_reserve(reserve)
         api = getattr(cluster, "api", None)

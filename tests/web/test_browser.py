@@ -13,17 +13,21 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from tests.cli.conftest import FOREVER, LOOP, Program, cleaned_up
+from tests.cli.conftest import FOREVER, Program, cleaned_up
 from tests.web.browser import LOW_CONTRASTS, Viewer, chromium
 from tests.web.server import Server, serving
 
 HOSTILE = "<img src=x onerror='window.injected=1'></script><script>window.injected=1</script>"
 HOSTILE_NAME = "<img src=x onerror='window.injected=1'>"
 RL = "/experiment/local/rl"
+# A line, and a progress bar.
+PROGRESS = (
+    'printf "first\\rfirst line\\n"; while :; do n=$((n+1)); printf "\\rstep $n"; sleep 0.2; done'
+)
 PROCESSES: dict[str, Any] = {
     "replay": {"cmd": FOREVER, "binds": ["replay"]},
     "learner": {
-        "cmd": f'echo first line; trap "echo reloaded" HUP; {LOOP}',
+        "cmd": f'trap "echo reloaded" HUP; {PROGRESS}',
         "connects": ["replay"],
         "exposes": {"board": None},
         "env": {"API_TOKEN": "hunter2", "TEXT": HOSTILE},
@@ -101,7 +105,7 @@ def test_the_topology_shows_states_and_a_click_opens_everything_about_a_process(
     expect(panel).not_to_contain_text("hunter2")
     expect(panel).to_contain_text(HOSTILE)
     panel.get_by_role("tab", name="Logs").click()
-    expect(panel).to_contain_text("first line")
+    expect(panel.locator(".line-text")).to_have_text(["first line", re.compile(r"^step \d+$")])
     panel.get_by_role("tab", name="Events").click()
     expect(panel).to_contain_text("started")
     _box(page, "service board").click()

@@ -113,10 +113,17 @@ def test_a_viewer_that_was_away_reads_only_the_last_lines(loop: Loop) -> None:
     assert message is not None
     assert len(json.dumps(message)) < 600_000
     assert len(message["lines"]) + message["skipped"] == 200
+    # A line that is still being written is sent again until its end.
+    for text in ("10 %", "\r20 %"):
+        channel._add(LogBlock("a", text))
+        message, seen = output_changes(channel, seen, 1000)
+        assert message is not None
+    assert (message["lines"], message["begun"]) == ([], [["a", None, 0, "10 %\r20 %"]])
     channel._add(None)
     message, seen = output_changes(channel, seen, 1000)
     assert message is not None
-    assert (message["lines"], message["ended"]) == ([], True)
+    assert [row[-1] for row in message["lines"]] == ["10 %\r20 %"]
+    assert (message["begun"], message["ended"]) == ([], True)
     assert output_changes(channel, seen, 1000) == (None, seen)
 
 

@@ -35,8 +35,8 @@ Message = dict[str, Any]
 class Position:
     """What a viewer has seen of a channel.
 
-    ``version`` is the version of the model or of the list. ``run`` is the run of the model.
-    ``number`` is the number of the next event or line.
+    ``version`` is the version of the model, of the list or of the output, and ``run`` is the run of
+    the model. ``number`` is the number of the next event or line.
     """
 
     channel: str = ""
@@ -134,9 +134,10 @@ def output_changes(
         is_new = position.channel != channel.identity
         limit = first_lines if is_new else MAX_LINES
         has_ended = channel.has_ended
-        new = Position(channel.identity, 0, int(has_ended), tail.end)
+        new = Position(channel.identity, 0, channel.version, tail.end)
         if new == position:
             return None, position
+        begun = tail.incomplete
         start = max(tail.first, tail.end - limit, 0 if is_new else position.number)
         lines = tail.lines(start, tail.end)
     size = 0
@@ -152,6 +153,8 @@ def output_changes(
         # The number of lines that the viewer has missed.
         "skipped": start if is_new else max(0, start - position.number),
         "lines": [output_row(line) for line in lines],
+        # The lines that are still being written, such as progress bars.
+        "begun": [output_row(line) for line in begun],
         "ended": has_ended,
     }
     return message, new

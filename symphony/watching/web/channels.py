@@ -180,6 +180,8 @@ class OutputChannel(Channel):
         super().__init__(loop)
         self.tail = OutputTail(max_lines=MAX_LINES, max_characters=MAX_CHARACTERS)
         self.has_ended = False
+        # The number of changes.
+        self.version = 0
         self._is_started = False
         self._is_resting = False
         self._feed = OutputFeed(
@@ -218,6 +220,7 @@ class OutputChannel(Channel):
                 # The feed's own thread, which holds its lock, closes it after this call.
                 threading.Thread(target=self._feed.close, daemon=True).start()
                 return
+            self.version += 1
             if output is None:
                 self.tail.add_rest()
             else:

@@ -30,6 +30,8 @@ def experiment_row(status: ExperimentStatus) -> dict[str, Any]:
     expected = [process for process in status if not _has_ended(process)]
     return {
         "name": status.name,
+        # All times are those of the clock of the backend.
+        "now": status.now(),
         "backend": status.backend,
         "state": status.displayed_state,
         "counts": tally(

@@ -256,7 +256,7 @@ export class DetailsPanel {
     if (!this.built || isService) return;
     const { store } = this.experiment;
     const processes = names.map((name) => store.processes.get(name)).filter(Boolean);
-    const now = Date.now() / 1000;
+    const now = store.now();
     if (this.isNew || changed.has("all") || changed.has("processes")) this.drawStates(names, processes);
     setText(this.reasonText, processes.length === 1 ? visible(reason(processes[0], now)) : "");
     if (this.shownTab === "output") this.output.draw(this.isNew ? new Set(["all"]) : changed);

@@ -208,7 +208,7 @@ export class ExperimentView {
       else if (experiment?.outage) this.showBanner(experiment.outage, true);
       return;
     }
-    const now = Date.now() / 1000;
+    const now = this.store.now();
     const facts = [
       experiment.backend,
       plural(experiment.processes, "process"),

@@ -47,6 +47,8 @@ export class ExperimentsView {
     this.outage.hidden = !message.outage;
     this.outage.textContent = message.outage ?? "";
     this.rows = message.experiments;
+    const received = Date.now() / 1000;
+    for (const row of this.rows) if (row.created) row.launched = received - (row.now - row.created);
     const focused = document.activeElement?.dataset?.key;
     replace(this.body, this.rows.length ? this.table() : this.empty());
     if (focused) this.body.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
@@ -82,7 +84,7 @@ export class ExperimentsView {
               row.expected ? h("span", {}, `${row.ready}/${row.expected} ready`) : null,
               row.exit_code ? h("span", {}, `exit code ${row.exit_code}`) : null,
               h("span", {}, row.backend),
-              h("span", { class: "age", "data-created": row.created ?? "" }),
+              h("span", { class: "age", "data-launched": row.launched ?? "" }),
             ),
             row.note ? h("span", { class: "note" }, row.note) : null,
           ),
@@ -94,8 +96,8 @@ export class ExperimentsView {
   showAges() {
     const now = Date.now() / 1000;
     for (const element of this.body.querySelectorAll(".age")) {
-      const created = Number(element.dataset.created);
-      element.textContent = created ? `launched ${duration(now - created)} ago` : "";
+      const launched = Number(element.dataset.launched);
+      element.textContent = launched ? `launched ${duration(now - launched)} ago` : "";
     }
   }
 }

@@ -16,9 +16,8 @@ export class OutputView {
   constructor(experiment) {
     this.experiment = experiment;
     this.lines = [];
+    this.begunCount = 0;
     this.matches = null;
-    this.skipped = 0;
-    this.first = 0;
     this.isFollowing = true;
     this.isWrapped = false;
     this.wantedLines = null;
@@ -64,16 +63,19 @@ export class OutputView {
   }
 
   add(message) {
+    this.lines.length -= this.begunCount;
     if (message.reset) {
       this.lines = [];
-      this.skipped = 0;
       this.colours = new Map();
     }
     if (message.skipped && !message.reset) {
       this.lines.push({ gap: true, text: `… ${message.skipped} lines were written too fast to be shown; download the log to read them` });
     }
-    for (const [process, at, isEvent, text] of message.lines) this.lines.push({ process, at, isEvent, text });
+    this.lines.push(...message.lines.map(toLine));
     if (message.reset) this.hasEarlier = message.skipped > 0 || message.lines.length >= (this.wantedLines ?? 1000);
+    // The lines that are still being written come last.
+    this.lines.push(...message.begun.map(toLine));
+    this.begunCount = message.begun.length;
     if (this.lines.length > MAX_LINES) this.lines.splice(0, this.lines.length - MAX_LINES);
     this.hasEnded = message.ended;
     this.isDue = true;
@@ -242,6 +244,12 @@ export class OutputView {
     if (!this.colours?.has(process)) (this.colours ??= new Map()).set(process, this.colours.size % NAME_COLOURS);
     return this.colours.get(process);
   }
+}
+
+// A progress bar is a line with many versions, which end with carriage returns. The last one is shown.
+function toLine([process, at, isEvent, text]) {
+  const versions = text.replace(/\r+$/, "");
+  return { process, at, isEvent, text: versions.slice(versions.lastIndexOf("\r") + 1) };
 }
 
 // Return a text with marks around the matches.

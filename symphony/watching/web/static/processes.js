@@ -118,7 +118,7 @@ export class ProcessesView {
     this.space.style.height = `${this.rows.length * height}px`;
     const first = Math.max(0, Math.floor(this.scroller.scrollTop / height) - EXTRA_ROWS);
     const last = Math.min(this.rows.length, Math.ceil((this.scroller.scrollTop + this.scroller.clientHeight) / height) + EXTRA_ROWS);
-    const now = Date.now() / 1000;
+    const now = this.experiment.store.now();
     while (this.elements.length < last - first) {
       const row = this.createRow();
       this.elements.push(row);

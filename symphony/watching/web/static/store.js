@@ -11,6 +11,7 @@ export function toUsage(row) {
 
 export class Store {
   constructor() {
+    this.clockOffset = 0;
     this.clear();
   }
 
@@ -37,6 +38,7 @@ export class Store {
     }
     if (message.experiment) {
       this.experiment = message.experiment;
+      if (this.experiment.now) this.clockOffset = this.experiment.now - Date.now() / 1000;
       changed.add("experiment");
     }
     for (const process of message.processes ?? []) {
@@ -83,6 +85,11 @@ export class Store {
     const curve = samples.map((row) => ({ ...toUsage([name, ...row.slice(1)]), at: row[0] }));
     this.curves.clear();
     this.curves.set(name, curve);
+  }
+
+  // The time of the clock of the backend, in seconds since the epoch.
+  now() {
+    return Date.now() / 1000 + this.clockOffset;
   }
 
   list() {

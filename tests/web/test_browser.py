@@ -143,8 +143,10 @@ def test_controls_ask_and_then_change_processes(viewer: Viewer, world: World) ->
         "button", name="Start", exact=True
     ).click()
     expect(_box(page, "process learner")).to_have_class(re.compile("state-running"))
-    _box(page, "replicas agent-0").click()
+    viewer.open(f"{RL}?select=process%20agent-1")
+    expect(_box(page, "replicas agent-0")).to_have_class(re.compile("selected"))
     panel.get_by_role("button", name="Scale…").click()
+    expect(page.get_by_label("Replicas of agent")).to_have_value("3")
     page.get_by_label("Replicas of agent").fill("4")
     page.get_by_role("dialog").get_by_role("button", name="Continue").click()
     page.get_by_role("dialog").get_by_role("button", name="Change").click()
@@ -225,6 +227,7 @@ def test_viewers_see_the_supervisor_die_a_deletion_and_a_new_launch(
     expect(viewer.page.locator(".toast")).to_contain_text("restarted worker")
     program.ok("delete", "-f", "short")
     for page in pages:
+        expect(page.locator(".heading-facts")).to_contain_text("deleted")
         expect(page.locator(".banner")).to_contain_text("no experiment 'short'")
     program.launch("short", {"worker": "exit 4", "second": FOREVER})
     for page in pages:

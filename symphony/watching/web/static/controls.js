@@ -75,7 +75,8 @@ export function experimentControls(view) {
     const isGone = Boolean(experiment.gone);
     const counts = experiment.counts ?? {};
     const running = (counts.running ?? 0) + (counts.pending ?? 0) + (counts.stopping ?? 0);
-    start.hidden = running === experiment.processes || isGone;
+    // Processes that have succeeded would run again, so they alone are no reason to offer it.
+    start.hidden = !(counts.stopped || counts.failed || counts.unknown) || isGone;
     stop.hidden = running === 0 || isGone;
     restart.hidden = isGone;
     remove.hidden = isGone;
@@ -98,7 +99,7 @@ export function processControls(view, names, processes) {
     simple("restart", "Restart"),
     isRunning ? simple("stop", "Stop") : null,
     isRunning ? controlButton("Signal…", "small-button", (button) => sendSignal(view, button, base)) : null,
-    scaled ? controlButton("Scale…", "small-button", (button) => scale(view, button, base, scaled, names.length)) : null,
+    scaled ? controlButton("Scale…", "small-button", (button) => scale(view, button, base, scaled)) : null,
   );
 }
 
@@ -109,7 +110,8 @@ async function sendSignal(view, button, base) {
   if (signal) await perform(view, button, { ...base, action: "signal", signal });
 }
 
-async function scale(view, button, base, name, count) {
+async function scale(view, button, base, name) {
+  const count = view.store.names.filter((process) => replicatedName(process) === name).length;
   const field = h("input", { id: "replicas", type: "number", min: "0", step: "1", required: true, value: String(count) });
   const content = h("p", {}, h("label", { for: "replicas" }, `Replicas of ${name}`), field);
   const wanted = await ask("Change the number of replicas", content, "Continue", false, () => field.value);
@@ -117,8 +119,13 @@ async function scale(view, button, base, name, count) {
   await perform(view, button, { ...base, action: "scale", processes: null, replicas: { [name]: Number(wanted) } });
 }
 
-// Return the name whose replicas these processes are, such as agent for agent-0 and agent-1.
+// Return the name whose replica a process is, such as agent for agent-0.
+function replicatedName(process) {
+  return process.match(/^(.*)-\d+$/)?.[1];
+}
+
+// Return the name whose replicas all of these processes are.
 function scaledName(names) {
-  const bases = new Set(names.map((name) => name.match(/^(.*)-\d+$/)?.[1]));
-  return bases.size === 1 ? [...bases][0] : undefined;
+  const found = new Set(names.map(replicatedName));
+  return found.size === 1 ? [...found][0] : undefined;
 }

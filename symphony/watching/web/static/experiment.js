@@ -218,15 +218,16 @@ export class ExperimentView {
       experiment.exit_code ? `exit code ${experiment.exit_code}` : null,
     ].filter(Boolean);
     const counts = STATES.filter((state) => experiment.counts[state]);
-    const key = JSON.stringify([experiment.state, experiment.counts]);
+    const key = JSON.stringify([experiment.gone, experiment.state, experiment.counts]);
     if (this.headingKey !== key) {
       this.headingKey = key;
       this.factsText = h("span", { class: "facts" });
-      const chips = counts.length > 1 ? counts.map((state) => countChip(state, experiment.counts[state])) : [];
-      replace(this.heading, stateChip(experiment.state), chips, this.factsText);
+      const state = experiment.gone ? stateChip("stopped", "deleted") : stateChip(experiment.state);
+      const chips = counts.length > 1 && !experiment.gone ? counts.map((state) => countChip(state, experiment.counts[state])) : [];
+      replace(this.heading, state, chips, this.factsText);
       document.title = `${sign(experiment.state)} ${this.name} – symphony`;
     }
-    setText(this.factsText, facts.join(" · "));
+    setText(this.factsText, experiment.gone ? experiment.backend : facts.join(" · "));
     const message = experiment.gone || experiment.outage || experiment.note;
     this.showBanner(message, Boolean(experiment.outage));
     this.buttons.update(experiment);

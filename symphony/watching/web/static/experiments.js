@@ -46,7 +46,8 @@ export class ExperimentsView {
   apply(message) {
     this.outage.hidden = !message.outage;
     this.outage.textContent = message.outage ?? "";
-    this.rows = message.experiments;
+    const attention = (row) => STATES.indexOf(row.state);
+    this.rows = message.experiments.sort((first, second) => attention(first) - attention(second));
     const received = Date.now() / 1000;
     for (const row of this.rows) if (row.created) row.launched = received - (row.now - row.created);
     const focused = document.activeElement?.dataset?.key;

@@ -197,7 +197,9 @@ export class TopologyView {
   }
 
   isSelected(box) {
-    return box.key === this.experiment.selection;
+    const { selection } = this.experiment;
+    if (box.key === selection) return true;
+    return box.stack && selection.startsWith("process ") && box.processes.includes(selection.slice("process ".length));
   }
 
   drawSelection() {

@@ -58,10 +58,13 @@ def socket_directory() -> Iterator[Path]:
         report = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         report("NOT TESTED IN TMUX: there is no tmux; install it (Debian: apt install tmux)")
     directory = tempfile.mkdtemp(prefix="sy-", dir="/tmp")
-    yield Path(directory)
-    for socket in Path(directory).glob("tmux-*/*"):
-        subprocess.run(["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True)
-    shutil.rmtree(directory, ignore_errors=True)  # an exiting server removes its socket itself
+    try:
+        yield Path(directory)
+    finally:
+        for socket in Path(directory).glob("tmux-*/*"):
+            command = ["tmux", "-S", str(socket), "kill-server"]
+            subprocess.run(command, check=False, capture_output=True)
+        shutil.rmtree(directory, ignore_errors=True)  # an exiting server removes its socket itself
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from tests.machine import socket_directory
 
 TIMEOUT = 60  # seconds
@@ -61,6 +63,15 @@ class TmuxScreen:
             assert time.monotonic() < deadline, f"{texts} are not shown, but:\n{shown}"
             time.sleep(0.05)
         return shown
+
+    def program(self) -> psutil.Process:
+        """Return the running program, which is the child of the shell of the window."""
+        shell = psutil.Process(int(self._run("display-message", "-p", "#{pane_pid}")))
+        return shell.children()[0]
+
+    def close(self) -> None:
+        """Close the terminal, as when its window is closed or the connection is lost."""
+        self._run("kill-server")
 
     def finish(self) -> int:
         """Wait until the program has ended and restored the terminal. Return its exit code."""

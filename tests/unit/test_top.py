@@ -1,12 +1,15 @@
 """The screens of `top` without a terminal, for faults that no real backend has on demand."""
 
 import asyncio
+import os
 from contextlib import asynccontextmanager, nullcontext
 
 import pytest
+from textual.drivers._writer_thread import WriterThread
 
 from symphony.cluster import WatchedStatuses
 from symphony.commandline.top.app import TopApp
+from symphony.commandline.top.terminal import LastingFile
 from symphony.errors import BackendError, NotFound
 from symphony.log_blocks import LogBlock
 from symphony.model import Experiment
@@ -222,3 +225,26 @@ def test_a_defect_ends_the_application_and_is_reported(monkeypatch):
         return app.error
 
     assert str(asyncio.run(scenario())) == "a defect"
+
+
+def test_a_closed_terminal_does_not_end_the_thread_that_writes_to_it():
+    """Otherwise, the application would wait for the thread forever; see `LastingDriver`."""
+    controller, terminal = os.openpty()
+    os.close(controller)
+    with open(terminal, "wb", buffering=0) as file:
+        writer = WriterThread(LastingFile(_Text(file)))
+        writer.start()
+        for _ in range(100):
+            writer.write("text")
+        writer.stop()
+
+
+class _Text:
+    def __init__(self, file):
+        self._file = file
+
+    def write(self, text):
+        self._file.write(text.encode())
+
+    def flush(self):
+        self._file.flush()

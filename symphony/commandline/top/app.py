@@ -21,6 +21,7 @@ from symphony.commandline.top import dialogs
 from symphony.commandline.top.experiment_screen import ExperimentScreen
 from symphony.commandline.top.experiments_screen import ExperimentsScreen, OpenWatch
 from symphony.commandline.top.signs import ASCII, UNICODE
+from symphony.commandline.top.terminal import LastingDriver
 from symphony.commandline.top.watching_screen import Said, WatchingScreen
 from symphony.errors import SymphonyError
 
@@ -69,7 +70,7 @@ class TopApp(App[None]):
         first: tuple[Cluster, str] | None = None,
     ) -> None:
         # The colours of the terminal suit its background, and NO_COLOR then removes all of them.
-        super().__init__(ansi_color=True)
+        super().__init__(driver_class=LastingDriver, ansi_color=True)
         self.theme = "ansi-dark"
         self.signs = UNICODE if supports_unicode(sys.stdout, os.environ) else ASCII
         self.set_class(self.signs is ASCII, "-ascii")

@@ -13,6 +13,7 @@ from textual.widgets import ContentSwitcher, Footer, Static
 
 from symphony.cluster import Cluster
 from symphony.cluster.matching import find_names
+from symphony.commandline.output.escapes import escape
 from symphony.commandline.output.tables import Column, format_age
 from symphony.commandline.output.usage import UsageTable, insert_before_last
 from symphony.commandline.output.views import PROCESS_COLUMNS, note, process_row
@@ -242,7 +243,7 @@ class ExperimentScreen(WatchingScreen):
             rows.append(
                 TableRow(
                     key=str(index),
-                    cells=[one_line(row.text) if row.text.isascii() else row.text, row.state],
+                    cells=[escape(row.text), row.state],
                     sign=self.signs.states[state] if row.state else "",
                     style=STATE_STYLES[state] if row.state else "",
                 )

@@ -2,14 +2,18 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
+from wsproto.connection import Connection, ConnectionType
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
 from symphony_kube.access import exec, exec_stream
+from symphony_kube.access.exec_stream import ExecStream
 from symphony_kube.api.retries import Timeouts
+from symphony_kube.api.websocket import WebSocket
 from symphony_kube.status.pod_status import ContainerRef
 from tests.cli.terminal import Terminal
 
@@ -154,6 +158,18 @@ def test_endless_input(worker):
         endless.stdout.close()
         endless.wait()
     assert (done.returncode, done.stdout, done.stderr) == (0, b"y\ny\n", b"[symphony \n")
+
+
+def test_sender_does_not_wait_for_messages(monkeypatch):
+    monkeypatch.setattr(exec_stream, "SEND_BUFFER_BYTES", 10)
+    monkeypatch.setattr(exec_stream, "PING_INTERVAL_SECONDS", 0.2)
+    ours, theirs = socket.socketpair()
+    with theirs, ExecStream(WebSocket(ours, Connection(ConnectionType.CLIENT), None)) as stream:
+        stream.send(exec_stream.STDIN, bytes(100))
+        assert stream.full
+        assert stream.exchange(None) == ([], set())
+        # The wait would have ended with a ping.
+        assert len(theirs.recv(1000)) == 2 + 4 + 1 + 100
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])

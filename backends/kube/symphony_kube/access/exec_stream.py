@@ -98,14 +98,18 @@ class ExecStream:
     ) -> tuple[list[Message], set[int]]:
         """Send queued data and receive messages. Wait for at most ``timeout`` seconds.
 
-        The wait also ends when the next ping is due. Return the messages, and those file
-        descriptors in ``readable`` that are ready to be read. A long message is returned in pieces,
-        unless it is on the status channel. `closed` is set when the connection has ended. Raises
-        `Unreachable` if the connection was lost and there are no more messages.
+        The wait also ends when the next ping is due, or when the stream is no longer `full`. Return
+        the messages, and those file descriptors in ``readable`` that are ready to be read. A long
+        message is returned in pieces, unless it is on the status channel. `closed` is set when the
+        connection has ended. Raises `Unreachable` if the connection was lost and there are no more
+        messages.
         """
         if self.closed:
             return [], set()
+        was_full = self.full
         self._flush()
+        if was_full and not self.full:
+            timeout = 0.0  # The sender waits for this, and not for messages.
         ready = self._poll(timeout, readable)
         self._flush()
         messages = []

@@ -211,7 +211,7 @@ class Scenarios(TopScenario):
         terminal.expect("up\nready\n")
         terminal.press(INTERRUPT)
         assert terminal.finish() == 130
-        assert terminal.text == "up\nready\n^C"
+        assert terminal.text == "up\nready\n^C", terminal.text
         assert cli.json("ps", scene)["state"] == "running"
 
     def test_following_exits_quietly_when_the_pipe_is_closed(self, cli: Program) -> None:

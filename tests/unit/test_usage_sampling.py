@@ -153,7 +153,7 @@ def test_scan_reads_other_processes_only_once(start, monkeypatch) -> None:
 def test_pss_is_read_rarely(monkeypatch) -> None:
     now = 0.0
     reads: list[int] = []
-    clock = SimpleNamespace(monotonic=lambda: now, perf_counter=lambda: now)
+    clock = SimpleNamespace(monotonic=lambda: now, thread_time=lambda: now)
     monkeypatch.setattr(proportional_memory, "time", clock)
 
     def read(pid: int) -> int:

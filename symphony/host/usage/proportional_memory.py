@@ -15,6 +15,7 @@ from collections.abc import Mapping
 INTERVAL_SECONDS = 10.0
 # The reads use at most this share of a core on average, after the first reads.
 MAX_SHARE = 0.005
+# The CPU time for the first reads.
 FIRST_SECONDS = 0.1
 _READ_BYTES = 4096
 
@@ -27,7 +28,7 @@ class ProportionalMemory:
         self._known: dict[int, tuple[float, int | None]] = {}
         # The times of the reads with the pids, the earliest first.
         self._reads: deque[tuple[float, int]] = deque()
-        # The time that can be spent on reads.
+        # The CPU time that can be spent on reads.
         self._budget_seconds = FIRST_SECONDS
         self._updated_at = time.monotonic()
 
@@ -59,9 +60,10 @@ class ProportionalMemory:
         return self._known[pid][1] if pid in self._known else None
 
     def _read(self, pid: int, birth: float) -> None:
-        start = time.perf_counter()
+        # A busy machine does not count.
+        start = time.thread_time()
         self._known[pid] = (birth, _read_pss(pid))
-        self._budget_seconds -= time.perf_counter() - start
+        self._budget_seconds -= time.thread_time() - start
         self._reads.append((self._updated_at, pid))
 
 

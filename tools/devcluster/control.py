@@ -13,6 +13,8 @@ API_PORT = 6443
 SERVER = f"https://{network.CONTROL}:{API_PORT}"
 _ETCD = "http://127.0.0.1:2379"
 _ISSUER = "https://kubernetes.default.svc"
+# This version of Kubernetes removes finished Jobs only with this option.
+_TTL_OF_JOBS = "--feature-gates=TTLAfterFinished=true"
 
 
 def etcd(data: Path) -> list[str]:
@@ -58,6 +60,7 @@ def api_server(
         # The nodes have no DNS names. Without this option, the API server cannot reach the nodes
         # for logs and exec.
         "--kubelet-preferred-address-types=InternalIP",
+        _TTL_OF_JOBS,
         "--delete-collection-workers=8",
         "--profiling=false",
     ]
@@ -81,6 +84,7 @@ def controller_manager(
         "--port=0",
         "--kube-api-qps=200",
         "--kube-api-burst=400",
+        _TTL_OF_JOBS,
         "--profiling=false",
     ]
 

@@ -191,12 +191,7 @@ def test_removed_jobs_keep_their_results(kube_cluster, shared, name):
     python(experiment, "bad", "raise SystemExit(3)").job(ttl=0)
     shared.launch(experiment)
     assert shared.wait(name, timeout=60).exit_code == 3
-    # The controller that removes Jobs is not enabled in old versions of Kubernetes.
-    jobs = f"/apis/batch/v1/namespaces/{kube_cluster.namespace}/jobs"
-    for process in ("good", "bad"):
-        kube_cluster.raw.call(
-            "DELETE", f"{jobs}/{name}-{process}", {"propagationPolicy": "Foreground"}
-        )
+    # The TTL controller removes the Jobs and their Pods.
     wait_until(lambda: not {"pods", "jobs"} & managed_objects(kube_cluster).keys())
     results = [
         ("good", SUCCEEDED, ""),

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from symphony.cluster import Cluster
-from symphony.errors import SymphonyError
+from symphony.cluster.matching import select_processes
+from symphony.cluster.restarting import restart_with_ordinary_commands
 from symphony.names import join_names
 from symphony.status import ProcessStatus
 
@@ -95,27 +96,9 @@ def perform(cluster: Cluster, control: Control) -> str:
 
 
 def _restart(cluster: Cluster, experiment: str, selected: list[str] | None) -> str:
-    """Restart processes. Those under a debugger get their ordinary commands again."""
-    from symphony.cluster.debugging import put_back
-    from symphony.cluster.matching import select_processes
-
     processes = select_processes(cluster.describe_experiment(experiment), selected)
-    names = [process.name for process in processes]
-    changed: list[str] = []
-    if not _debugged(cluster, experiment).keys().isdisjoint(names):
-        changed = put_back(cluster, experiment, names)
-    rest = [name for name in names if name not in changed]
-    if rest:
-        cluster.restart_processes(experiment, rest)
+    restart_with_ordinary_commands(cluster, experiment, [process.name for process in processes])
     return f"restarted {_description(experiment, processes)}"
-
-
-def _debugged(cluster: Cluster, experiment: str) -> Mapping[str, str]:
-    try:
-        return cluster.debugged_processes(experiment)
-    except SymphonyError:
-        # Without a description of the experiment, no process can have been changed.
-        return {}
 
 
 def _target(control: Control) -> str:

@@ -105,37 +105,21 @@ class ControlCommands(BaseCommands):
           symphony restart rl agent-3
           symphony restart rl agent --now
         """
-        from symphony.cluster.matching import select_processes
+        from symphony.cluster.restarting import restart_with_ordinary_commands
 
         grace = _grace(args)
 
         def restart(experiment: str, names: list[str]) -> Sequence[ProcessStatus]:
-            changed = self._end_debugging(experiment, names)
-            rest = [name for name in names if name not in changed]
-            if not rest:
-                return select_processes(self.cluster.describe_experiment(experiment), names)
-            return self.cluster.restart_processes(
-                experiment, rest, grace=grace, at_once=args.now, timeout=args.timeout
+            return restart_with_ordinary_commands(
+                self.cluster,
+                experiment,
+                names,
+                grace=grace,
+                at_once=args.now,
+                timeout=args.timeout,
             )
 
         return self._control(args, ("restart", "restarting", "restarted"), restart, starts=True)
-
-    def _end_debugging(self, experiment: str, names: Sequence[str]) -> list[str]:
-        """Restart those of the processes with their ordinary commands that are under a debugger,
-        and return their names.
-        """
-        from symphony.errors import SymphonyError
-
-        try:
-            debugged = self.cluster.debugged_processes(experiment)
-        except SymphonyError:
-            # Without a description of the experiment, no process can have been changed.
-            return []
-        if debugged.keys().isdisjoint(names):
-            return []
-        from symphony.cluster.debugging import put_back
-
-        return put_back(self.cluster, experiment, names)
 
     def _add_signal(self) -> None:
         parser = self.add_subparser("signal")

@@ -30,6 +30,7 @@ from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock, to_lines
 from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
+from symphony.runs.archive import Run
 from symphony.status import ExperimentStatus, LogLine, ReasonCode, State
 from symphony.testing import programs
 from symphony.watching.controls import Action, Control, perform
@@ -1009,24 +1010,30 @@ class BackendContract:
         cluster.launch(experiment)
         assert cluster.list_experiments() == ["contract"]
 
+    def recorded_runs(self, cluster: Cluster) -> list[Run]:
+        """Return the runs of the tests' experiment. Other tests can record runs of others."""
+        runs = cluster.list_runs()
+        return [run for run in runs if (run.experiment, run.backend) == ("contract", self.backend)]
+
     def test_the_record_of_a_run_remains_when_the_experiment_is_replaced_or_deleted(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.can("runs")
-        earlier = {run.name for run in cluster.list_runs()}
+        earlier = {run.name for run in self.recorded_runs(cluster)}
         worker = self.add(experiment, "worker", "print('first'); raise SystemExit(3)")
         self.finish(cluster, experiment)
         worker.command = [self.python, "-u", "-c", "print('second')"]
         self.finish(cluster, experiment)
         cluster.delete("contract")
-        second, first = [run for run in cluster.list_runs() if run.name not in earlier]
+        runs = self.recorded_runs(cluster)
+        second, first = [run for run in runs if run.name not in earlier]
         assert (first.summary["exit_code"], second.summary["exit_code"]) == (3, 0)
         assert cluster.at_run(first).get_log("contract", "worker") == "first\n"
         assert cluster.at_run(second).get_log("contract", "worker") == "second\n"
         assert cluster.at_run(first).describe_experiment("contract").exit_code == 3
         cluster.launch(experiment)
         cluster.delete("contract", purge=True)
-        assert len(cluster.list_runs()) == len(earlier) + 2
+        assert [run.name for run in self.recorded_runs(cluster)] == [run.name for run in runs]
 
     def test_experiments_of_other_programs_are_neither_listed_nor_deleted(
         self, cluster: Cluster, experiment: Experiment

@@ -50,12 +50,23 @@ SPECIAL_TEXTS = (
     "naïve café 日本語 🎻",
 )
 
+# The names of all experiments of the contract begin with this text.
+PREFIX = "contract"
+
 
 def control(cluster: Cluster, action: Action, *processes: str, signal: str = "") -> str:
     """Carry out a control as the views of an experiment do, and return what was done."""
     selected = processes or None
     wanted = Control(action=action, experiment="contract", processes=selected, signal=signal)
     return perform(cluster, wanted)
+
+
+def list_own_experiments(cluster: Cluster) -> list[str]:
+    """Return the names of the experiments of a cluster that belong to the contract.
+
+    The cluster can also run experiments of other users, which the tests must not delete or count.
+    """
+    return [name for name in cluster.list_experiments() if name.startswith(PREFIX)]
 
 
 class _ConditionMet(Exception):
@@ -139,10 +150,13 @@ class BackendContract:
 
     @pytest.fixture
     def cluster(self, options: dict[str, Any]) -> Iterator[Cluster]:
-        """Yield the cluster, and delete all its experiments after the test."""
+        """Yield the cluster, and delete the experiments of the contract after the test.
+
+        The cluster may also run experiments of other users. They are not touched.
+        """
         cluster = Cluster.new(self.backend, **options)
         yield cluster
-        for name in cluster.list_experiments():
+        for name in list_own_experiments(cluster):
             cluster.delete(name)
 
     @pytest.fixture
@@ -181,7 +195,7 @@ class BackendContract:
         assert shown == str(manifest)
         for part in ("contract", "worker", "SYMPH_ECHO_PORT", "COLOUR", "teal"):
             assert part in shown
-        assert cluster.list_experiments() == []
+        assert list_own_experiments(cluster) == []
         assert experiment.dump_dict() == before
         json.dumps(manifest.to_dict())
 
@@ -213,7 +227,7 @@ class BackendContract:
         group = experiment.new_process_group("team")
         self.add(group, "member", programs.FOREVER)
         cluster.launch(experiment)
-        assert cluster.list_experiments() == ["contract"]
+        assert list_own_experiments(cluster) == ["contract"]
         status = until(cluster, "contract", all_running, timeout=self.timeout)
         assert [process.path for process in status] == ["alone", "team/member"]
         assert [process.path for process in cluster.describe_process_group("contract", "team")] == [
@@ -270,15 +284,16 @@ class BackendContract:
         assert self.finish(cluster, experiment).exit_code == 0
 
     def test_several_experiments_are_launched_and_deleted(self, cluster: Cluster) -> None:
-        experiments = [cluster.new_experiment(name) for name in ("first", "second")]
+        names = [f"{PREFIX}-first", f"{PREFIX}-second"]
+        experiments = [cluster.new_experiment(name) for name in names]
         for experiment in experiments:
             self.add(experiment, "worker", programs.FOREVER).binds("echo")
         cluster.launch_batch(experiments)
-        assert cluster.list_experiments() == ["first", "second"]
-        for name in ("first", "second"):
+        assert list_own_experiments(cluster) == names
+        for name in names:
             until(cluster, name, all_running, timeout=self.timeout)
-        cluster.delete_batch(["first", "second"])
-        assert cluster.list_experiments() == []
+        cluster.delete_batch(names)
+        assert list_own_experiments(cluster) == []
 
     # --- topology ---
 
@@ -1003,12 +1018,12 @@ class BackendContract:
         cluster.launch(experiment)
         until(cluster, "contract", all_running, timeout=self.timeout)
         assert control(cluster, Action.DELETE) == "deleted contract"
-        assert cluster.list_experiments() == []
+        assert list_own_experiments(cluster) == []
         with pytest.raises(NotFound, match="contract"):
             cluster.describe_experiment("contract")
         cluster.delete("contract")
         cluster.launch(experiment)
-        assert cluster.list_experiments() == ["contract"]
+        assert list_own_experiments(cluster) == ["contract"]
 
     def recorded_runs(self, cluster: Cluster) -> list[Run]:
         """Return the runs of the tests' experiment. Other tests can record runs of others."""
@@ -1039,12 +1054,12 @@ class BackendContract:
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         with self.foreign(cluster) as is_unchanged:
-            assert cluster.list_experiments() == []
+            assert list_own_experiments(cluster) == []
             self.add(experiment, "worker", programs.FOREVER)
             cluster.launch(experiment)
             cluster.delete("contract")
             assert is_unchanged()
-            assert cluster.list_experiments() == []
+            assert list_own_experiments(cluster) == []
 
     # --- unknown names ---
 

@@ -126,7 +126,7 @@ class ExperimentFeed:
                 self._send(Gone(str(exc)))
                 self._wait_until_due(RETRY_SECONDS)
             except SymphonyError as exc:
-                self._send(OutageSeen(str(exc)))
+                self._send(OutageSeen(f"the states may be out of date: {exc}; trying again"))
                 self._wait_until_due(RETRY_SECONDS)
 
     def _wait_until_active(self) -> bool:

@@ -92,7 +92,7 @@ class ResponseStream:
             # Reading a response that another thread has closed raises one of these errors.
             if not self._is_closed:
                 raise Unreachable(
-                    f"the connection to the API server was lost: {one_line(str(exc))}"
+                    f"the connection to the API server was lost: {_cause(exc)}"
                 ) from exc
         finally:
             self.close()
@@ -410,7 +410,7 @@ class Api:
                 f"{self.description} cannot be reached: {cause}; is the server running, and is the "
                 "network up?"
             )
-        return Unreachable(f"the connection to {self.description} was lost: {text}")
+        return Unreachable(f"the connection to {self.description} was lost: {_cause(exc)}")
 
     def _url(self, path: str, query: Query | None) -> str:
         parameters = {key: value for key, value in (query or {}).items() if value is not None}
@@ -484,6 +484,18 @@ def watch_events(stream: ResponseStream) -> Iterator[Object]:
 
 
 # --- responses ---
+
+
+def _cause(exc: BaseException) -> str:
+    """Return why a connection was lost, without the names and numbers that libraries add.
+
+    urllib3 wraps errors of the operating system and of TLS, as the last argument of its own.
+    """
+    while exc.args and isinstance(exc.args[-1], BaseException):
+        exc = exc.args[-1]
+    text = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+    text = re.sub(r"^\[[A-Z0-9:_ ]+\] | \(_ssl\.c:\d+\)$", "", one_line(text))
+    return text or type(exc).__name__
 
 
 def _decode(content: bytes | str) -> Object:

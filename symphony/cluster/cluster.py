@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.runs.archive import Retention, Run
+    from symphony.runs.usage import RecordedUsage
     from symphony.usage import ExperimentUsage
 
 
@@ -671,6 +672,15 @@ class Cluster(CheckedAttributes, abc.ABC):
         raise Unsupported(
             f"the {self.backend} backend keeps no records of runs, so {run.name!r} cannot be read"
         )
+
+    def usage_of_run(self, run: Run) -> RecordedUsage:
+        """Return the recorded resource use of a run: the samples, and the statistics of all values.
+
+        It is empty if no samples were recorded; see `Experiment.record_usage`.
+        """
+        from symphony.runs.usage import read_usage
+
+        return read_usage(run.path)
 
     # --- observing ---
 

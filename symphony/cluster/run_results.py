@@ -10,7 +10,7 @@ from symphony.errors import SymphonyError, Unreachable
 if TYPE_CHECKING:
     from symphony.cluster.cluster import Cluster
     from symphony.runs.archive import Run
-    from symphony.runs.usage import Summary
+    from symphony.runs.usage import RecordedUsage, Summary
     from symphony.status import ExperimentStatus
 
 
@@ -49,6 +49,19 @@ def find_run_status(cluster: Cluster, run: Run) -> ExperimentStatus | None:
         raise
     except SymphonyError:
         return None
+
+
+def find_run_usage(cluster: Cluster, run: Run) -> RecordedUsage:
+    """Return the recorded resource use of a run.
+
+    If the cluster of the run cannot be asked, it is what the record on this machine contains.
+    """
+    from symphony.runs.usage import read_usage
+
+    try:
+        return _cluster_of(cluster, run).usage_of_run(run)
+    except SymphonyError:
+        return read_usage(run.path)
 
 
 def displayed_results(
@@ -100,7 +113,6 @@ def comparable_values(cluster: Cluster, run: Run) -> dict[str, Any]:
     """Return the values of a run that `compare` compares."""
     from symphony.runs.code_archives import SNAPSHOTS_KEY, read_snapshots
     from symphony.runs.code_state import diff_digest
-    from symphony.runs.usage import read_usage
 
     record = run.load_record()
     status = None if run.is_archived else find_run_status(cluster, run)
@@ -115,7 +127,7 @@ def comparable_values(cluster: Cluster, run: Run) -> dict[str, Any]:
         SNAPSHOTS_KEY: {name: item.digest for name, item in read_snapshots(run.path).items()},
         **{key: record.get(key) for key in ("backend", "host", "user", "python", "symphony")},
         "definition": record.get("definition"),
-        "usage": _usage_words(read_usage(run.path).summary),
+        "usage": _usage_words(find_run_usage(cluster, run).summary),
     }
 
 

@@ -92,9 +92,9 @@ EXPERIMENT_OPTIONS = field_table(
     Field(
         name="record_usage",
         type=FLAG,
-        description="Record the resource use of each process once a second in the record of the "
-        "run. The default is the value of record_usage under runs in the configuration, or else "
-        "false. It is not recorded on Kubernetes.",
+        description="Record the resource use of each process in the record of the run once a "
+        "second, or on Kubernetes when the metrics server has measured it. The default is the "
+        "value of record_usage under runs in the configuration, or else false.",
     ),
     Field(
         name="sbatch_options",

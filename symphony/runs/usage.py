@@ -86,7 +86,12 @@ def read_usage(record: Path) -> RecordedUsage:
 
     Damaged lines are omitted. The result is empty if nothing was recorded.
     """
-    rows, summary = _read(record / USAGE_FILE)
+    return parse_usage(_content_of(record / USAGE_FILE))
+
+
+def parse_usage(content: bytes) -> RecordedUsage:
+    """Return the resource use in the content of a file; see `read_usage`."""
+    rows, summary = _parse(content)
     return RecordedUsage([_sample(row) for row in rows], summary)
 
 
@@ -107,7 +112,13 @@ class UsageLog:
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        _, self._summary = _read(path)
+        rows, self._summary = _read(path)
+        self._latest = rows[-1].at if rows else 0.0
+
+    @property
+    def latest(self) -> float:
+        """The time of the latest sample in seconds since the epoch, or 0 if there is none."""
+        return self._latest
 
     def append(self, sample: ExperimentUsage) -> None:
         """Write a sample. Raises OSError if it cannot be written."""
@@ -122,6 +133,7 @@ class UsageLog:
         finally:
             os.close(descriptor)
         _add(self._summary, row)
+        self._latest = row.at
 
     def _size(self) -> int:
         try:
@@ -234,10 +246,18 @@ def _merge_numbers(samples: Sequence[Numbers]) -> Numbers:
 
 def _read(path: Path) -> tuple[list[_Row], Summary]:
     """Return the rows of a file, and the statistics of all samples."""
+    return _parse(_content_of(path))
+
+
+def _content_of(path: Path) -> bytes:
+    """Return the content of a file, or nothing if it cannot be read."""
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError:
-        return [], {}
+        return b""
+
+
+def _parse(content: bytes) -> tuple[list[_Row], Summary]:
     rows: list[_Row] = []
     summary: Summary = {}
     until = 0.0

@@ -268,6 +268,8 @@ OTHER_NAMES = {
     "symphony.plan.changes.ProcessChange",
     "symphony.plan.changes.SettingChange",
     "symphony.runs.archive.Run",
+    "symphony.runs.usage.RecordedUsage",
+    "symphony.runs.usage.Statistics",
     "symphony.status.ReasonCode",
 }
 

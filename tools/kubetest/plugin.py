@@ -134,6 +134,10 @@ class KubeCluster:
         self.raw.call("POST", self.path("rolebindings", group=rbac), binding)
         if rules:
             wait_for_right(self.raw, self.namespace, name, rules[0])
+        return self.user_of_account(name)
+
+    def user_of_account(self, name: str) -> Path:
+        """Return the kubeconfig of the user that a service account in the test's namespace is."""
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",

@@ -502,6 +502,7 @@ def _supervised_run(api: Api, scope: Scope, difference: Difference) -> Supervise
         launched=running.launched,
         kubeconfig=api.kubeconfig,
         context=api.context,
+        run_name=running.run_name,
         revision=running.revision + 1,
     )
 

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import os
 import secrets
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
     from symphony.runs.archive import Run
+    from symphony.runs.usage import RecordedUsage
     from symphony.status import ExperimentStatus, LogLine, ProcessStatus
     from symphony.usage import ExperimentUsage
     from symphony_kube.access.send_code import CodeSender
@@ -300,7 +302,13 @@ class KubeCluster(Cluster):
                 await_code=lambda: None if code is None else code.finish(),
             )
         return dataclasses.replace(
-            manifest, notes=(*notes, *record_notes, *self._server_warnings())
+            manifest,
+            notes=(
+                *notes,
+                *record_notes,
+                *self._usage_notes(manifest),
+                *self._server_warnings(),
+            ),
         )
 
     def _server_warnings(self) -> list[str]:
@@ -390,6 +398,36 @@ class KubeCluster(Cluster):
         reader._run_id = run_id_of(run)
         return reader
 
+    def usage_of_run(self, run: Run) -> RecordedUsage:
+        """Return the recorded resource use of a run; see `Cluster.usage_of_run`."""
+        from symphony_kube.runs import recording
+
+        if run.is_archived:
+            return super().usage_of_run(run)
+        scope = dataclasses.replace(self.scope(run.experiment), run=recording.run_id_of(run))
+        return recording.recorded_usage(self.api, scope)
+
+    def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
+        """Return the samples that the supervisor has recorded; see `Cluster.recorded_usage`."""
+        from symphony_kube.runs import recording
+
+        self.describe_experiment(experiment)
+        return recording.recorded_usage(self.api, self.scope(experiment)).samples
+
+    def _usage_notes(self, manifest: KubeManifest) -> list[str]:
+        """Return why the resource use of an experiment is not recorded, if it is not."""
+        from symphony_kube.status.usage import read_metrics
+
+        if manifest.policies.record_usage:
+            # The command does not wait for a metrics server that is down.
+            once = threading.Event()
+            once.set()
+            try:
+                read_metrics(self.api, manifest.scope, cancelled=once)
+            except SymphonyError as exc:
+                return [f"the resource use is not recorded: {exc}"]
+        return []
+
     def _keeping_record(
         self, experiment: str, *, purge: bool = False, launching: str = ""
     ) -> Keeping:
@@ -437,7 +475,10 @@ class KubeCluster(Cluster):
         recording.record_change(self.api, scope, difference.new, changes, experiment)
         if on_change is not None:
             on_change(self.describe_experiment(experiment.name))
-        return dataclasses.replace(changes, notes=(*changes.notes, *self._server_warnings()))
+        notes = [*changes.notes, *self._server_warnings()]
+        if changes.policies:
+            notes += self._usage_notes(difference.new.manifest)
+        return dataclasses.replace(changes, notes=tuple(notes))
 
     def _launch_record(self, experiment: str) -> Mapping[str, Any]:
         from symphony_kube import change

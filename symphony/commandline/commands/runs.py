@@ -87,20 +87,19 @@ class RunsCommands(BaseCommands):
           symphony show rl-20261122-093011-7f3a
           symphony show rl --json | jq .definition
         """
-        from symphony.cluster.run_results import displayed_result, find_run_status
+        from symphony.cluster.run_results import displayed_result, find_run_status, find_run_usage
         from symphony.commandline.output import runs
         from symphony.commandline.output.printing import show_json, table_lines
         from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
         from symphony.runs.code_archives import SNAPSHOTS_KEY, read_snapshots
         from symphony.runs.code_state import read_code
-        from symphony.runs.usage import read_usage
 
         run = self._find_run(args.run)
         record = run.load_record()
         code = read_code(run.path)
         snapshots = read_snapshots(run.path)
-        usage = read_usage(run.path).summary
         status = find_run_status(self.cluster, run)
+        usage = find_run_usage(self.cluster, run).summary
         result = displayed_result(run, status)
         if args.json:
             described = None if status is None else status.to_dict()

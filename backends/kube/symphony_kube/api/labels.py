@@ -78,11 +78,13 @@ HOLDER = "symphony/holder"
 # The label selector for all objects created by symphony.
 MANAGED_SELECTOR = f"{MANAGED_BY}={SYMPHONY}"
 
-# The names of an experiment's Secrets: for its secrets, for its encryption keys, and for the
-# description with which a changed experiment is compared.
+# The names of an experiment's Secrets: for its secrets, for its encryption keys, for the
+# description with which a changed experiment is compared, and for the resource use that a
+# supervisor in the cluster records.
 SECRETS = "symphony-secrets"
 KEYS = "symphony-keys"
 DESCRIPTION = "symphony-description"
+USAGE = "symphony-usage"
 # The name of the ConfigMap with the variables that all processes of a large experiment have.
 ENVIRONMENT = "symphony-environment"
 

@@ -26,19 +26,21 @@ KINDS = {
 }
 
 
-# The kinds of further objects that a supervisor needs.
+# The kinds of further objects that a supervisor needs. The metrics server makes the PodMetrics.
 SUPERVISOR_KINDS = {
     "ServiceAccount": ("/api/v1", "serviceaccounts"),
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+    "PodMetrics": ("/apis/metrics.k8s.io/v1beta1", "pods"),
 }
+_ALL_KINDS = {**KINDS, **SUPERVISOR_KINDS}
 
 
 def collection_path(kind: str, namespace: str | None) -> str:
     """Return the API path for all objects of a kind in a namespace, or in all namespaces."""
     if kind == "Namespace":
         return NAMESPACES
-    root, plural = {**KINDS, **SUPERVISOR_KINDS}[kind]
+    root, plural = _ALL_KINDS[kind]
     return f"{root}/{plural}" if namespace is None else f"{root}/namespaces/{namespace}/{plural}"
 
 
@@ -46,12 +48,12 @@ def plural_name(kind: str) -> str:
     """Return the plural name of a kind, such as ``pods``, as used in RBAC rules."""
     if kind == "Namespace":
         return "namespaces"
-    return {**KINDS, **SUPERVISOR_KINDS}[kind][1]
+    return _ALL_KINDS[kind][1]
 
 
 def api_group(kind: str) -> str:
     """Return the API group of a kind, such as ``batch``, or ``""`` for the core group."""
-    parts = KINDS[kind][0].split("/")
+    parts = _ALL_KINDS[kind][0].split("/")
     return parts[2] if parts[1] == "apis" else ""
 
 
@@ -117,6 +119,11 @@ def with_run_name(body: Object, run_name: str) -> Object:
         return {**metadata, "annotations": annotations}
 
     return with_metadata(body, annotated)
+
+
+def run_name_of(body: Object) -> str:
+    """Return the identifier of the run in the annotation of an object, or ``""``."""
+    return str((body["metadata"].get("annotations") or {}).get(RUN_NAME, ""))
 
 
 def with_metadata(body: Object, change: Callable[[Object], Object]) -> dict[str, Any]:

@@ -12,11 +12,10 @@ from symphony.errors import BackendError
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import DESCRIPTION, ENVIRONMENT, KEYS, RUN, SECRETS, Scope
+from symphony_kube.api.labels import DESCRIPTION, ENVIRONMENT, KEYS, RUN, SECRETS, USAGE, Scope
 from symphony_kube.api.resources import (
     KINDS,
     NAMESPACES,
-    api_group,
     collection_path,
     describe,
     is_managed,
@@ -26,6 +25,7 @@ from symphony_kube.api.resources import (
 )
 from symphony_kube.lifecycle import wait_deleted
 from symphony_kube.lifecycle.create import delete_uid, in_parallel
+from symphony_kube.lifecycle.rights import may
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ LATE_POD_SECONDS = 2.0
 NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 NOT_RUNNING = "status.phase!=Running,status.phase!=Unknown"
 # The names of objects that do not depend on the experiment.
-_NAMES = {"Secret": (SECRETS, KEYS, DESCRIPTION), "ConfigMap": (ENVIRONMENT,)}
-ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_NAMES = {"Secret": (SECRETS, KEYS, DESCRIPTION, USAGE), "ConfigMap": (ENVIRONMENT,)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,25 +390,6 @@ def _can_be_skipped(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> bo
     if kind == "Pod":
         return False
     return jobs_only or not may(api, scope, "create", kind)
-
-
-def may(api: Api, scope: Scope, verb: str, kind: str) -> bool:
-    """Return whether the user has a right in the namespace. If this is unknown, return False."""
-    attributes = {
-        "namespace": scope.namespace,
-        "verb": verb,
-        "group": api_group(kind),
-        "resource": plural_name(kind),
-    }
-    body = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
-    try:
-        return bool(api.call("POST", ACCESS_REVIEWS, body=body)["status"].get("allowed"))
-    except ApiError:
-        return False
 
 
 def _target(kind: str, item: Object) -> DeletionTarget:

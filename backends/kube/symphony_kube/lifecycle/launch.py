@@ -24,6 +24,7 @@ from symphony_kube.api.resources import (
     items_of,
     labels_of,
     plural_name,
+    run_name_of,
     to_resource,
     with_run_label,
     with_run_name,
@@ -33,6 +34,7 @@ from symphony_kube.lifecycle.attempts import with_manifest
 from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.lifecycle.description import Description, complete_launch, launching_object
 from symphony_kube.lifecycle.requirements import check_requirements
+from symphony_kube.lifecycle.rights import may
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
@@ -415,6 +417,7 @@ def _supervise(
         for unit in manifest.roster
         if unit.name in units and (unit.starts_after or unit.rank_of)
     ]
+    first = units[roster_unit(manifest.roster).name]
     run = SupervisedRun(
         scope=replace(manifest.scope, run=run_id),
         roster=manifest.roster,
@@ -423,6 +426,7 @@ def _supervise(
         launched=api.now(),
         kubeconfig=api.kubeconfig,
         context=api.context,
+        run_name=run_name_of(first),
     )
     return _start_supervisor(api, run, creation, supervisor)
 
@@ -458,7 +462,7 @@ def _check_right_to_stop(api: Api, run: SupervisedRun) -> None:
     if any(unit.job_set for unit in run.roster):
         kinds.append("JobSet")
     for kind in kinds:
-        if not delete.may(api, run.scope, "patch", kind):
+        if not may(api, run.scope, "patch", kind):
             raise LaunchFailed(
                 f"{join_names(names)} cannot be applied in namespace "
                 f"{run.scope.namespace!r}: ask for the right to patch {plural_name(kind)}, with "

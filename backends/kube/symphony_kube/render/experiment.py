@@ -55,6 +55,7 @@ HONOURED = frozenset(
         "ends_with",
         "on_failure",
         "deadline",
+        "record_usage",
         "restart_policy.policy",
         "restart_policy.max_restarts",
         "restart_policy.backoff",

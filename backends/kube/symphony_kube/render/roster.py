@@ -72,8 +72,8 @@ def roster_unit(roster: Roster) -> Unit:
 
 
 def is_supervised_to_the_end(roster: Roster, policies: Policies) -> bool:
-    """Return whether decisions can be necessary until all processes have finished."""
-    if policies.names:
+    """Return whether a supervisor is necessary until all processes have finished."""
+    if policies.names or policies.record_usage:
         return True
     return any(unit.supervised_restart or unit.rank_of for unit in roster)
 

@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, LaunchIncomplete, SpecError, SymphonyError
+from symphony.replace_file import replace_file
 from symphony.runs import archive, record
 from symphony.runs.archive import Retention, Run
 from symphony.runs.code_archives import read_archives, write_archives
 from symphony.runs.code_state import CodeCapture
+from symphony.runs.usage import USAGE_FILE, RecordedUsage, parse_usage, read_usage
 from symphony.state_directory import STATE_VARIABLE, create_state_directory
 from symphony.status import ENDED, ExperimentStatus, ReasonCode, State
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import RUN, RUN_NAME, Scope
-from symphony_kube.api.resources import items_of, labels_of
+from symphony_kube.api.labels import RUN, Scope
+from symphony_kube.api.resources import items_of, labels_of, run_name_of
+from symphony_kube.lifecycle.supervisor.stored_usage import fetch_usage
 from symphony_kube.runs.fetch_logs import LogFetcher, LogLimits
 from symphony_kube.status import details, experiments, topology
 from symphony_kube.status.container_environment import read_shared_variables
@@ -202,6 +205,18 @@ def recorded_code(api: Api, scope: Scope) -> dict[str, CodeArchive]:
     return {}
 
 
+def recorded_usage(api: Api, scope: Scope) -> RecordedUsage:
+    """Return the resource use of a running experiment that its supervisor has recorded.
+
+    A supervisor in the cluster stores it there, and a detached one in the record on this machine.
+    """
+    content = fetch_usage(api, scope)
+    if content is not None:
+        return parse_usage(content)
+    newest = max(_active_runs(api, scope), key=lambda run: run.launched, default=None)
+    return RecordedUsage() if newest is None else read_usage(newest.path)
+
+
 # --- deleting ---
 
 
@@ -281,7 +296,7 @@ def _collect(api: Api, scope: Scope, settings: Settings) -> _Collected | None:
     with ThreadPoolExecutor(max_workers=2) as pool:
         objects = pool.submit(_write_objects, api, scope, path, observer, pods)
         fetcher.start()
-        problems = objects.result()
+        problems = [*objects.result(), *_write_usage(api, scope, path)]
     final = _final_status(status, api.now())
     if pods and _is_being_deleted(pods):
         # An interrupted deletion is continued, so the status was written before.
@@ -348,7 +363,7 @@ def _find_identity(
         if run.summary[CLUSTER_KEY].get("run_id") == run_id:
             return _identity_of(run)
     launched = status.created or api.now()
-    name = (newest["metadata"].get("annotations") or {}).get(RUN_NAME)
+    name = run_name_of(newest)
     # Other users may be able to change the annotation. The name becomes that of a directory.
     if not record.is_run_name(name):
         name = record.run_name(scope.experiment, launched, run_id)
@@ -370,7 +385,7 @@ def _identity_of(run: Run) -> dict[str, Any]:
 
 
 def _active_runs(api: Api, scope: Scope) -> list[Run]:
-    """Return the active runs of an experiment that were launched on this machine.
+    """Return the active runs in a scope that were launched on this machine.
 
     Raises SpecError if another user can change the state directory.
     """
@@ -381,6 +396,8 @@ def _active_runs(api: Api, scope: Scope) -> list[Run]:
 def _is_of(run: Run, api: Api, scope: Scope) -> bool:
     place = run.summary.get(CLUSTER_KEY)
     if run.experiment != scope.experiment or not isinstance(place, dict):
+        return False
+    if scope.run and place.get("run_id") != scope.run:
         return False
     return place.get("server") == api.host and place.get("namespace") == scope.namespace
 
@@ -408,6 +425,20 @@ def _write_objects(
     except (OSError, SymphonyError) as exc:
         problems.append(f"the connections and details of processes are missing: {exc}")
     return problems
+
+
+def _write_usage(api: Api, scope: Scope, path: Path) -> list[str]:
+    """Write the resource use that a supervisor in the cluster has recorded.
+
+    Return what is missing.
+    """
+    try:
+        content = fetch_usage(api, scope)
+        if content:
+            replace_file(path / USAGE_FILE, [content], mode=0o600)
+    except (OSError, SymphonyError) as exc:
+        return [f"the recorded resource use is missing: {exc}"]
+    return []
 
 
 def _pod_events(api: Api, scope: Scope) -> dict[str, tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,12 @@ from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony_kube.api.error_messages import is_forbidden
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import REPLACED_UNIT
-from symphony_kube.api.resources import items_of
+from symphony_kube.api.resources import collection_path, items_of
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
 
-METRICS = "/apis/metrics.k8s.io/v1beta1"
 # By default, the metrics server measures every 15 seconds.
 SHORTEST_INTERVAL_SECONDS = 10.0
 _CHECK_SECONDS = 1.0
@@ -29,16 +29,20 @@ UNAVAILABLE = dict.fromkeys(("pss", "open_files", "gpu_memory", "gpu_utilization
 Object = Mapping[str, Any]
 
 
-def read_metrics(api: Api, scope: Scope) -> Sequence[Object]:
+def read_metrics(
+    api: Api, scope: Scope, *, cancelled: threading.Event | None = None
+) -> Sequence[Object]:
     """Return the metrics of an experiment's Pods.
 
-    Raises `Unsupported` with the reason if the cluster serves no metrics to this user.
+    A failed call is not repeated once ``cancelled`` is set. Raises `Unsupported` with the reason if
+    the cluster serves no metrics to this user.
     """
     try:
         answer = api.call(
             "GET",
-            f"{METRICS}/namespaces/{scope.namespace}/pods",
+            collection_path("PodMetrics", scope.namespace),
             query={"labelSelector": f"{scope.present_selector},!{REPLACED_UNIT}"},
+            cancelled=cancelled,
         )
     except ApiError as exc:
         raise _explained(exc, scope) from exc

@@ -43,6 +43,7 @@ from symphony_kube.lifecycle.supervisor.record import (
     encode_record,
 )
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
+from symphony_kube.lifecycle.supervisor.stored_usage import UsageInRecord, open_record
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -200,6 +201,10 @@ class DetachedStore:
     def write(self, record: Record) -> None:
         """Replace the record."""
         self._directory.write(record)
+
+    def open_usage(self, run: SupervisedRun) -> UsageInRecord:
+        """Return the samples in the record of the run on this machine. Raises `BackendError`."""
+        return open_record(run)
 
 
 def directory_of(api: Api, scope: Scope) -> SupervisorDirectory:

@@ -3,23 +3,34 @@
 A Secret contains the description of the run, and its annotation the supervisor's record. A Job
 keeps one Pod of the supervisor running until the supervisor has finished, also if the Pod is
 deleted or its node is lost. A Role permits the supervisor's service account to use the Secret, and
-to create and observe Pods and Jobs in the namespace.
+to create and observe Pods and Jobs in the namespace. If the resource use is recorded, a second
+Secret contains it.
 """
 
 from __future__ import annotations
 
 import base64
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import LaunchFailed
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, ACCEPT_METADATA_LIST, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import MANAGED_BY, MANAGED_SELECTOR, RUN, SUPERVISOR, SYMPHONY, Scope
+from symphony_kube.api.labels import (
+    MANAGED_BY,
+    MANAGED_SELECTOR,
+    RUN,
+    SUPERVISOR,
+    SYMPHONY,
+    USAGE,
+    Scope,
+)
 from symphony_kube.api.resources import (
     api_group,
     collection_path,
@@ -31,6 +42,7 @@ from symphony_kube.api.resources import (
 )
 from symphony_kube.lifecycle import wait_deleted
 from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid
+from symphony_kube.lifecycle.rights import may
 from symphony_kube.lifecycle.supervisor.record import (
     EMPTY_RECORD,
     Record,
@@ -40,11 +52,17 @@ from symphony_kube.lifecycle.supervisor.record import (
     encode_record,
 )
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
+from symphony_kube.lifecycle.supervisor.stored_usage import (
+    UsageInSecret,
+    recorded_content,
+    usage_object,
+)
 from symphony_kube.render.cluster_overrides import with_security
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.options import RESTRICTED
 from symphony_kube.status import reasons
 from symphony_kube.status.job_status import parse_job
+from symphony_kube.status.permission_errors import missing_right
 from symphony_kube.status.pod_status import parse_pod
 
 if TYPE_CHECKING:
@@ -67,6 +85,7 @@ _POLL_SECONDS = 0.1
 # supervisor does not continue.
 _KINDS = ("Secret", "Job", "RoleBinding", "Role", "ServiceAccount")
 _RBAC = "rbac.authorization.k8s.io"
+_METRICS = api_group("PodMetrics")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +124,14 @@ def start(
     problem = size_problem(content)
     if problem:
         raise CannotRunInCluster(problem)
-    objects = render(scope, content, options, record, has_job_sets=_has_job_sets(run))
+    objects = render(
+        scope,
+        content,
+        options,
+        record,
+        has_job_sets=_has_job_sets(run),
+        usage=_recorded_usage(api, run),
+    )
     supervisor = Creation(api, scope, scope.run)
     try:
         for body in objects:
@@ -149,8 +175,12 @@ def render(
     record: Record = EMPTY_RECORD,
     *,
     has_job_sets: bool = False,
+    usage: bytes | None = None,
 ) -> list[Object]:
-    """Return the supervisor's objects in the order of their creation. Pure."""
+    """Return the supervisor's objects in the order of their creation. Pure.
+
+    ``usage`` is the resource use that was recorded until now, or None if it is not recorded.
+    """
     name = scope.object_name(NAME)
     metadata = {"name": name, "namespace": scope.namespace, "labels": scope.labels}
     annotations = {RECORD: _compress(encode_record(record))}
@@ -166,7 +196,7 @@ def render(
         "apiVersion": f"{_RBAC}/v1",
         "kind": "Role",
         "metadata": metadata,
-        "rules": _rules(name, has_job_sets=has_job_sets),
+        "rules": _rules(scope, has_job_sets=has_job_sets, records_usage=usage is not None),
     }
     binding = {
         "apiVersion": f"{_RBAC}/v1",
@@ -175,10 +205,17 @@ def render(
         "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": scope.namespace}],
     }
-    return [secret, account, role, binding, render_job(scope, name, options)]
+    objects: list[Object] = [secret, account, role, binding]
+    if usage is not None:
+        objects.append(usage_object(scope, usage))
+    return [*objects, render_job(scope, name, options)]
 
 
-def _rules(name: str, *, has_job_sets: bool) -> list[Object]:
+def _rules(scope: Scope, *, has_job_sets: bool, records_usage: bool) -> list[Object]:
+    secrets = [scope.object_name(NAME)]
+    if records_usage:
+        secrets.append(scope.object_name(USAGE, "Secret"))
+    metrics = {"apiGroups": [_METRICS], "resources": ["pods"], "verbs": ["list"]}
     verbs = ["create", "get", "list", "watch", "patch"]
     job_sets = {"apiGroups": [api_group("JobSet")], "resources": ["jobsets"], "verbs": verbs}
     return [
@@ -194,10 +231,11 @@ def _rules(name: str, *, has_job_sets: bool) -> list[Object]:
             "verbs": verbs,
         },
         *([job_sets] if has_job_sets else []),
+        *([metrics] if records_usage else []),
         {
             "apiGroups": [""],
             "resources": ["secrets"],
-            "resourceNames": [name],
+            "resourceNames": secrets,
             "verbs": ["get", "patch"],
         },
     ]
@@ -307,6 +345,7 @@ def hand_over(api: Api, run: SupervisedRun, update: Callable[[Record], Record]) 
 
     ``update`` returns the record with which the supervisor continues.
     """
+    _permit_recording(api, run)
     store = SecretStore(api, run.scope.namespace, run.scope.object_name(NAME))
     while True:
         try:
@@ -315,6 +354,37 @@ def hand_over(api: Api, run: SupervisedRun, update: Callable[[Record], Record]) 
         except RecordChanged:
             # The supervisor has made a decision in the meantime.
             continue
+
+
+def _permit_recording(api: Api, run: SupervisedRun) -> None:
+    """Let a supervisor record the resource use if the run requires it now."""
+    scope = run.scope
+    usage = _recorded_usage(api, run)
+    if usage is None:
+        return
+    secret = with_run_label(usage_object(scope, usage), scope.run)
+    Creation(api, scope, scope.run).create(to_resource(secret, scope.namespace))
+    path = f"{collection_path('Role', scope.namespace)}/{scope.object_name(NAME)}"
+    role = api.find(path)
+    # If the Role was deleted, it is created again together with the Job.
+    if role is None or any(_METRICS in rule["apiGroups"] for rule in role["rules"]):
+        return
+    rules = _rules(scope, has_job_sets=_has_job_sets(run), records_usage=True)
+    try:
+        api.call("PATCH", path, body={"rules": rules}, content_type=MERGE_PATCH)
+    except ApiError as exc:
+        what = f"let the supervisor of {scope.experiment!r} record the resource use"
+        raise missing_right(exc, what, "patch roles", scope) from exc
+
+
+def _recorded_usage(api: Api, run: SupervisedRun) -> bytes | None:
+    """Return the resource use that was recorded until now, or None if it cannot be recorded.
+
+    A user can only grant rights that the user has.
+    """
+    if not run.policies.record_usage or not may(api, run.scope, "list", "PodMetrics"):
+        return None
+    return recorded_content(run)
 
 
 def await_takeover(
@@ -381,7 +451,13 @@ def _create_job_again(
         query = {"fieldSelector": f"metadata.name={scope.object_name(NAME)}"}
         wait_deleted.until_gone(api, path, query, {uid})
     _delete_pods(api, scope)
-    _, *others = render(scope, b"", options, has_job_sets=_has_job_sets(run))
+    _, *others = render(
+        scope,
+        b"",
+        options,
+        has_job_sets=_has_job_sets(run),
+        usage=_recorded_usage(api, run),
+    )
     creation = Creation(api, scope, scope.run)
     for body in others:
         creation.create(to_resource(with_run_label(body, scope.run), scope.namespace))
@@ -485,6 +561,11 @@ class SecretStore:
     def write(self, record: Record) -> None:
         """Replace the record. Raises `RecordChanged` or `RunGone`."""
         self._patch(record, {})
+
+    def open_usage(self, run: SupervisedRun) -> UsageInSecret:
+        """Return the samples in the Secret for the resource use. Raises `BackendError`."""
+        # The directory is removed together with the container of the supervisor.
+        return UsageInSecret(self._api, run.scope, Path(tempfile.mkdtemp(prefix="symphony-")))
 
     def write_run(self, run: SupervisedRun, record: Record) -> None:
         """Replace the description of the run and the record in one step.

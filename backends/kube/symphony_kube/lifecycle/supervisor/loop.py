@@ -8,9 +8,11 @@ out of date reads it again.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError, NotFound
@@ -48,6 +50,7 @@ from symphony_kube.lifecycle.supervisor.record import (
     RunGone,
 )
 from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
+from symphony_kube.lifecycle.supervisor.usage import UsageRecorder
 from symphony_kube.render.deadline import with_new_deadline
 from symphony_kube.render.roster import Unit, roster_unit
 from symphony_kube.status.control_state import FIRST_ATTEMPT, Attempt, Control
@@ -84,6 +87,21 @@ def supervise(
     error, the function tries again. ``on_started`` is called when the run has been observed for the
     first time.
     """
+    with contextlib.closing(
+        UsageRecorder(api, run.scope, partial(store.open_usage, run), on_error)
+    ) as usage:
+        _supervise(api, run, store, owner, usage, on_error, on_started)
+
+
+def _supervise(
+    api: Api,
+    run: SupervisedRun,
+    store: RecordStore,
+    owner: Object | None,
+    usage: UsageRecorder,
+    on_error: Callable[[str], None],
+    on_started: Callable[[], None] | None,
+) -> None:
     pause = FIRST_PAUSE_SECONDS
     last_message = ""
     known_revision = 0
@@ -92,7 +110,7 @@ def supervise(
         try:
             run = store.current_run(run)
             known_revision = max(known_revision, run.revision)
-            supervision = _Supervision(api, run, store, owner, on_started, known_revision)
+            supervision = _Supervision(api, run, store, owner, usage, on_started, known_revision)
             supervision.run_until_finished()
             return
         except (RunGone, NotFound):
@@ -136,6 +154,7 @@ class _Supervision:
         run: SupervisedRun,
         store: RecordStore,
         owner: Object | None,
+        usage: UsageRecorder,
         on_started: Callable[[], None] | None,
         known_revision: int,
     ) -> None:
@@ -145,6 +164,7 @@ class _Supervision:
         self._scope = run.scope
         self._store = store
         self._owner = owner
+        self._usage = usage
         self._on_started = on_started
         self._record = store.read()
         self._next_try = 0.0
@@ -168,6 +188,7 @@ class _Supervision:
             observation = observations.first()
             while not observation.empty:
                 self._report_start()
+                self._usage.update(self._run, observation.status)
                 states = logs.add_ready(observation)
                 if self._advance(replace(observation, containers=states)):
                     return

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.status.creation_problems import Problem, decode_problems, encode_problems
 from symphony_kube.status.ending import StoppedProcesses, decode_ending, encode_ending
+
+if TYPE_CHECKING:
+    from symphony.usage import ExperimentUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,23 @@ class RunGone(Exception):
     """
 
 
+class UsageStore(Protocol):
+    """The place where the recorded resource use of a run is stored."""
+
+    @property
+    def latest(self) -> float:
+        """The time of the latest sample in seconds since the epoch, or 0 if there is none."""
+        ...
+
+    def append(self, sample: ExperimentUsage) -> None:
+        """Add a sample. Raises `BackendError` or OSError if it cannot be stored."""
+        ...
+
+    def flush(self) -> None:
+        """Store the samples that are not stored yet. Raises `BackendError` or OSError."""
+        ...
+
+
 class RecordStore(Protocol):
     """The place where a record and the description of its run are stored."""
 
@@ -80,6 +100,10 @@ class RecordStore(Protocol):
 
         Raises `RecordChanged` if another supervisor has replaced it, and `RunGone`.
         """
+        ...
+
+    def open_usage(self, run: SupervisedRun) -> UsageStore:
+        """Return the place for the resource use. Raises `BackendError` if there is none."""
         ...
 
 

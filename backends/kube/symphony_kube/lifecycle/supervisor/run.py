@@ -22,8 +22,8 @@ class SupervisedRun:
     ``units`` maps the names of the units that the supervisor creates to their Pods or Jobs.
     ``launched`` is the time of the launch, in seconds since the epoch. ``kubeconfig`` and
     ``context`` select the cluster. Both are None in the description for a supervisor in the
-    cluster. ``revision`` is the number of the change of the experiment that has written the
-    description, and 0 after the launch.
+    cluster. ``run_name`` is the identifier of the run that users see. ``revision`` is the number of
+    the change of the experiment that has written the description, and 0 after the launch.
     """
 
     scope: Scope
@@ -33,6 +33,7 @@ class SupervisedRun:
     launched: float = 0.0
     kubeconfig: str | None = None
     context: str | None = None
+    run_name: str = ""
     revision: int = 0
 
 
@@ -50,6 +51,7 @@ def encode_run(run: SupervisedRun) -> bytes:
         "launched": run.launched,
         "kubeconfig": run.kubeconfig,
         "context": run.context,
+        "run_name": run.run_name,
         "revision": run.revision,
     }
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 6)
@@ -73,6 +75,7 @@ def decode_run(data: bytes) -> SupervisedRun:
             launched=content["launched"],
             kubeconfig=content["kubeconfig"],
             context=content["context"],
+            run_name=content.get("run_name", ""),
             revision=content.get("revision", 0),
         )
     except (zlib.error, KeyError, TypeError) as exc:

@@ -21,8 +21,7 @@ import pytest
 from tests.cli.conftest import TIMEOUT, Program
 from tests.cli.terminal import INTERRUPT, Terminal
 from tests.cli.top_scenario import TopScenario
-from tests.web.client import Client
-from tests.web.server import serving
+from tests.web.scenario import PageScenario
 
 SLEEP = "exec sleep 1000"
 STOPS_ON_TERM = "trap 'echo bye; exit 0' TERM; echo up; sleep 1000 & wait"
@@ -38,7 +37,7 @@ class TerminalResult:
     code: int
 
 
-class Scenarios(TopScenario):
+class Scenarios(TopScenario, PageScenario):
     """The scenarios. A subclass has a class-scoped fixture ``cli`` that selects the backend."""
 
     # Settings that keep a process pending for good.
@@ -330,30 +329,6 @@ class Scenarios(TopScenario):
         finally:
             for file in (cli.state / "current").iterdir():
                 file.unlink()
-
-    # --- ui ---
-
-    def test_ui_shows_and_controls_an_experiment(self, cli: Program, scene: str) -> None:
-        with serving(cli) as server:
-            client = Client(server.address)
-            where = {"backend": self.backend, "experiment": scene}
-            rows = next(message["experiments"] for message in client.stream())
-            assert scene in [row["name"] for row in rows]
-            lines: set[tuple[str, str]] = set()
-            boxes: set[str] = set()
-            stream = client.stream(**where, output="1")
-            while not boxes or ("learner", "ready") not in lines:
-                message = next(stream)
-                boxes.update(box["key"] for box in (message.get("topology") or {}).get("boxes", []))
-                rows = message.get("output", {}).get("lines", [])
-                lines.update((process, text) for process, _, _, text in rows)
-            assert {"process learner", "service replay", "group crew"} <= boxes
-            signal = {**where, "action": "signal", "signal": "CONT", "processes": ["learner"]}
-            assert client.control(**signal) == {"question": "Send CONT to learner of scene?"}
-            done = client.control(**signal, confirmed=True)
-            assert done == {"text": "sent CONT to learner of scene"}
-            details = client.get("process", **where, process="learner")
-            assert "replay" in details["addresses"]
 
     # --- delete ---
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import expect, sync_playwright
 
 from tests.web.server import Server
 
-TIMEOUT_MILLISECONDS = 30_000
+TIMEOUT_MILLISECONDS = 10_000
 expect.set_options(timeout=TIMEOUT_MILLISECONDS)
 # Returns the texts whose contrast to their background is less than 4.5:1 (WCAG 2.2, 1.4.3).
 LOW_CONTRASTS = """() => {
@@ -67,6 +69,16 @@ def chromium() -> str:
     pytest.skip(reason)
 
 
+@contextlib.contextmanager
+def running_browser() -> Iterator[Any]:
+    """Run Chromium during the block. The test is skipped if it is not installed."""
+    path = chromium()
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
 class Viewer:
     """A tab of the browser. Everything that it complains about is in ``problems``."""
 
@@ -79,6 +91,7 @@ class Viewer:
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("console", self._note_console)
         self.page.on("request", lambda request: self.requests.add(request.url.split("?")[0]))
+        self._origin, _, _ = server.address.partition("?")
         self.page.goto(server.address)
         self.base: str = self.page.url.split("#")[0]
 
@@ -92,5 +105,19 @@ class Viewer:
         return self.page
 
     def close(self) -> None:
-        """Close the tab."""
+        """Close the tab. It must not have complained, or asked another server."""
         self.context.close()
+        assert self.problems == []
+        assert [url for url in self.requests if not url.startswith(self._origin)] == []
+
+
+def find_box(page: Any, key: str) -> Any:
+    """Return the box of the topology with this key."""
+    return page.locator(f'.box[data-key="{key}"]')
+
+
+def confirm(page: Any, question: str, answer: str) -> None:
+    """Answer the question of a control."""
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(question)
+    dialog.get_by_role("button", name=answer).click()

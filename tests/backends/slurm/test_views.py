@@ -1,14 +1,15 @@
-"""`symphony top` with an experiment in a Slurm job."""
+"""`symphony top` and `symphony ui` with an experiment in a Slurm job."""
 
 import pytest
 
 from tests.cli.scenarios import program_for_backend
 from tests.cli.top_scenario import TopScenario
+from tests.web.scenario import PageScenario
 
 from .conftest import shared_directory
 
 
-class TestTop(TopScenario):
+class TestViews(TopScenario, PageScenario):
     backend = "slurm"
 
     @pytest.fixture

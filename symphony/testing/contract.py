@@ -54,10 +54,10 @@ SPECIAL_TEXTS = (
 PREFIX = "contract"
 
 
-def control(cluster: Cluster, action: Action, *processes: str, signal: str = "") -> str:
+def control(cluster: Cluster, action: Action, *processes: str, **options: Any) -> str:
     """Carry out a control as the views of an experiment do, and return what was done."""
     selected = processes or None
-    wanted = Control(action=action, experiment="contract", processes=selected, signal=signal)
+    wanted = Control(action=action, experiment="contract", processes=selected, **options)
     return perform(cluster, wanted)
 
 
@@ -937,27 +937,28 @@ class BackendContract:
         assert [process.displayed_state for process in status] == ["stopped", "succeeded"]
         assert (status.exit_code, status.processes[0].restarts) == (0, 0)
 
-    def test_the_log_of_a_removed_process_can_still_be_read(self, cluster: Cluster) -> None:
+    def test_scale_removes_replicas_whose_logs_remain_and_adds_them_again(
+        self, cluster: Cluster
+    ) -> None:
         self.can("up")
-
-        def describe(*names: str) -> Experiment:
-            experiment = cluster.new_experiment("contract")
-            for name in names:
-                self.add(experiment, name, programs.FOREVER)
-            return experiment
-
-        cluster.launch(describe("kept", "removed"))
-        assert next(iter(cluster.iter_logs("contract", ["removed"], follow=True))).text == "up"
+        worker = {"command": [self.python, "-u", "-c", programs.FOREVER], "replicas": 2}
+        if self.image is not None:
+            worker["container_image"] = self.image
+        cluster.launch(Experiment.load_dict({"name": "contract", "processes": {"worker": worker}}))
+        assert next(iter(cluster.iter_logs("contract", ["worker-1"], follow=True))).text == "up"
         assert cluster.removed_processes("contract") == []
-        assert cluster.up(describe("kept")).names("removed") == ["removed"]
-        assert [process.name for process in cluster.describe_experiment("contract")] == ["kept"]
-        assert cluster.removed_processes("contract") == ["removed"]
-        assert cluster.get_log("contract", "removed") == "up\n"
-        lines = list(cluster.iter_logs("contract", ["removed"], follow=True))
-        assert [(line.process, line.text) for line in lines] == [("removed", "up")]
+        before = cluster.wait("contract", timeout=self.timeout, until="started").processes[0]
+        done = control(cluster, Action.SCALE, replicas={"worker": 1})
+        assert done == "contract: remove worker-1"
+        assert list(cluster.describe_experiment("contract")) == [before]
+        assert cluster.removed_processes("contract") == ["worker-1"]
+        assert cluster.get_log("contract", "worker-1") == "up\n"
+        lines = list(cluster.iter_logs("contract", ["worker-1"], follow=True))
+        assert [(line.process, line.text) for line in lines] == [("worker-1", "up")]
         with pytest.raises(NotFound, match="has no process 'other'"):
             cluster.get_log("contract", "other")
-        assert cluster.up(describe("kept", "removed")).names("added") == ["removed"]
+        done = control(cluster, Action.SCALE, replicas={"worker": "+1"})
+        assert done == "contract: add worker-1"
         assert cluster.removed_processes("contract") == []
 
     def test_added_processes_join_the_output_that_is_followed(self, cluster: Cluster) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
 from tests.cli.conftest import FOREVER, TIMEOUT, Program
 
 HEAVY = {
+    "symphony.model.experiment",
     "yaml",
     "psutil",
     "asyncio",
@@ -23,13 +25,25 @@ HEAVY = {
 }
 
 
+@pytest.fixture(scope="module")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """A program with a running experiment, which no test changes."""
+    made = Program(tmp_path_factory.mktemp("launched"))
+    made.launch("rl", {"a": FOREVER})
+    yield made
+    made.cluster.delete("rl")
+
+
 @pytest.mark.without_coverage
-@pytest.mark.parametrize("words", [("ls",), ("ps", "rl"), ("logs", "rl"), ("--version",)])
-def test_frequent_commands_import_no_heavy_module(program: Program, words: tuple[str, ...]) -> None:
-    program.launch("rl", {"a": FOREVER})
+@pytest.mark.parametrize(
+    "words", [("ls",), ("-b", "local", "ps", "rl"), ("logs", "rl"), ("--version",)]
+)
+def test_frequent_commands_import_no_heavy_module(
+    launched: Program, words: tuple[str, ...]
+) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "symphony", *words],
-        env=program.env,
+        env=launched.env,
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
@@ -38,6 +52,42 @@ def test_frequent_commands_import_no_heavy_module(program: Program, words: tuple
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "symphony.commandline" in imported
     assert imported & HEAVY == set()
+
+
+# The modules with which the kube backend launches and changes experiments.
+ONLY_FOR_A_LAUNCH = {
+    "symphony.code",
+    "symphony.commandline.commands.job_options",
+    "symphony.model.experiment",
+    "symphony.plan.resolve",
+    "symphony_kube.api.credential_plugin",
+    "symphony_kube.lifecycle.launch",
+}
+# The command fails before it connects to the server, because the file with the token is missing.
+KUBECONFIG = """
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {tokenFile: missing}}]
+"""
+
+
+@pytest.mark.without_coverage
+def test_ps_on_kubernetes_imports_nothing_for_a_launch(program: Program) -> None:
+    kubeconfig = program.directory / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    options = ("-b", "kube", "--kubeconfig", str(kubeconfig))
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "symphony", *options, "ps", "rl"],
+        env=program.env,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "symphony_kube.status.experiments" in imported
+    assert imported & ONLY_FOR_A_LAUNCH == set()
 
 
 # The modules that `up` needs only if the experiment changes, has secrets, or is not valid.

@@ -199,17 +199,20 @@ class BaseCommands(CommandLine):
 
         ``dest`` is the argument with the name of the run. It becomes the name of the experiment.
         """
+        if args.run:
+            experiment = self._open_run(getattr(args, dest))
+            setattr(args, dest, experiment)
+
+    def _open_run(self, given: str | None) -> str:
+        """Make this command read the record of a run, and return the name of its experiment."""
         from symphony.cluster.run_results import open_run
         from symphony.runs.archive import find_run
 
-        if not args.run:
-            return
-        given = getattr(args, dest)
         if given is None:
             raise UsageError("--run needs the name of a run; symphony history lists them")
         run = find_run(self.cluster.list_runs(), given)
         self.cluster = open_run(self.cluster, run)
-        setattr(args, dest, run.experiment)
+        return run.experiment
 
     # --- helpers for commands that take an experiment file ---
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from symphony.commandline.parsing.completion_scripts import COMPLETE_DIRECTORIES, COMPLETE_FILES
-from symphony.commandline.parsing.intermixed import TypedOption, split_words
+from symphony.commandline.parsing.intermixed import TypedOption, first_argument, split_words
 
 # Maps the metavar of an argument to the kind of path that the argument accepts.
 _PATH_COMPLETIONS = {
@@ -93,7 +93,7 @@ def _with_prefix(candidates: Iterable[str], prefix: str) -> list[str]:
 
 def _candidates(line: Completable, before: Sequence[str], typed: str) -> Iterable[str]:
     """Return the words that can follow the words in ``before``."""
-    verb = _verb_index(line.master_parser, before)
+    verb = first_argument(line.master_parser, before)
     parser = line.master_parser if verb is None else line.find_subparser(before[verb])
     if parser is None:
         return []
@@ -114,12 +114,6 @@ def _candidates(line: Completable, before: Sequence[str], typed: str) -> Iterabl
     if names is None:
         names = _choices(action)
     return [*names, *_path_completions(action)]
-
-
-def _verb_index(parser: argparse.ArgumentParser, words: Sequence[str]) -> int | None:
-    """Return the index of the command, or None if the words contain no command."""
-    arguments, _ = split_words(parser, words)
-    return arguments[0] if arguments else None
 
 
 def _store_backend_options(

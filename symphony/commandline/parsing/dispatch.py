@@ -22,6 +22,7 @@ from symphony.commandline.parsing.arguments import (
     help_from_docstring,
     split_remainder,
 )
+from symphony.commandline.parsing.intermixed import first_argument
 from symphony.errors import NotFound, SpecError, shown, with_filename
 
 if TYPE_CHECKING:
@@ -327,12 +328,16 @@ class CommandLine:
             create()
 
     def _create_parsers_for(self, words: Sequence[str]) -> None:
-        """Create the parser for the command that is the first word in ``words``.
+        """Create the parser for the command in ``words``, which options can precede.
 
-        If the first word is not a command, create all parsers, because the help and the suggestions
-        need them.
+        If there is no such command, create all parsers, because the help and the suggestions need
+        them.
         """
-        name = words[0] if words else ""
+        index = first_argument(self.master_parser, words)
+        before = words if index is None else words[:index]
+        name = "" if index is None else words[index]
+        if not _HELP_OPTIONS.isdisjoint(before):
+            name = ""
         for command, aliases in self._aliases.items():
             if name in aliases:
                 name = command

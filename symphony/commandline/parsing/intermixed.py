@@ -59,6 +59,12 @@ def split_words(
     return arguments, options
 
 
+def first_argument(parser: argparse.ArgumentParser, words: Sequence[str]) -> int | None:
+    """Return the index of the first argument, or None if ``words`` contains only options."""
+    arguments, _ = split_words(parser, words)
+    return arguments[0] if arguments else None
+
+
 def _find_action(
     parser: argparse.ArgumentParser, word: str
 ) -> tuple[argparse.Action | None, str | None]:

@@ -35,3 +35,13 @@ class ConnectionSettings:
     tls: TlsSettings = TlsSettings()
     authorization: str | None = field(default=None, repr=False)
     expires: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedCredential:
+    """A credential that expires at ``expires``, in seconds since the epoch, if that is not None."""
+
+    token: str | None = None
+    certificate: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
+    expires: float | None = None

@@ -13,23 +13,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError
 from symphony.signals import observable_exits
+from symphony_kube.api.connection_settings import IssuedCredential
 from symphony_kube.api.errors import one_line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssuedCredential:
-    """The result of a plug-in. ``expires`` is in seconds since the epoch."""
-
-    token: str | None = None
-    certificate: bytes | None = None
-    key: bytes | None = field(default=None, repr=False)
-    expires: float | None = None
 
 
 def run_plugin(

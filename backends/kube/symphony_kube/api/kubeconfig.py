@@ -20,8 +20,11 @@ from symphony.config.locations import expand_user
 from symphony.errors import BackendError, NotFound, SymphonyError
 from symphony.model.document_path import DocumentPath
 from symphony.names import did_you_mean, join_names
-from symphony_kube.api.connection_settings import ConnectionSettings, TlsSettings
-from symphony_kube.api.credential_plugin import IssuedCredential, run_plugin
+from symphony_kube.api.connection_settings import (
+    ConnectionSettings,
+    IssuedCredential,
+    TlsSettings,
+)
 from symphony_kube.api.proxies import proxy_for
 from symphony_kube.api.service_account import has_service_account, load_service_account
 
@@ -304,6 +307,8 @@ def _credential(
         return IssuedCredential()
     if not isinstance(plugin, dict):
         raise _unusable(owner, f"exec of the user {user.name!r} is not a mapping")
+    from symphony_kube.api.credential_plugin import run_plugin
+
     return run_plugin(plugin, _describe(cluster, authority), user.directory, owner)
 
 

@@ -34,16 +34,8 @@ from symphony.state_directory import (
     create_state_directory,
     state_root,
 )
-from symphony_kube.api.errors import ApiError
-from symphony_kube.lifecycle.description import DescriptionStore
-from symphony_kube.lifecycle.supervisor.record import (
-    Record,
-    RunGone,
-    decode_record,
-    encode_record,
-)
+from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
-from symphony_kube.lifecycle.supervisor.stored_usage import UsageInRecord, open_record
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -168,43 +160,6 @@ class SupervisorDirectory:
             return int(text) if text.strip().isdigit() else 0
         finally:
             os.close(descriptor)
-
-
-class DetachedStore:
-    """The record and the description of a run that a process of this machine supervises."""
-
-    def __init__(self, api: Api, directory: SupervisorDirectory) -> None:
-        self._api = api
-        self._directory = directory
-
-    def current_run(self, run: SupervisedRun) -> SupervisedRun:
-        """Return the run. Raises `RunGone` if another machine has changed the experiment, and has
-        therefore taken over.
-
-        A command of this machine replaces the supervisor.
-        """
-        try:
-            description = DescriptionStore(self._api, run.scope).read()
-        except ApiError as exc:
-            # A user without this permission cannot have changed the experiment.
-            if exc.status != 403:
-                raise
-            return run
-        if description is not None and description.host != socket.gethostname():
-            raise RunGone
-        return run
-
-    def read(self) -> Record:
-        """Return the record."""
-        return self._directory.read()
-
-    def write(self, record: Record) -> None:
-        """Replace the record."""
-        self._directory.write(record)
-
-    def open_usage(self, run: SupervisedRun) -> UsageInRecord:
-        """Return the samples in the record of the run on this machine. Raises `BackendError`."""
-        return open_record(run)
 
 
 def directory_of(api: Api, scope: Scope) -> SupervisorDirectory:

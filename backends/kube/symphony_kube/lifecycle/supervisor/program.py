@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import time
 from pathlib import Path
@@ -10,14 +11,51 @@ from pathlib import Path
 from symphony.errors import SymphonyError
 from symphony.signals import reset_signals
 from symphony_kube.api.client import Api
-from symphony_kube.lifecycle.supervisor.detached import (
-    NOT_NEEDED,
-    DetachedStore,
-    SupervisorDirectory,
-)
+from symphony_kube.api.errors import ApiError
+from symphony_kube.lifecycle.description import DescriptionStore
+from symphony_kube.lifecycle.supervisor.detached import NOT_NEEDED, SupervisorDirectory
 from symphony_kube.lifecycle.supervisor.in_cluster import SecretStore
 from symphony_kube.lifecycle.supervisor.loop import supervise
-from symphony_kube.lifecycle.supervisor.record import RunGone
+from symphony_kube.lifecycle.supervisor.record import Record, RunGone
+from symphony_kube.lifecycle.supervisor.run import SupervisedRun
+from symphony_kube.lifecycle.supervisor.stored_usage import UsageInRecord, open_record
+
+
+class DetachedStore:
+    """The record and the description of a run that a process of this machine supervises."""
+
+    def __init__(self, api: Api, directory: SupervisorDirectory) -> None:
+        self._api = api
+        self._directory = directory
+
+    def current_run(self, run: SupervisedRun) -> SupervisedRun:
+        """Return the run. Raises `RunGone` if another machine has changed the experiment, and has
+        therefore taken over.
+
+        A command of this machine replaces the supervisor.
+        """
+        try:
+            description = DescriptionStore(self._api, run.scope).read()
+        except ApiError as exc:
+            # A user without this permission cannot have changed the experiment.
+            if exc.status != 403:
+                raise
+            return run
+        if description is not None and description.host != socket.gethostname():
+            raise RunGone
+        return run
+
+    def read(self) -> Record:
+        """Return the record."""
+        return self._directory.read()
+
+    def write(self, record: Record) -> None:
+        """Replace the record."""
+        self._directory.write(record)
+
+    def open_usage(self, run: SupervisedRun) -> UsageInRecord:
+        """Return the samples in the record of the run on this machine. Raises `BackendError`."""
+        return open_record(run)
 
 
 def supervise_directory(path: str, descriptor: int | None = None) -> int:

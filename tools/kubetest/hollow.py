@@ -52,8 +52,7 @@ class HollowNodes:
 
     def __enter__(self) -> HollowNodes:
         for name in self.names:
-            self._api.call("POST", "/api/v1/nodes", _node(name))
-            self._api.call("PATCH", f"/api/v1/nodes/{name}/status", self._status(), MERGE_PATCH)
+            create_node(self._api, name, LABEL, pods=self._pods_each)
             self._api.call("POST", _LEASES, _lease(name))
         self._workers = [
             threading.Thread(target=self._renew_leases, daemon=True),
@@ -91,7 +90,8 @@ class HollowNodes:
             for name in self.names:
                 renewal = {"spec": {"renewTime": _now(micro=True)}}
                 self._api.call("PATCH", f"{_LEASES}/{name}", renewal, MERGE_PATCH)
-                self._api.call("PATCH", f"/api/v1/nodes/{name}/status", self._status(), MERGE_PATCH)
+                status = {"status": _ready_status(self._pods_each)}
+                self._api.call("PATCH", f"/api/v1/nodes/{name}/status", status, MERGE_PATCH)
 
     def _simulate_kubelet(self) -> None:
         """Act as the kubelet for every Pod on the nodes.
@@ -147,10 +147,28 @@ class HollowNodes:
             if exc.status != 404:
                 raise
 
-    def _status(self) -> Object:
-        capacity = {"cpu": "1000", "memory": "1000Gi", "pods": str(self._pods_each)}
-        ready = {"type": "Ready", "status": "True", "reason": "Hollow", "lastHeartbeatTime": _now()}
-        return {"status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}}
+
+def create_node(api: RawApi, name: str, label: str, *, pods: int) -> None:
+    """Create a node that accepts at most ``pods`` Pods, and only those that tolerate the taint
+    ``label``.
+
+    The node has a label with the same key and the value ``"true"``. Without a kubelet, Kubernetes
+    marks the node as unreachable after about a minute.
+    """
+    labels = {label: "true", "kubernetes.io/hostname": name}
+    taint = {"key": label, "value": "true", "effect": "NoSchedule"}
+    node = {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": [taint]},
+        "status": _ready_status(pods),
+    }
+    api.call("POST", "/api/v1/nodes", node)
+
+
+def _ready_status(pods: int) -> Object:
+    capacity = {"cpu": "1000", "memory": "1000Gi", "pods": str(pods)}
+    ready = {"type": "Ready", "status": "True", "reason": "Hollow", "lastHeartbeatTime": _now()}
+    return {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}
 
 
 def running_status(pod: Object, *, address: str) -> Object:
@@ -180,12 +198,6 @@ def running_status(pod: Object, *, address: str) -> Object:
             for container in pod["spec"]["containers"]
         ],
     }
-
-
-def _node(name: str) -> Object:
-    labels = {**SELECTOR, "kubernetes.io/hostname": name}
-    taint = {"key": LABEL, "value": "true", "effect": "NoSchedule"}
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"taints": [taint]}}
 
 
 def _lease(name: str) -> Object:

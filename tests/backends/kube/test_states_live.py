@@ -5,8 +5,10 @@ import threading
 
 import pytest
 
+from kubetest.hollow import create_node, running_status
+from kubetest.plugin import temporary_namespace
 from kubetest.rawapi import MERGE_PATCH
-from symphony import Experiment
+from symphony import Cluster, Experiment
 from symphony.errors import NotFound
 from symphony.status import State
 from symphony.testing.contract import until
@@ -36,6 +38,44 @@ EXPECTED = {
 }
 
 
+@pytest.fixture(scope="module")
+def lost(kube_session, tmp_path_factory):
+    """A cluster, and the name of an experiment whose node was deleted while its process was
+    running.
+
+    It is None if the cluster was not made for tests, because no nodes are added to it then.
+    """
+    if not kube_session.cluster.disposable:
+        yield None
+        return
+    with temporary_namespace(kube_session, tmp_path_factory.mktemp("lost")) as kube:
+        name = kube.namespace
+        label, node = f"symphony.test/{name}", f"lost-{name}"
+        create_node(kube.raw, node, label, pods=1)
+        try:
+            cluster = Cluster.new("kube", kubeconfig=kube.kubeconfig, namespace=kube.namespace)
+            experiment = cluster.new_experiment(name)
+            process = python(experiment, "only", FOREVER, container_image=kube.image)
+            process.node_selector(label, "true")
+            process.add_toleration(key=label, operator="Exists")
+            cluster.launch(experiment)
+            pod = kube.path(f"pods/{cluster.scope(name).object_name('only')}")
+            wait_until(lambda: "nodeName" in kube.raw.call("GET", pod)["spec"])
+            run_without_kubelet(kube, pod)
+            cluster.wait(name, until="started", timeout=60)
+        finally:
+            kube.raw.call("DELETE", f"/api/v1/nodes/{node}")
+        yield cluster, name
+        cluster.api.close()
+
+
+def run_without_kubelet(kube_cluster, path):
+    """Report a Pod as running."""
+    pod = kube_cluster.raw.call("GET", path)
+    status = {"status": running_status(pod, address="10.245.0.1")}
+    kube_cluster.raw.call("PATCH", f"{path}/status", status, MERGE_PATCH)
+
+
 def every_problem(name: str, image: str) -> Experiment:
     experiment = Experiment(name)
     python(experiment, "greedy", FOREVER).resource_limit(gpu=64)
@@ -62,6 +102,8 @@ def every_problem(name: str, image: str) -> Experiment:
     return experiment
 
 
+# The node is deleted now, because Kubernetes needs a minute to notice it.
+@pytest.mark.usefixtures("lost")
 @pytest.mark.timeout(240)
 def test_every_problem_is_reported(kube_cluster, shared, name):
     """The final states appear while they are followed, and in one description afterwards."""
@@ -150,39 +192,33 @@ def evict(kube_cluster, pod):
     kube_cluster.raw.call("POST", f"{pod}/eviction", body)
 
 
-def collect(kube_cluster, pod):
-    """Delete a Pod as Kubernetes does 40 to 60 s after the Node of the Pod was deleted."""
-    kube_cluster.raw.call("DELETE", pod, {"gracePeriodSeconds": 0})
-
-
-def test_processes_are_known_when_all_pods_are_gone(kube_cluster, any_cluster, name):
-    experiment = any_cluster.new_experiment(name)
+def test_processes_are_known_when_all_pods_are_gone(kube_cluster, own_namespaces, name):
+    experiment = own_namespaces.new_experiment(name)
     unschedulable(experiment, "only")
-    any_cluster.launch(experiment)
-    scope = any_cluster.scope(name)
+    own_namespaces.launch(experiment)
+    scope = own_namespaces.scope(name)
     pod = f"/api/v1/namespaces/{scope.namespace}/pods/{scope.object_name('only')}"
-    container = {"name": "only", "state": {"running": {}}, "ready": True, "restartCount": 0}
-    status = {
-        "phase": "Running",
-        "containerStatuses": [{**container, "image": "", "imageID": ""}],
-    }
-    kube_cluster.raw.call("PATCH", f"{pod}/status", {"status": status}, MERGE_PATCH)
-    remove = evict if any_cluster.namespace else collect
+    run_without_kubelet(kube_cluster, pod)
     removed = []
 
     def remove_once(status):
         if not removed and status.processes[0].state is RUNNING:
-            remove(kube_cluster, pod)
+            evict(kube_cluster, pod)
             removed.append(True)
 
-    lost = [("only", UNKNOWN, "exit status unknown: its Pod was deleted")]
-    status = any_cluster.wait(name, timeout=60, on_change=remove_once)
-    assert [(item.name, item.state, item.reason) for item in status] == lost
-    # A client that did not see the Pod reads the copy of the roster.
-    again = any_cluster.wait(name, timeout=60)
-    assert [(item.name, item.state, item.reason) for item in again] == lost
-    assert again.exit_code == 1
-    assert name in any_cluster.list_experiments()
+    status = own_namespaces.wait(name, timeout=60, on_change=remove_once)
+    assert [item.reason for item in status] == ["exit status unknown: its Pod was deleted"]
+    check_lost(own_namespaces, name)
+
+
+def check_lost(cluster, name):
+    """Check what a client reports that did not see the Pods. It reads the copy of the roster."""
+    status = cluster.wait(name, timeout=60)
+    assert [(item.name, item.state, item.reason) for item in status] == [
+        ("only", UNKNOWN, "exit status unknown: its Pod was deleted")
+    ]
+    assert status.exit_code == 1
+    assert name in cluster.list_experiments()
 
 
 def test_removed_jobs_keep_their_results(kube_cluster, shared, name):
@@ -231,3 +267,17 @@ def test_status_without_the_right_to_list_jobs(kube_cluster, open_cluster, name)
     assert poor.list_experiments() == [name]
     with pytest.raises(NotFound, match=f"did you mean '{name}'"):
         poor.describe_experiment(f"{name}x")
+
+
+# This test is the last one, because it waits for what began before the first one.
+@pytest.mark.timeout(150)
+def test_processes_on_a_deleted_node_are_lost(lost):
+    if lost is None:
+        pytest.skip("nodes are only added to a cluster that was made for tests")
+    cluster, name = lost
+    # The Pod garbage collector of Kubernetes deletes the Pods 40 to 60 s after their node. New
+    # versions mark them as failed before that.
+    status = cluster.wait(name, timeout=120)
+    assert {item.state for item in status} <= {UNKNOWN, FAILED}
+    assert status.exit_code == 1
+    check_lost(cluster, name)

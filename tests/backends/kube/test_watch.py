@@ -264,13 +264,20 @@ def test_client_error_is_reported_immediately(serve):
 
 def test_close_wakes_a_waiting_thread(serve):
     _, api = serve()
+    # A thread of an earlier test can still be waiting for a server that does not answer.
+    of_other_tests = set(threading.enumerate())
     following = ObservationStream(api, SCOPE)
     assert following.first().status.processes[0].name == "p"
+    feeds = [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith("watch-") and thread not in of_other_tests
+    ]
+    assert "watch-pods" in [thread.name for thread in feeds]
     timer = threading.Timer(0.2, following.close)
     timer.start()
     assert next(following, None) is None
     timer.join()
-    feeds = [thread for thread in threading.enumerate() if thread.name == "watch-pods"]
     for thread in feeds:
         thread.join(30)
         assert not thread.is_alive()

@@ -264,23 +264,32 @@ def test_client_error_is_reported_immediately(serve):
 
 def test_close_wakes_a_waiting_thread(serve):
     _, api = serve()
-    # A thread of an earlier test can still be waiting for a server that does not answer.
     of_other_tests = set(threading.enumerate())
     following = ObservationStream(api, SCOPE)
     assert following.first().status.processes[0].name == "p"
-    feeds = [
-        thread
-        for thread in threading.enumerate()
-        if thread.name.startswith("watch-") and thread not in of_other_tests
-    ]
-    assert "watch-pods" in [thread.name for thread in feeds]
     timer = threading.Timer(0.2, following.close)
     timer.start()
     assert next(following, None) is None
     timer.join()
-    for thread in feeds:
-        thread.join(30)
-        assert not thread.is_alive()
+    join_watches(of_other_tests)
+
+
+def test_close_ends_a_watch_that_waits_for_the_next_try(serve):
+    server, api = serve(503)
+    api.timeouts = Timeouts(pauses=(60.0,))
+    of_other_tests = set(threading.enumerate())
+    with Watcher(api, PODS, "a=b") as watcher:
+        watcher.start("pods")
+        wait_until(lambda: server.watched)
+    join_watches(of_other_tests)
+
+
+def join_watches(before):
+    """Wait for the end of the watches, except for those whose threads are in ``before``."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("watch-") and thread not in before:
+            thread.join(30)
+            assert not thread.is_alive()
 
 
 def test_readiness_timeout_needs_no_event(serve, monkeypatch):

@@ -244,13 +244,22 @@ class Api:
         query: Query | None = None,
         accept: str = "*/*",
         idle_timeout: float | None = None,
+        cancelled: threading.Event | None = None,
     ) -> ResponseStream:
         """Send a GET request, and return the response as a stream.
 
-        ``idle_timeout`` is the maximum time to wait for more data, in seconds.
+        ``idle_timeout`` is the maximum time to wait for more data, in seconds. A failed request is
+        not retried once ``cancelled`` is set.
         """
-        url = self._url(path, query)
-        response = self._request("GET", url, None, {"Accept": accept}, idle_timeout, stream=True)
+        response = self._request(
+            "GET",
+            self._url(path, query),
+            None,
+            {"Accept": accept},
+            idle_timeout,
+            stream=True,
+            cancelled=cancelled,
+        )
         return ResponseStream(response)
 
     def watch(

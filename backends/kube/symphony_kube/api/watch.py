@@ -211,7 +211,13 @@ class _Feed:
 
     def list(self) -> tuple[Object, ...]:
         """Return the current objects. The next watch starts at this list's resource version."""
-        answer = self._api.call("GET", self._path, query=self._query, accept=self._list_accept)
+        answer = self._api.call(
+            "GET",
+            self._path,
+            query=self._query,
+            accept=self._list_accept,
+            cancelled=self._closed,
+        )
         # The time is taken after the call, because the call can take a long time.
         self._last_response = time.monotonic()
         self._version = answer["metadata"]["resourceVersion"]
@@ -270,6 +276,7 @@ class _Feed:
             query=query,
             accept=self._watch_accept,
             idle_timeout=WATCH_SECONDS + WATCH_END_TOLERANCE_SECONDS,
+            cancelled=self._closed,
         )
         self._opening_since = None
         # If `close` ran while the stream was being opened, it could not close the stream.

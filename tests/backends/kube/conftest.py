@@ -4,12 +4,15 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from kubetest.plugin import PREFIX, remove_namespace
 from symphony import Cluster
+from symphony.runs.archive import Run
+from symphony.usage import ExperimentUsage
 
 HERE = Path(__file__).parent
 FOREVER = "import signal; signal.pause()"
@@ -163,3 +166,31 @@ def wait_until(holds, seconds=60):
         time.sleep(pause_seconds)
         pause_seconds = min(pause_seconds * 1.5, 0.5)
     return found
+
+
+# --- resource use ---
+
+
+def metrics(**containers: tuple[str, str]) -> dict[str, object]:
+    """The metrics of one Pod with these containers, each with its CPU and its memory."""
+    usages = [
+        {"name": name.replace("_", "-"), "usage": {"cpu": cpu, "memory": memory}}
+        for name, (cpu, memory) in containers.items()
+    ]
+    return {"metadata": {"name": "pod"}, "timestamp": "2026-11-26T19:00:00Z", "containers": usages}
+
+
+def served(*pods: dict[str, object], second: int = 0) -> dict[str, object]:
+    """The answer of a metrics server that has measured Pods at a second of a certain minute."""
+    at = f"2026-11-26T19:00:{second:02}Z"
+    return {"items": [{**pod, "timestamp": at} for pod in pods]}
+
+
+def cpu_of(samples: Sequence[ExperimentUsage]) -> list[float | None]:
+    """The use of the CPU by the first process in each sample."""
+    return [sample.processes[0].cpu for sample in samples]
+
+
+def run_of(cluster: Cluster, name: str) -> Run:
+    (run,) = [run for run in cluster.list_runs() if run.experiment == name]
+    return run

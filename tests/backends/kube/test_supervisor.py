@@ -12,6 +12,7 @@ import pytest
 
 import symphony
 import symphony_kube
+from symphony.cluster.run_results import find_run_usage
 from symphony.errors import LaunchFailed
 from symphony.plan.policies import Policies
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
@@ -33,7 +34,17 @@ from symphony_kube.status.ending import (
 from symphony_kube.status.observe import Observation
 from symphony_kube.status.pod_status import ContainerStatus
 
-from .conftest import FOREVER, managed_objects, python, unschedulable, wait_until
+from .conftest import (
+    FOREVER,
+    cpu_of,
+    managed_objects,
+    metrics,
+    python,
+    run_of,
+    served,
+    unschedulable,
+    wait_until,
+)
 from .held import HELD, release
 
 RUNNING = ContainerStatus(state=State.RUNNING, started=1.0)
@@ -173,27 +184,50 @@ def test_supervisor_adds_no_files_to_a_directory_that_is_being_removed(tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_killed_supervisor_is_started_again_by_the_next_command(shared, name):
-    exp = shared.new_experiment(name)
+def test_killed_supervisor_is_started_again_by_the_next_command(
+    kube_cluster, kube_faults, open_cluster, name
+):
+    """The next supervisor continues the start order and the record of the resource use."""
+    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+
+    def serve(cpu, second):
+        kube_faults.clear()
+        answer = served(metrics(first=(cpu, "3Mi")), second=second)
+        kube_faults.respond(answer, path=r"/metrics\.k8s\.io/")
+
+    def recorded(count):
+        samples = cluster.recorded_usage(name)
+        return samples if len(samples) == count else None
+
+    exp = cluster.new_experiment(name, record_usage=True)
     python(exp, "first", HELD)
     python(exp, "second", "pass").starts_after("first", "succeeded")
-    manifest = shared.launch(exp)
-    directory = directory_of(shared.api, shared.scope(name))
+    assert cluster.manifest(exp).ignored == ()
+    serve("250m", second=0)
+    manifest = cluster.launch(exp)
+    directory = directory_of(cluster.api, cluster.scope(name))
     pid = directory.holder()
     assert manifest.notes == (
         f"the start order is continued by process {pid} on this machine; configure "
         "supervisor_image to run it in the cluster",
     )
     assert directory.path.stat().st_mode & 0o777 == 0o700
+    wait_until(lambda: recorded(1))
     supervisor = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
     select.select([supervisor], [], [])
     os.close(supervisor)
-    wait_until(lambda: shared.describe_experiment(name).processes[0].state is State.RUNNING)
-    release(shared, name, "first")
-    assert [item.state for item in shared.wait(name, timeout=60)] == [State.SUCCEEDED] * 2
+    serve("750m", second=15)
+    assert cpu_of(wait_until(lambda: recorded(2))) == [0.25, 0.75]
+    usage = {"mean": 0.5, "peak": 0.75, "samples": 2}
+    assert find_run_usage(cluster, run_of(cluster, name)).summary["first"]["cpu"].to_dict() == usage
+    release(cluster, name, "first")
+    assert [item.state for item in cluster.wait(name, timeout=60)] == [State.SUCCEEDED] * 2
     wait_until(lambda: not directory.path.exists())
-    shared.delete(name)
+    cluster.delete(name)
+    run = run_of(cluster, name)
+    assert run.is_archived
+    assert cpu_of(cluster.at_run(run).recorded_usage(name)) == [0.25, 0.75]
 
 
 def test_supervisor_tries_again_after_an_exceeded_quota(kube_cluster, shared, name):
@@ -347,8 +381,10 @@ def test_supervisor_in_the_cluster_takes_over_changed_policies(
     second = supervisor_pods()
     assert second != first
     monkeypatch.setattr(in_cluster, "ACKNOWLEDGE_SECONDS", 90)
-    cluster.up(describe(ends_with=["server"], deadline=2000))
+    cluster.up(describe(ends_with=["server"], deadline=2000, record_usage=True))
     assert supervisor_pods() == second
+    log = kube_cluster.path(f"pods/{second[0]}/log")
+    wait_until(lambda: b"the cluster serves no metrics" in read_all(cluster.api, log))
     acknowledges, calls = in_cluster._acknowledges, []
 
     def acknowledges_too_late(*args):
@@ -363,6 +399,10 @@ def test_supervisor_in_the_cluster_takes_over_changed_policies(
     status = cluster.wait(name, timeout=120)
     assert [process.displayed_state for process in status] == ["stopped", "succeeded", "stopped"]
     cluster.delete(name)
+
+
+def read_all(api, path):
+    return b"".join(api.open_stream(path).chunks())
 
 
 def test_user_without_rights_for_a_supervisor_in_the_cluster(kube_cluster, open_cluster, name):

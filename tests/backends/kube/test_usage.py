@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import select
-import signal
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from kubetest.faults import FaultProxy
-from symphony import Cluster, Experiment
-from symphony.cluster.run_results import find_run_usage
+from symphony import Experiment
 from symphony.errors import Unsupported
-from symphony.runs.archive import Run
-from symphony.usage import ExperimentUsage, ProcessUsage
+from symphony.usage import ProcessUsage
 from symphony_kube.api.client import Api
 from symphony_kube.lifecycle.supervisor import in_cluster
-from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.lifecycle.supervisor.loop import supervise
 from symphony_kube.status.usage import UNAVAILABLE, usage_of
 
-from .conftest import FOREVER, managed_objects, python, wait_until
-
-
-def metrics(**containers: tuple[str, str]) -> dict[str, object]:
-    """The metrics of one Pod with these containers, each with its CPU and its memory."""
-    usages = [
-        {"name": name.replace("_", "-"), "usage": {"cpu": cpu, "memory": memory}}
-        for name, (cpu, memory) in containers.items()
-    ]
-    return {"metadata": {"name": "pod"}, "timestamp": "2026-11-26T19:00:00Z", "containers": usages}
+from .conftest import (
+    FOREVER,
+    cpu_of,
+    managed_objects,
+    metrics,
+    python,
+    run_of,
+    served,
+    wait_until,
+)
 
 
 def test_quantities_are_converted() -> None:
@@ -48,71 +42,24 @@ def test_quantities_are_converted() -> None:
     assert usage_of([{"metadata": {}}], ["a"], 5.0).processes == ()
 
 
-def served(*pods: dict[str, object], second: int = 0) -> dict[str, object]:
-    """The answer of a metrics server that has measured Pods at a second of a certain minute."""
-    at = f"2026-11-26T19:00:{second:02}Z"
-    return {"items": [{**pod, "timestamp": at} for pod in pods]}
-
-
-def cpu_of(samples: Sequence[ExperimentUsage]) -> list[float | None]:
-    """The use of the CPU by the first process in each sample."""
-    return [sample.processes[0].cpu for sample in samples]
-
-
-def run_of(cluster: Cluster, name: str) -> Run:
-    (run,) = [run for run in cluster.list_runs() if run.experiment == name]
-    return run
-
-
-def test_the_metrics_of_an_experiment_are_shown_and_recorded(
-    kube_cluster, kube_faults, open_cluster, shared, name
+def test_one_list_contains_the_metrics_of_an_experiment(
+    kube_cluster, kube_faults, open_cluster, name
 ) -> None:
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
-
-    def serve(cpu: str, second: int) -> None:
-        kube_faults.clear()
-        pods = served(metrics(a=(cpu, "3Mi")), second=second)
-        kube_faults.respond(pods, path=r"/metrics\.k8s\.io/")
-
-    def recorded(count: int) -> list[ExperimentUsage] | None:
-        samples = cluster.recorded_usage(name)
-        return samples if len(samples) == count else None
-
-    exp = cluster.new_experiment(name, record_usage=True)
+    exp = cluster.new_experiment(name)
     python(exp, "a", FOREVER)
-    assert cluster.manifest(exp).ignored == ()
-    serve("250m", second=0)
-    (note,) = cluster.launch(exp).notes
-    assert note.startswith("the experiment is supervised by process")
+    cluster.launch(exp)
     with pytest.raises(Unsupported, match=r"the cluster serves no metrics \(metrics\.k8s\.io\)"):
-        shared.iter_usage(name)
+        cluster.iter_usage(name)
+    kube_faults.respond(served(metrics(a=("250m", "3Mi"))), path=r"/metrics\.k8s\.io/")
     samples = cluster.iter_usage(name, ["a"])
     assert next(samples).processes == (ProcessUsage(process="a", cpu=0.25, memory=3 << 20),)
     *_, call = kube_faults.calls(path=r"/metrics\.k8s\.io/")
     selector = parse_qs(urlsplit(call.path).query)["labelSelector"][0]
     pods = kube_cluster.raw.call("GET", f"{kube_cluster.path('pods')}?labelSelector={selector}")
     assert [pod["metadata"]["labels"]["symphony/unit"] for pod in pods["items"]] == ["a"]
-
-    # The next supervisor continues, and does not record the same value again.
-    wait_until(lambda: recorded(1))
-    pid = directory_of(cluster.api, cluster.scope(name)).holder()
-    supervisor = os.pidfd_open(pid)
-    os.kill(pid, signal.SIGKILL)
-    select.select([supervisor], [], [])
-    os.close(supervisor)
-    serve("750m", second=15)
-    assert cpu_of(wait_until(lambda: recorded(2))) == [0.25, 0.75]
-    run = run_of(cluster, name)
-    assert find_run_usage(cluster, run).summary["a"]["cpu"].to_dict() == {
-        "mean": 0.5,
-        "peak": 0.75,
-        "samples": 2,
-    }
     cluster.delete(name)
     assert list(samples) == []
-    run = run_of(cluster, name)
-    assert run.is_archived
-    assert cpu_of(cluster.at_run(run).recorded_usage(name)) == [0.25, 0.75]
 
 
 def test_a_supervisor_in_the_cluster_records_with_the_rights_of_its_role(

@@ -378,17 +378,10 @@ class _PodParser:
     def containers(self) -> dict[str, ContainerStatus]:
         """Return a mapping from container names to states."""
         blocked = self._blocked_by_init_container()
-        containers_ready = _condition(self._status, "ContainersReady")
-        ready_since = None
-        if containers_ready.get("status") == "True":
-            ready_since = parse_time(containers_ready.get("lastTransitionTime"))
-        result = {}
-        for container in self._spec["containers"]:
-            parsed = self._container(container, blocked)
-            if parsed.ready and ready_since:
-                parsed = replace(parsed, ready_since=ready_since)
-            result[container["name"]] = parsed
-        return result
+        return {
+            container["name"]: self._container(container, blocked)
+            for container in self._spec["containers"]
+        }
 
     # --- one container ---
 
@@ -407,13 +400,22 @@ class _PodParser:
             ended = _modified(self._metadata)
             return ContainerStatus(state=State.SUCCEEDED, exit_code=0, ended=ended)
         if "running" in state:
+            is_ready = bool(status.get("ready"))
             return ContainerStatus(
                 state=State.RUNNING,
-                ready=bool(status.get("ready")),
+                ready=is_ready,
                 restarts=restarts,
                 started=parse_time(state["running"].get("startedAt")),
+                ready_since=self._ready_since() if is_ready else None,
             )
         return blocked or self._waiting(container, status, state.get("waiting") or {})
+
+    def _ready_since(self) -> float | None:
+        """Return when all containers became ready, or None if they are not."""
+        condition = _condition(self._status, "ContainersReady")
+        if condition.get("status") != "True":
+            return None
+        return parse_time(condition.get("lastTransitionTime"))
 
     def _terminated(self, container: Object, status: Object, terminated: Object) -> ContainerStatus:
         exit_code = terminated.get("exitCode", 0)

@@ -150,7 +150,9 @@ class UnitStatus:
             else:
                 continue
             ready_since = container.ready_since or since
-            self.containers[name] = replace(container, was_ready=True, ready_since=ready_since)
+            if not container.was_ready or container.ready_since != ready_since:
+                container = replace(container, was_ready=True, ready_since=ready_since)
+            self.containers[name] = container
 
     @property
     def exists(self) -> bool:

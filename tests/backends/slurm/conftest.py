@@ -12,9 +12,32 @@ from pathlib import Path
 import pytest
 
 from symphony.cluster import Cluster
+from symphony.testing import BackendContract
 
 VARIABLE = "SYMPHONY_TEST_SLURM"
 MISSING = "NOT TESTED AGAINST A SLURM: run scripts/test --with-slurm, or set SYMPHONY_TEST_SLURM=1"
+
+
+# The tests of the contract that together call the programs of Slurm in each way that the contract
+# does. Only these can fail with one version of Slurm alone, because what symphony does without
+# Slurm is the same with every version.
+_TESTS_OF_EVERY_VERSION = (
+    BackendContract.test_a_launched_experiment_is_listed_and_described,
+    BackendContract.test_force_replaces_a_running_experiment,
+    BackendContract.test_every_process_has_the_address_of_every_service,
+    BackendContract.test_exit_codes_and_logs_are_kept_after_the_launcher_exits,
+    BackendContract.test_a_command_runs_in_the_environment_of_a_process,
+    BackendContract.test_delete_is_complete_and_idempotent,
+    BackendContract.test_experiments_of_other_programs_are_neither_listed_nor_deleted,
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their markers
+def pytest_collection_modifyitems(items):
+    for item in items:
+        is_slurm = item.path.parent == Path(__file__).parent
+        if is_slurm and item.function in _TESTS_OF_EVERY_VERSION:
+            item.add_marker("every_slurm")
 
 
 @pytest.fixture(autouse=True)

@@ -414,10 +414,9 @@ class Api:
         if isinstance(exc, ReadTimeoutError):
             return Unreachable(f"{self.description} does not answer: {text.rpartition(': ')[2]}")
         if isinstance(exc, (NewConnectionError, ConnectTimeoutError, OSError)):
-            cause = text.rpartition(">: ")[2].rpartition("> ")[2] or text
             return Unreachable(
-                f"{self.description} cannot be reached: {cause}; is the server running, and is the "
-                "network up?"
+                f"{self.description} cannot be reached: {_cause(exc)}; is the server running, and "
+                "is the network up?"
             )
         return Unreachable(f"the connection to {self.description} was lost: {_cause(exc)}")
 
@@ -496,15 +495,21 @@ def watch_events(stream: ResponseStream) -> Iterator[Object]:
 
 
 def _cause(exc: BaseException) -> str:
-    """Return why a connection was lost, without the names and numbers that libraries add.
+    """Return why a connection failed or was lost, without the names and numbers that libraries add.
 
-    urllib3 wraps errors of the operating system and of TLS, as the last argument of its own.
+    The texts of urllib3's errors are representations of objects. The errors have another error as
+    their last argument or as their cause.
     """
-    while exc.args and isinstance(exc.args[-1], BaseException):
-        exc = exc.args[-1]
+    while inner := _inner_error(exc):
+        exc = inner
     text = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
     text = re.sub(r"^\[[A-Z0-9:_ ]+\] | \(_ssl\.c:\d+\)$", "", one_line(text))
     return text or type(exc).__name__
+
+
+def _inner_error(exc: BaseException) -> BaseException | None:
+    last = exc.args[-1] if exc.args else None
+    return last if isinstance(last, BaseException) else exc.__cause__
 
 
 def _decode(content: bytes | str) -> Object:

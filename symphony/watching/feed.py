@@ -10,6 +10,7 @@ interrupted. After `close`, it ends with the next event or line, or with the pro
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +38,8 @@ STATUS_INTERVAL_SECONDS = 1.0
 MIN_INTERVAL_SECONDS = 0.05
 # The time between two attempts after an error.
 RETRY_SECONDS = 1.0
+# How far before an error the output is read again. Lines that were on their way were lost.
+OVERLAP_SECONDS = 10.0
 # The number of earlier lines of each process that a view shows first.
 FIRST_LINES = 1_000
 
@@ -253,32 +256,28 @@ class OutputFeed:
 
     def _follow(self) -> None:
         """Follow the output of the present run, and then of each later one."""
-        # The time of the latest output, if the run is read on after an error.
-        read_until: float | None = None
+        position = _OutputPosition()
         while not self._is_closed.is_set():
             try:
                 created = self._cluster.describe_experiment(self._experiment).created
-                for item in self._iter_output(read_until):
-                    read_until = time.monotonic()
+                for item in position.new_items(self._iter_output(position)):
                     self._send(item)
                     if self._is_closed.is_set():
                         return
                 self._send(None)
                 self._wait_for_other_run(created)
-                read_until = None
+                position = _OutputPosition()
             except NotFound:
-                read_until = None
+                position = _OutputPosition()
                 self._is_closed.wait(RETRY_SECONDS)
             except SymphonyError:
                 # The feed of the status reports the problem.
                 self._is_closed.wait(RETRY_SECONDS)
 
-    def _iter_output(self, read_until: float | None) -> Iterator[LogBlock | ExperimentEvent]:
-        """Return the last lines and all later output, or what was written since a time."""
-        tail: int | None = self._first_lines
-        since: float | None = None
-        if read_until is not None:
-            tail, since = None, time.monotonic() - read_until
+    def _iter_output(self, position: _OutputPosition) -> Iterator[LogBlock | ExperimentEvent]:
+        """Return the last lines and all later output, or what was written since the position."""
+        since = position.age()
+        tail = self._first_lines if since is None else None
         return self._cluster.iter_output(
             self._experiment, self._processes, follow=True, tail=tail, since=since, events=True
         )
@@ -292,6 +291,38 @@ class OutputFeed:
                 continue
             if status.created != created or not status.ended:
                 return
+
+
+class _OutputPosition:
+    """What has been read of the output of a run, with which it is read on after an error."""
+
+    def __init__(self) -> None:
+        # The local time of the latest output, because the clock of the backend can be another one.
+        self._read_until: float | None = None
+        # The latest time of each process's lines, and of its events.
+        self._latest: dict[tuple[type, str | None], float] = {}
+
+    def age(self) -> float | None:
+        """Return how many seconds ago the output begins that must be read again, or None if nothing
+        has been read.
+        """
+        if self._read_until is None:
+            return None
+        return time.monotonic() - self._read_until + OVERLAP_SECONDS
+
+    def new_items(
+        self, items: Iterator[LogBlock | ExperimentEvent]
+    ) -> Iterator[LogBlock | ExperimentEvent]:
+        """Yield the items that have not been read yet. Items without a time are always new."""
+        seen = dict(self._latest)
+        for item in items:
+            self._read_until = time.monotonic()
+            key = type(item), item.process
+            if item.at is not None:
+                if item.at <= seen.get(key, -math.inf):
+                    continue
+                self._latest[key] = item.at
+            yield item
 
 
 def _names(status: ExperimentStatus | None) -> list[str]:

@@ -21,7 +21,7 @@ from symphony.watching.experiment_model import (
     UsageSeen,
     UsageUnavailable,
 )
-from symphony.watching.feed import ExperimentFeed, OutputFeed
+from symphony.watching.feed import OVERLAP_SECONDS, ExperimentFeed, OutputFeed
 from symphony.watching.output_tail import MAX_LINE_CHARACTERS, OutputTail
 from symphony.watching.usage_history import UsageHistory
 
@@ -249,19 +249,22 @@ def test_output_continues_where_it_was_interrupted(monkeypatch):
 
         def iter_output(self, experiment, processes, *, follow, tail, since, events):
             calls.append((tail, since))
-            yield LogBlock("a", f"{len(calls)}\n")
+            yield LogBlock("a", "1\n", at=1.0)
+            yield event("started")
             if len(calls) == 1:
                 raise Unreachable("no answer")
+            # This line was written before the error, and had not arrived.
+            yield LogBlock("a", "2\n", at=2.0)
 
     output = Collector()
     feed = OutputFeed(InterruptedCluster(), "rl", ["a"], output)
     feed.start()
     output.wait_for(lambda items: items[-1] is None)
     feed.close()
-    assert [item.text for item in output.items[:-1]] == ["1\n", "2\n"]
+    assert [item.text for item in output.items[:-1]] == ["1\n", "started", "2\n"]
     (first_tail, first_since), (second_tail, second_since) = calls
     assert (first_tail, first_since, second_tail) == (1000, None, None)
-    assert second_since > 0
+    assert second_since > OVERLAP_SECONDS
 
 
 # --- controls ---

@@ -34,6 +34,7 @@ class PageScenario:
             viewer = Viewer(browser, server, viewport={"width": 1400, "height": 900})
             user = _User(cli, viewer.page)
             user.open_the_experiment()
+            user.open_the_site()
             user.signal_a_worker()
             user.restart_a_worker()
             user.stop_a_worker_and_start_the_experiment()
@@ -59,6 +60,19 @@ class _User:
         self.page.get_by_role("link", name=NAME).click()
         expect(self.facts).to_contain_text("3/3 ready")
         expect(find_box(self.page, "process worker-0")).to_contain_text("running")
+
+    def open_the_site(self) -> None:
+        find_box(self.page, "service web").click()
+        link = self.panel.get_by_role("link", name=re.compile(r":\d+$"))
+        forward = self.panel.get_by_role("button", name="Forward a port")
+        expect(link.or_(forward)).to_be_visible()
+        # On Kubernetes, only a load balancer has an address that is known.
+        if forward.is_visible():
+            forward.click()
+        with self.page.context.expect_page() as opened:
+            link.click()
+        expect(opened.value).to_have_title("Directory listing for /")
+        opened.value.close()
 
     def signal_a_worker(self) -> None:
         self.page.get_by_role("tab", name="Processes").click()

@@ -1,4 +1,4 @@
-"""The requests of the page, apart from its stream: details, output, runs and controls."""
+"""The requests of the page, apart from its stream: details, output, runs, controls and ports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from symphony.cluster import Cluster
+from symphony.cluster import Cluster, Tunnel
 from symphony.cluster.run_results import (
     comparable_values,
     displayed_result,
@@ -66,7 +66,9 @@ def application(viewing: Viewing, access: Access) -> Starlette:
         "log": requests.log,
     }
     routes = [Route(f"/api/{name}", _call(handle)) for name, handle in calls.items()]
-    routes.append(Route("/api/control", _call(requests.control), methods=["POST"]))
+    changes: dict[str, Handle] = {"control": requests.control, "visit": requests.visit}
+    for name, handle in changes.items():
+        routes.append(Route(f"/api/{name}", _call(handle), methods=["POST"]))
     routes.append(Route("/api/stream", Stream(viewing)))
     for path, content, media_type in _static_files():
         routes.append(Route(path, _static(content, media_type)))
@@ -232,6 +234,20 @@ class Requests:
             channel.refresh()
         return {"text": text}
 
+    async def visit(self, request: Request) -> dict[str, Any]:
+        """Return the address of an exposed service. A forwarded port is one of this machine."""
+        body = _read_object(await request.body())
+        backend, experiment, service = (
+            _read_text(body, name) for name in ("backend", "experiment", "service")
+        )
+
+        def visit() -> Tunnel:
+            cluster = self._viewing.find_cluster(backend)
+            return self._viewing.tunnels.visit(cluster, experiment, service)
+
+        tunnel = await self._viewing.threads.call(visit)
+        return {"address": tunnel.address, "forwarded": tunnel.forwarded}
+
 
 def _run_details(cluster: Cluster, run: Run) -> dict[str, Any]:
     """Return the record of a run. The processes are missing if their statuses are not known."""
@@ -260,6 +276,13 @@ def _read_object(body: bytes) -> dict[str, Any]:
         value = None
     if not isinstance(value, dict):
         raise SpecError("the body of the request must be a JSON object")
+    return value
+
+
+def _read_text(body: Mapping[str, Any], name: str) -> str:
+    value = body[name]
+    if not isinstance(value, str):
+        raise SpecError(f"{name} must be text")
     return value
 
 

@@ -76,7 +76,10 @@ class WebServer:
             timeout_graceful_shutdown=STOP_TIMEOUT_SECONDS,
         )
         self._server = _Server(config, viewing, on_ready)
-        await self._server.serve(sockets=[self._socket])
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            viewing.tunnels.close()
 
 
 class _Server(uvicorn.Server):

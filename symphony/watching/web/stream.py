@@ -32,6 +32,7 @@ from symphony.watching.web.channels import (
     OutputChannel,
 )
 from symphony.watching.web.threads import Threads
+from symphony.watching.web.tunnels import Tunnels
 
 # The shortest time between two messages, so that a viewer receives at most 20 per second.
 MIN_INTERVAL_SECONDS = 0.05
@@ -53,6 +54,7 @@ class Viewing:
     open_list: OpenWatch
     threads: Threads = field(default_factory=Threads)
     channels: Channels = field(default_factory=Channels)
+    tunnels: Tunnels = field(default_factory=Tunnels)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams: set[asyncio.Event] = field(default_factory=set)
 

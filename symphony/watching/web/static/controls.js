@@ -29,11 +29,23 @@ function ask(title, content, confirmText, isDangerous, readValue = () => true) {
   });
 }
 
-// Carry out a control, after its question has been confirmed. The button is busy meanwhile.
-async function perform(view, button, control) {
+// Run a function while a button is busy, and show its error.
+async function runBusy(button, run) {
   button.disabled = true;
   button.setAttribute("aria-busy", "true");
   try {
+    await run();
+  } catch (error) {
+    toast(error.message, true);
+  } finally {
+    button.disabled = false;
+    button.removeAttribute("aria-busy");
+  }
+}
+
+// Carry out a control, after its question has been confirmed.
+async function perform(view, button, control) {
+  await runBusy(button, async () => {
     let result = await post("control", control);
     if (result.question) {
       const isDangerous = control.action !== "start";
@@ -42,13 +54,8 @@ async function perform(view, button, control) {
       result = await post("control", { ...control, confirmed: true });
     }
     toast(result.text);
-  } catch (error) {
-    toast(error.message, true);
-  } finally {
-    button.disabled = false;
-    button.removeAttribute("aria-busy");
-    view.panel.drawControlsAgain();
-  }
+  });
+  view.panel.drawControlsAgain();
 }
 
 function confirmWord(control) {
@@ -59,6 +66,13 @@ function controlButton(text, className, run) {
   const button = h("button", { type: "button", class: className }, text);
   button.addEventListener("click", () => run(button));
   return button;
+}
+
+// The button that forwards a port to an exposed service. `show` is called with the answer.
+export function forwardButton(view, service, show) {
+  return controlButton("Forward a port", "small-button", (button) =>
+    runBusy(button, async () => show(await post("visit", { backend: view.backend, experiment: view.name, service }))),
+  );
 }
 
 // The buttons for the whole experiment.

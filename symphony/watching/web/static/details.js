@@ -3,7 +3,7 @@
 import { h, replace, setText, tabList } from "./dom.js";
 import { get } from "./connection.js";
 import { Chart } from "./chart.js";
-import { processControls } from "./controls.js";
+import { forwardButton, processControls } from "./controls.js";
 import { EventsView } from "./events.js";
 import { stateBar, stateChip } from "./experiments.js";
 import { byName, bytes, cores, duration, percent, plural, reason, sign, stateClass, stateWords, visible } from "./format.js";
@@ -239,7 +239,7 @@ export class DetailsPanel {
     this.request = controller;
     try {
       const data = await get("services", { backend: experiment.backend, experiment: experiment.name }, { signal: controller.signal });
-      replace(addresses, serviceAddresses(service, data));
+      replace(addresses, serviceAddresses(experiment, service, data));
     } catch (error) {
       if (error.name !== "AbortError") replace(addresses, h("p", { class: "dim" }, `The address is not known: ${error.message}`));
     }
@@ -299,16 +299,25 @@ function section(title, values) {
   ];
 }
 
-function serviceAddresses(service, data) {
+function serviceAddresses(experiment, service, data) {
   const rows = [];
   const own = Object.entries(data.addresses).filter(([name]) => name === service.name || new RegExp(`^${service.name}-\\d+$`).test(name));
   for (const [name, value] of own) rows.push([h("dt", {}, own.length > 1 ? name : "address"), h("dd", {}, value)]);
   if (!rows.length && service.port) rows.push([h("dt", {}, "port"), h("dd", {}, String(service.port))]);
   if (service.encrypted) rows.push([h("dt", {}, "encrypted"), h("dd", {}, "yes")]);
   if (service.exposed) {
-    const external = data.exposed[service.name];
-    const link = external ? h("a", { href: `http://${external}/`, target: "_blank", rel: "noopener noreferrer" }, external) : "not known yet; symphony visit finds it";
-    rows.push([h("dt", {}, "open"), h("dd", {}, link)]);
+    rows.push([h("dt", {}, "open"), externalAddress(experiment, service, data.exposed[service.name])]);
   }
   return h("dl", { class: "facts-list" }, rows);
+}
+
+// Return the link to an exposed service, or a button if it is not reachable from here.
+function externalAddress(experiment, service, known) {
+  const link = (address) => h("a", { href: `http://${address}/`, target: "_blank", rel: "noopener noreferrer" }, address);
+  const cell = h("dd", {});
+  const show = ({ address, forwarded }) => replace(cell, link(address), forwarded ? " (forwarded until symphony ui exits)" : "");
+  if (known) show({ address: known });
+  else if (experiment.session.read_only) replace(cell, "no address yet; symphony visit forwards a port");
+  else replace(cell, forwardButton(experiment, service.name, show));
+  return cell;
 }

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from symphony.errors import BackendError
 from symphony.plan.policies import Policies
+from symphony.runs.archive import active_directory
+from symphony.runs.record import RECORD_FILE
 from symphony.runs.usage import parse_usage
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony.usage import ExperimentUsage, ProcessUsage
@@ -21,6 +25,8 @@ from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.lifecycle.supervisor.stored_usage import (
     UsageInSecret,
     fetch_usage,
+    open_record,
+    recorded_content,
     usage_object,
 )
 from symphony_kube.lifecycle.supervisor.usage import Measurements, Pauses, UsageRecorder
@@ -126,7 +132,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_no_pauses")
 def test_a_problem_is_reported_once_until_there_are_metrics() -> None:
-    answers = [NOT_SERVED, NOT_SERVED, [], [pod("a", 10)], DOWN, DOWN, [pod("a", 10)]]
+    answers = [NOT_SERVED, NOT_SERVED, [], [pod("a", 10)], NOT_SERVED, DOWN, DOWN]
     store, errors = Store(), []
     recorder = UsageRecorder(
         Metrics(*answers, [pod("a", 20), pod("other", 20)]), SCOPE, lambda: store, errors.append
@@ -138,8 +144,8 @@ def test_a_problem_is_reported_once_until_there_are_metrics() -> None:
     assert [sample.processes for sample in samples] == [expected] * 2
     assert samples[1].at == samples[0].at + 10
     assert store.samples.empty()
-    assert ["serves no metrics" in error for error in errors] == [True, False]
-    assert "does not respond" in errors[1]
+    assert ["serves no metrics" in error for error in errors] == [True, True, False]
+    assert "does not respond" in errors[2]
 
 
 @pytest.mark.usefixtures("_no_pauses")
@@ -159,6 +165,30 @@ def test_only_running_processes_are_recorded_and_only_if_the_policies_require_it
         recorder.update(run_with(record_usage=True), status(State.RUNNING))
     recorder.close()
     assert not recorder._thread.is_alive()
+
+
+# --- the record of the run ---
+
+
+def test_a_supervisor_in_the_cluster_continues_the_record_of_a_detached_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "state"))
+    run = replace(run_with(record_usage=True), run_name="e-20261126-190000-7f3a")
+    outside = active_directory().parent / "e"
+    outside.mkdir(parents=True)
+    (outside / RECORD_FILE).write_text("{}")
+    record = active_directory() / run.run_name
+    record.mkdir(parents=True)
+    for other in (run, replace(run, run_name="../e"), replace(run, run_name="")):
+        with pytest.raises(BackendError, match="this machine has no record of the run"):
+            open_record(other)
+        assert recorded_content(other) == b""
+    (record / RECORD_FILE).write_text("{}")
+    open_record(run).append(sample(1.0))
+    api: Any = Secrets(recorded_content(run))
+    UsageInSecret(api, SCOPE, tmp_path).append(sample(2.0))
+    assert recorded(api) == [1.0, 2.0]
 
 
 # --- the Secret ---

@@ -1,12 +1,14 @@
-"""Measure how long it takes to list and delete experiments, to show processes, to read a log and to
-copy a file.
+"""Measure how long the commands take that work on Kubernetes.
 
-The peers are kubectl get, delete, logs and cp.
+The commands create, list, show and delete experiments, show 1,000 processes, read a log, and copy a
+file in both directions. The peers are kubectl create, get, delete, logs and cp.
 
     python benchmarks/kube_use.py [--quick] [--json]
 
-Each experiment has a namespace of its own. The benchmark needs kubectl, and a Kubernetes cluster
-that exists only for tests and can pull the image in SYMPHONY_TEST_IMAGE. It uses the cluster in
+Each experiment has a namespace of its own. The processes of the largest experiment run on hollow
+nodes: a real API server, scheduler and controllers handle them, but no container runs. The
+benchmark needs kubectl, and a Kubernetes cluster that exists only for tests and can pull the image
+in SYMPHONY_TEST_IMAGE, because the benchmark adds nodes to the cluster. It uses the cluster in
 KUBECONFIG, or else the devcluster with its image.
 """
 
@@ -20,9 +22,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from _kube import STARTED, kubeconfig, kubectl
+from _kube import STARTED, hollow, kubeconfig, kubectl
 from _pairs import Figure, Options, at_most_times, in_turns, main, timed
 
+from kubetest.hollow import HollowNodes
 from symphony import Cluster, Experiment
 
 IMAGE = os.environ.get("SYMPHONY_TEST_IMAGE", "docker.io/library/symphony-test:devcluster")
@@ -99,15 +102,18 @@ def create(
 def show_processes(
     cluster: Cluster, name: str, options: Options, words: tuple[list[str], list[str], list[str]]
 ) -> Iterator[Figure]:
-    """Yield the figure for the processes of one large experiment."""
+    """Yield the figure for the running processes of one large experiment."""
     symphony, ours, theirs = words
-    processes, runs = options.pick(1000, 50), options.pick(7, 1)
-    launch(cluster, [name], processes)
-    shown, peer = in_turns(
-        runs,
-        lambda: run(*symphony, "ps", name, *ours),
-        lambda: run(*theirs, "get", "pods", f"--namespace={name}"),
-    )
+    processes, runs = options.pick(1000, 50), options.pick(11, 1)
+    with HollowNodes(kubeconfig(), count=options.pick(3, 1)):
+        cluster.launch(hollow(name, processes))
+        cluster.wait(name, until=STARTED, timeout=600)
+        shown, peer = in_turns(
+            runs,
+            lambda: run(*symphony, "ps", name, *ours),
+            lambda: run(*theirs, "get", "pods", f"--namespace={name}"),
+        )
+        cluster.delete(name)
     yield at_most_times(
         f"ps, {processes} processes", shown, peer, 1.2, plus=1.0, peer_name="get pods"
     )
@@ -116,7 +122,7 @@ def show_processes(
 def use(
     cluster: Cluster, name: str, options: Options, words: tuple[list[str], list[str], list[str]]
 ) -> Iterator[Figure]:
-    """Yield the figures for a log and a file of one process."""
+    """Yield the figures for a log of one process, and for a file that is copied from and to it."""
     symphony, ours, theirs = words
     lines, size, runs = options.pick(100_000, 10_000), options.pick(300, 20), options.pick(5, 1)
     experiment = Experiment(name)
@@ -135,13 +141,23 @@ def use(
     )
     yield at_most_times(f"logs, {lines} lines", log, peer_log, 1.2, plus=1.0, peer_name="logs")
     with tempfile.TemporaryDirectory() as directory:
-        target = Path(directory) / "f"
+        file = f"{directory}/f"
         copied, peer_copied = in_turns(
             runs,
-            lambda: run(*symphony, "cp", name, "p:/tmp/f", f"{target}-1", *ours),
-            lambda: run(*theirs, "cp", f"--namespace={name}", "p:/tmp/f", f"{target}-2"),
+            lambda: run(*symphony, "cp", name, "p:/tmp/f", file, *ours),
+            lambda: run(*theirs, "cp", f"--namespace={name}", "p:/tmp/f", file),
         )
-    yield at_most_times(f"cp, {size} MB", copied, peer_copied, 1.3, plus=1.0, peer_name="cp")
+        yield at_most_times(
+            f"cp from a process, {size} MB", copied, peer_copied, 1.3, plus=1.0, peer_name="cp"
+        )
+        copied, peer_copied = in_turns(
+            runs,
+            lambda: run(*symphony, "cp", name, file, "p:/tmp/g", *ours),
+            lambda: run(*theirs, "cp", f"--namespace={name}", file, "p:/tmp/g"),
+        )
+        yield at_most_times(
+            f"cp to a process, {size} MB", copied, peer_copied, 1.3, plus=1.0, peer_name="cp"
+        )
 
 
 def launch(cluster: Cluster, names: list[str], processes: int = 1) -> None:

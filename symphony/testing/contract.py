@@ -199,28 +199,9 @@ class BackendContract:
         assert experiment.dump_dict() == before
         json.dumps(manifest.to_dict())
 
-    def test_a_dry_run_under_the_name_of_a_running_experiment_needs_force(
-        self, cluster: Cluster, experiment: Experiment, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        # A fixed port that the running experiment uses must not prevent a launch that replaces the
-        # experiment.
-        (port,) = _free_ports(1)
-        self.add(experiment, "worker", programs.FOREVER).binds({"echo": port}).exposes("echo")
-        cluster.launch(experiment)
-        before = until(cluster, "contract", all_running, timeout=self.timeout)
-        with pytest.raises(AlreadyExists, match="'contract' is running"):
-            cluster.launch(experiment, dry_run=True if cluster.dry_run_checks_name else "server")
-        assert capsys.readouterr().out == ""
-        for manifest in (
-            cluster.manifest(experiment),
-            cluster.launch(experiment, force=True, dry_run=True),
-        ):
-            assert "SYMPH_ECHO_PORT" in str(manifest)
-        assert cluster.describe_experiment("contract") == before
-
     # --- launching ---
 
-    def test_a_launched_experiment_is_listed_and_described(
+    def test_a_launched_experiment_is_listed_described_and_found_by_its_names(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "alone", programs.FOREVER)
@@ -235,15 +216,38 @@ class BackendContract:
         ]
         assert cluster.describe_process("contract", "member", "team").state is State.RUNNING
         assert cluster.find_process("contract", "team/member").name == "member"
+        with pytest.raises(NotFound, match="did you mean 'contract'"):
+            cluster.describe_experiment("contrakt")
+        with pytest.raises(NotFound, match="did you mean 'member'"):
+            cluster.describe_process("contract", "membre")
+        with pytest.raises(NotFound, match="in group 'team'"):
+            cluster.find_process("contract", "crew/member")
+        with pytest.raises(NotFound, match="crew"):
+            cluster.describe_process_group("contract", "crew")
 
-    def test_a_launch_under_the_name_of_a_running_experiment_is_refused(
-        self, cluster: Cluster, experiment: Experiment
+    def test_launches_that_are_refused_leave_the_running_experiment_unchanged(
+        self, cluster: Cluster, experiment: Experiment, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        self.add(experiment, "worker", programs.FOREVER)
+        # A fixed port that the running experiment uses must not prevent a launch that replaces the
+        # experiment.
+        (port,) = _free_ports(1)
+        self.add(experiment, "worker", programs.FOREVER).binds({"echo": port}).exposes("echo")
         cluster.launch(experiment)
         before = until(cluster, "contract", all_running, timeout=self.timeout)
         with pytest.raises(AlreadyExists, match="contract"):
             cluster.launch(experiment)
+        with pytest.raises(AlreadyExists, match="'contract' is running"):
+            cluster.launch(experiment, dry_run=True if cluster.dry_run_checks_name else "server")
+        assert capsys.readouterr().out == ""
+        for manifest in (
+            cluster.manifest(experiment),
+            cluster.launch(experiment, force=True, dry_run=True),
+        ):
+            assert "SYMPH_ECHO_PORT" in str(manifest)
+        wrong = cluster.new_experiment("contract")
+        self.add(wrong, "worker", programs.FOREVER).connects("nowhere")
+        with pytest.raises(SpecError, match="nowhere"):
+            cluster.launch(wrong, force=True)
         assert cluster.describe_experiment("contract") == before
 
     def test_force_replaces_a_running_experiment(
@@ -263,25 +267,6 @@ class BackendContract:
             with contextlib.suppress(NotFound):
                 while [process.name for process in watch().statuses[0]] != ["new"]:
                     time.sleep(0.05)
-
-    def test_an_invalid_experiment_does_not_replace_a_running_one(
-        self, cluster: Cluster, experiment: Experiment
-    ) -> None:
-        self.add(experiment, "worker", programs.FOREVER)
-        cluster.launch(experiment)
-        before = until(cluster, "contract", all_running, timeout=self.timeout)
-        wrong = cluster.new_experiment("contract")
-        self.add(wrong, "worker", programs.FOREVER).connects("nowhere")
-        with pytest.raises(SpecError, match="nowhere"):
-            cluster.launch(wrong, force=True)
-        assert cluster.describe_experiment("contract") == before
-
-    def test_a_finished_experiment_is_replaced(
-        self, cluster: Cluster, experiment: Experiment
-    ) -> None:
-        self.add(experiment, "worker", programs.COUNT, "1")
-        assert self.finish(cluster, experiment).exit_code == 0
-        assert self.finish(cluster, experiment).exit_code == 0
 
     def test_several_experiments_are_launched_and_deleted(self, cluster: Cluster) -> None:
         names = [f"{PREFIX}-first", f"{PREFIX}-second"]
@@ -370,14 +355,6 @@ class BackendContract:
         assert {env["SYMPHONY_EXPERIMENT"] for env in environments} == {"contract"}
         assert {env["SYMPHONY_BACKEND"] for env in environments} == {self.backend}
 
-    def test_processes_communicate_over_their_addresses(
-        self, cluster: Cluster, experiment: Experiment
-    ) -> None:
-        self.add(experiment, "server", programs.SERVER).binds("echo")
-        self.add(experiment, "client", programs.CLIENT).connects("echo")
-        assert self.finish(cluster, experiment).exit_code == 0
-        assert cluster.get_log("contract", "client") == "HELLO\n"
-
     def test_replicas_bind_one_service_at_addresses_of_their_own(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
@@ -427,19 +404,11 @@ class BackendContract:
             log = cluster.get_log("contract", f"unit-{rank}")
             assert log == f"rank {rank} of 3\n" * 2
 
-    def test_arguments_and_variables_with_special_characters_are_not_changed(
+    def test_arguments_and_variables_are_not_changed_and_those_of_a_process_take_precedence(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
-        env = {f"SPECIAL_{index}": text for index, text in enumerate(SPECIAL_TEXTS)}
-        self.add(experiment, "worker", programs.REPORT, *SPECIAL_TEXTS, env=env)
-        self.finish(cluster, experiment)
-        report = self.report(cluster, "worker")
-        assert report["argv"] == list(SPECIAL_TEXTS)
-        assert {key: value for key, value in report["env"].items() if key in env} == env
-
-    def test_variables_of_a_process_override_those_of_its_group_and_experiment(
-        self, cluster: Cluster, experiment: Experiment
-    ) -> None:
+        special = {f"SPECIAL_{index}": text for index, text in enumerate(SPECIAL_TEXTS)}
+        self.add(experiment, "special", programs.REPORT, *SPECIAL_TEXTS, env=special)
         experiment.set_envs(
             {"LEVEL": "experiment", "OUTER": "yes", "SYMPH_C_PORT": "1", "SYMPH_RAY_ID": "mine"}
         )
@@ -453,6 +422,9 @@ class BackendContract:
         assert own["SYMPH_RAY_ID"] == "mine"
         assert own["SYMPH_C_HOST"] == plain["SYMPH_C_HOST"] != "nowhere"
         assert own["SYMPH_C_PORT"] != "1"
+        report = self.report(cluster, "special")
+        assert report["argv"] == list(SPECIAL_TEXTS)
+        assert {key: value for key, value in report["env"].items() if key in special} == special
 
     def test_cmd_and_cmds_run_in_a_shell(self, cluster: Cluster, experiment: Experiment) -> None:
         experiment.new_process("line", container_image=self.image, cmd='X=1; echo "$X" $((1 + 1))')
@@ -473,12 +445,18 @@ class BackendContract:
 
     # --- exit codes and restarts ---
 
-    def test_exit_codes_are_reported(self, cluster: Cluster, experiment: Experiment) -> None:
-        self.add(experiment, "good", "print('done')")
+    def test_exit_codes_are_reported_and_unsupported_settings_are_ignored(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        good = self.add(experiment, "good", "print('done')")
+        good.resource_request(cpu=0.01, memory="16Mi").add_label("team", "red")
+        good.mount_shared_memory("16Mi")
         self.add(experiment, "bad", "raise SystemExit(3)")
         self.add(experiment, "killed", "import os; os.kill(os.getpid(), 9)")
         self.add(experiment, "terminal", programs.ON_TERMINAL).tty()
-        ignored = {item.setting for item in cluster.manifest(experiment).ignored}
+        manifest = cluster.manifest(experiment)
+        ignored = {item.setting for item in manifest.ignored}
+        assert all(setting in str(manifest) for setting in ignored)
         status = self.finish(cluster, experiment)
         ends = {process.name: (process.state, process.exit_code) for process in status}
         assert ends == {
@@ -503,7 +481,7 @@ class BackendContract:
             assert kinds == ["started", "exited"]
             assert text in own[-1].text
 
-    def test_exit_codes_and_logs_are_kept_after_the_launcher_exits(
+    def test_exit_codes_and_logs_are_kept_after_the_launcher_exits_and_until_the_next_launch(
         self, cluster: Cluster, experiment: Experiment, options: dict[str, Any]
     ) -> None:
         self.add(experiment, "worker", "print('output'); raise SystemExit(7)")
@@ -516,6 +494,9 @@ class BackendContract:
         subprocess.run([sys.executable, "-c", code, *arguments], check=True, timeout=self.timeout)
         status = cluster.wait("contract", timeout=self.timeout)
         assert status.exit_code == 7
+        assert cluster.get_log("contract", "worker") == "output\n"
+        # A finished experiment is replaced without force.
+        assert self.finish(cluster, experiment).exit_code == 7
         assert cluster.get_log("contract", "worker") == "output\n"
 
     def test_a_wait_for_some_processes_and_a_timeout(
@@ -559,17 +540,15 @@ class BackendContract:
         server.termination_grace_period(1)
         return experiment
 
-    @pytest.mark.parametrize("code", [0, 3])
     def test_an_experiment_ends_with_a_process(
-        self, cluster: Cluster, learning: Experiment, code: int
+        self, cluster: Cluster, learning: Experiment
     ) -> None:
         self.can("policies")
         learning.ends_with = ["learner"]
-        self.add(learning, "learner", f"raise SystemExit({code})")
+        self.add(learning, "learner", "raise SystemExit(3)")
         status = self.finish(cluster, learning)
         server = status.processes[0]
-        assert status.exit_code == code
-        assert status.displayed_state == ("failed" if code else "succeeded")
+        assert (status.exit_code, status.displayed_state) == (3, "failed")
         assert server.stopped
         assert server.reason_code is ReasonCode.EXPERIMENT_ENDED
         assert server.reason == "the experiment ended with learner"
@@ -617,7 +596,7 @@ class BackendContract:
 
     # --- start order and readiness ---
 
-    def test_a_process_starts_after_another_is_ready(
+    def test_a_process_starts_after_another_is_ready_and_connects_to_it(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "client", programs.CLIENT).connects("echo").starts_after("server")
@@ -628,6 +607,7 @@ class BackendContract:
         client, server_status = status.processes
         assert status.exit_code == 0
         assert (client.started or 0) >= (server_status.started or 0)
+        assert cluster.get_log("contract", "client") == "HELLO\n"
 
     def test_readiness_is_reported(self, cluster: Cluster, experiment: Experiment) -> None:
         process = self.add(experiment, "server", programs.SERVER, env={"CLIENTS": "1000"})
@@ -652,13 +632,23 @@ class BackendContract:
 
     # --- logs ---
 
-    def test_logs_are_complete(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_logs_are_complete_and_since_omits_older_lines(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "worker", programs.COUNT, "5000")
+        # A backend may record timestamps with one-second precision, and may record the first line's
+        # timestamp late.
+        program = "import time; print('old'); time.sleep(4); print('new', time.time())"
+        self.add(experiment, "slow", program)
         self.finish(cluster, experiment)
         expected = [f"line {number}" for number in range(5000)]
         assert cluster.get_log("contract", "worker").splitlines() == expected
         assert cluster.get_log("contract", "worker", tail=3).splitlines() == expected[-3:]
         assert "".join(cluster.get_log("contract", "worker", follow=True)).splitlines() == expected
+        old, new = cluster.get_log("contract", "slow", since="1h").splitlines()
+        assert (old, new.split()[0]) == ("old", "new")
+        since = _iso(float(new.split()[1]) - 1.0)
+        assert cluster.get_log("contract", "slow", since=since) == f"{new}\n"
 
     def test_following_logs_stops_when_the_processes_have_exited(
         self, cluster: Cluster, experiment: Experiment
@@ -679,17 +669,6 @@ class BackendContract:
             ]
             assert exits, f"the exit of {block.process} is missing"
             assert exits[0] > output.index(block)
-
-    def test_since_omits_older_lines(self, cluster: Cluster, experiment: Experiment) -> None:
-        # A backend may record timestamps with one-second precision, and may record the first line's
-        # timestamp late.
-        program = "import time; print('old'); time.sleep(4); print('new', time.time())"
-        self.add(experiment, "worker", program)
-        self.finish(cluster, experiment)
-        old, new = cluster.get_log("contract", "worker", since="1h").splitlines()
-        assert (old, new.split()[0]) == ("old", "new")
-        since = _iso(float(new.split()[1]) - 1.0)
-        assert cluster.get_log("contract", "worker", since=since) == f"{new}\n"
 
     # --- commands, files and services ---
 
@@ -764,19 +743,6 @@ class BackendContract:
         with pytest.raises(NotFound, match="inner"):
             cluster.external_url("contract", "inner")
         assert list(cluster.exposed_services("contract")) == ["echo"]
-
-    def test_unsupported_settings_are_listed_as_ignored(
-        self, cluster: Cluster, experiment: Experiment
-    ) -> None:
-        process = self.add(experiment, "worker", programs.COUNT, "1")
-        process.resource_request(cpu=0.01, memory="16Mi").add_label(
-            "team", "red"
-        ).mount_shared_memory("16Mi")
-        manifest = cluster.manifest(experiment)
-        shown = str(manifest)
-        for ignored in manifest.ignored:
-            assert ignored.setting in shown
-        assert self.finish(cluster, experiment).exit_code == 0
 
     def test_the_next_command_replaces_a_killed_supervisor(
         self,
@@ -935,7 +901,8 @@ class BackendContract:
         assert [change.setting for change in changes.policies] == ["ends_with"]
         status = cluster.wait("contract", timeout=self.timeout)
         assert [process.displayed_state for process in status] == ["stopped", "succeeded"]
-        assert (status.exit_code, status.processes[0].restarts) == (0, 0)
+        assert (status.exit_code, status.displayed_state) == (0, "succeeded")
+        assert status.processes[0].restarts == 0
 
     def test_scale_removes_replicas_whose_logs_remain_and_adds_them_again(
         self, cluster: Cluster
@@ -1012,19 +979,22 @@ class BackendContract:
 
     # --- deleting ---
 
-    def test_delete_is_complete_and_idempotent(
+    def test_delete_is_complete_and_idempotent_and_spares_other_programs(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "worker", programs.FOREVER)
-        cluster.launch(experiment)
-        until(cluster, "contract", all_running, timeout=self.timeout)
-        assert control(cluster, Action.DELETE) == "deleted contract"
-        assert list_own_experiments(cluster) == []
-        with pytest.raises(NotFound, match="contract"):
-            cluster.describe_experiment("contract")
-        cluster.delete("contract")
-        cluster.launch(experiment)
-        assert list_own_experiments(cluster) == ["contract"]
+        with self.foreign(cluster) as is_unchanged:
+            assert list_own_experiments(cluster) == []
+            cluster.launch(experiment)
+            until(cluster, "contract", all_running, timeout=self.timeout)
+            assert control(cluster, Action.DELETE) == "deleted contract"
+            assert list_own_experiments(cluster) == []
+            with pytest.raises(NotFound, match="contract"):
+                cluster.describe_experiment("contract")
+            cluster.delete("contract")
+            assert is_unchanged()
+            cluster.launch(experiment)
+            assert list_own_experiments(cluster) == ["contract"]
 
     def recorded_runs(self, cluster: Cluster) -> list[Run]:
         """Return the runs of the tests' experiment. Other tests can record runs of others."""
@@ -1050,34 +1020,6 @@ class BackendContract:
         cluster.launch(experiment)
         cluster.delete("contract", purge=True)
         assert [run.name for run in self.recorded_runs(cluster)] == [run.name for run in runs]
-
-    def test_experiments_of_other_programs_are_neither_listed_nor_deleted(
-        self, cluster: Cluster, experiment: Experiment
-    ) -> None:
-        with self.foreign(cluster) as is_unchanged:
-            assert list_own_experiments(cluster) == []
-            self.add(experiment, "worker", programs.FOREVER)
-            cluster.launch(experiment)
-            cluster.delete("contract")
-            assert is_unchanged()
-            assert list_own_experiments(cluster) == []
-
-    # --- unknown names ---
-
-    def test_errors_about_unknown_names_suggest_similar_names(
-        self, cluster: Cluster, experiment: Experiment
-    ) -> None:
-        group = experiment.new_process_group("team")
-        self.add(group, "worker", programs.FOREVER)
-        cluster.launch(experiment)
-        with pytest.raises(NotFound, match="did you mean 'contract'"):
-            cluster.describe_experiment("contrakt")
-        with pytest.raises(NotFound, match="did you mean 'worker'"):
-            cluster.describe_process("contract", "wroker")
-        with pytest.raises(NotFound, match="in group 'team'"):
-            cluster.find_process("contract", "crew/worker")
-        with pytest.raises(NotFound, match="crew"):
-            cluster.describe_process_group("contract", "crew")
 
     def report(self, cluster: Cluster, process: str) -> dict[str, Any]:
         """Return the parsed output of a process that runs `programs.REPORT`."""

@@ -22,13 +22,12 @@ MISSING = "NOT TESTED AGAINST A SLURM: run scripts/test --with-slurm, or set SYM
 # does. Only these can fail with one version of Slurm alone, because what symphony does without
 # Slurm is the same with every version.
 _TESTS_OF_EVERY_VERSION = (
-    BackendContract.test_a_launched_experiment_is_listed_and_described,
+    BackendContract.test_a_launched_experiment_is_listed_described_and_found_by_its_names,
     BackendContract.test_force_replaces_a_running_experiment,
     BackendContract.test_every_process_has_the_address_of_every_service,
-    BackendContract.test_exit_codes_and_logs_are_kept_after_the_launcher_exits,
+    BackendContract.test_exit_codes_and_logs_are_kept_after_the_launcher_exits_and_until_the_next_launch,
     BackendContract.test_a_command_runs_in_the_environment_of_a_process,
-    BackendContract.test_delete_is_complete_and_idempotent,
-    BackendContract.test_experiments_of_other_programs_are_neither_listed_nor_deleted,
+    BackendContract.test_delete_is_complete_and_idempotent_and_spares_other_programs,
 )
 
 

@@ -114,7 +114,7 @@ export class DetailsPanel {
       gpu_utilization: new Chart("GPU", percent, 1),
       gpu_memory: new Chart("GPU memory", bytes, 1024 * 1024),
     };
-    this.usageNote = h("p", { class: "dim" });
+    this.usageNote = h("p", { class: "usage-note dim" });
     this.factsBox = h("dl", { class: "facts-list" });
     this.settings = h("div", { class: "settings" }, h("p", { class: "dim" }, "Loading…"));
     replace(

@@ -69,7 +69,10 @@ export function reason(process, now) {
     const left = Math.ceil(process.kill_at - now);
     return left > 0 ? `kill in ${left} s` : "killed";
   }
-  if (process.next_start === null) return process.reason;
+  if (process.next_start === null) {
+    // Narrow tables have no column for exit codes.
+    return process.reason || (process.failed && process.exit_code ? `exit code ${process.exit_code}` : "");
+  }
   const left = Math.ceil(process.next_start - now);
   const when = left > 0 ? `in ${left} s` : "now";
   const limited = process.restart_number !== null && process.max_restarts !== null;

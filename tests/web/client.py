@@ -56,9 +56,13 @@ class Client:
 
     def control(self, **control: Any) -> Any:
         """Return the answer to a control."""
+        return self.post("control", **control)
+
+    def post(self, call: str, **body: Any) -> Any:
+        """Return the answer to a call that changes something."""
         headers = {"Origin": f"http://{self.host}", "Content-Type": "application/json"}
-        path = self._path("control", {})
-        return json.loads(self._send("POST", path, json.dumps(control), **headers).body)
+        path = self._path(call, {})
+        return json.loads(self._send("POST", path, json.dumps(body), **headers).body)
 
     def stream(self, **query: Any) -> Iterator[dict[str, Any]]:
         """Yield the messages of a stream."""

@@ -61,6 +61,8 @@ def test_errors_are_one_line(world: tuple[Program, Client, Server]) -> None:
     assert "must be a list" in client.control(**rl, action="stop", processes="agent")["error"]
     stop = client.control(**rl, action="stop", processes=["agnt"], confirmed=True)
     assert "no process or group 'agnt'" in stop["error"]
+    assert "does not expose 'board'" in client.post("visit", **rl, service="board")["error"]
+    assert "service must be text" in client.post("visit", **rl, service=5)["error"]
     assert "no value 'process'" in client.get("log", **rl)["error"]
     assert "no run 'x'" in client.get("run", run="x")["error"]
     unknown = client.get("process", backend="x", experiment="rl", process="a")
@@ -85,6 +87,8 @@ def test_ctrl_c_ends_the_server_and_its_streams_but_no_experiment(
     assert next(stream)["reset"]
     refused = client.control(backend="local", experiment="rl", action="stop", confirmed=True)
     assert "--read-only" in refused["error"]
+    visit = client.post("visit", backend="local", experiment="rl", service="board")
+    assert "--read-only" in visit["error"]
     server.process.send_signal(signal.SIGINT)
     assert list(stream) is not None
     output, errors = server.process.communicate(timeout=60)

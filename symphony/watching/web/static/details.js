@@ -318,6 +318,13 @@ function externalAddress(experiment, service, known) {
   const show = ({ address, forwarded }) => replace(cell, link(address), forwarded ? " (forwarded until symphony ui exits)" : "");
   if (known) show({ address: known });
   else if (experiment.session.read_only) replace(cell, "no address yet; symphony visit forwards a port");
-  else replace(cell, forwardButton(experiment, service.name, show));
+  else {
+    // The link replaces the button, which had the focus.
+    const showInstead = (answer) => {
+      show(answer);
+      cell.querySelector("a").focus();
+    };
+    replace(cell, forwardButton(experiment, service.name, showInstead));
+  }
   return cell;
 }

@@ -299,6 +299,28 @@ def test_response_of_another_server_is_reported(tmp_path, pauses):
     assert "does not answer like an API server: '<html>log in</html>'" in str(error)
 
 
+PLAIN = {"disable-compression": True}
+
+
+@pytest.mark.parametrize(("settings", "expected"), [({}, "gzip"), (PLAIN, "identity")])
+def test_kubeconfig_disables_the_compression_of_responses(tmp_path, settings, expected):
+    class Server(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(dict(self.headers)).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        path = write_kubeconfig(tmp_path / "k", address, **settings)
+        with contextlib.closing(Api(kubeconfig=path)) as api:
+            assert api.call("GET", "/version")["Accept-Encoding"] == expected
+
+
 def test_disabled_verification_causes_no_warnings(kube_cluster, tmp_path, capfd):
     cluster = json.loads(kube_cluster.kubeconfig.read_text())
     user = cluster["users"][0]["user"]

@@ -210,8 +210,7 @@ class Api:
             method,
             self._url(path, query),
             data,
-            # The list of a thousand Pods is ten times smaller.
-            {"Content-Type": content_type, "Accept": accept, "Accept-Encoding": "gzip"},
+            {"Content-Type": content_type, "Accept": accept},
             timeout or self.timeouts.response,
             stream=False,
             cancelled=cancelled,
@@ -316,6 +315,9 @@ class Api:
 
         def try_request(settings: ConnectionSettings) -> urllib3.BaseHTTPResponse:
             all_headers = {**headers, **_authorization(settings)}
+            if settings.compression and not stream:
+                # The list of a thousand Pods is ten times smaller.
+                all_headers["Accept-Encoding"] = "gzip"
             return self._try_request(method, url, data, all_headers, timeout, stream=stream)
 
         while True:

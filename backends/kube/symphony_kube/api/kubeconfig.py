@@ -285,6 +285,7 @@ def _settings(cluster: _Entry, user: _Entry, owner: str) -> ConnectionSettings:
         proxy=proxy_for(server, cluster.text("proxy-url")),
         tls=tls,
         authorization=authorization,
+        compression=not cluster.get("disable-compression"),
         expires=credential.expires,
     )
 

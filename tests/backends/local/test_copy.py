@@ -148,43 +148,43 @@ def test_special_bits_and_sockets_are_not_copied(cp, home, here):
     assert os.listdir(here / "out") == ["tool"]
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "error", "message"),
-    [
-        ("worker:no/such", ".", NotFound, "no such file or directory: /.*no/such"),
-        ("worker:file/.", ".", NotFound, r"no such file or directory: /.*/file"),
-        ("no", "worker:x", NotFound, "'no': no such file or directory: no"),
-        ("mine", "worker:no/such/x", NotFound, "no such directory: /.*/no/such"),
-        ("mine", "worker:new/", NotFound, "no such directory: /.*/new"),
-        ("worker:file", "no/x", NotFound, "no such directory: no"),
-        ("worker:file", "mine/", NotFound, "no such directory: mine"),
-        ("directory", "worker:file", SpecError, "a directory cannot replace a file"),
-        ("mine", "worker:", SpecError, "a file cannot replace a directory"),
-        ("worker:file", "{home}/file", SpecError, "they are the same file"),
-        ("worker:file", "linked", SpecError, "they are the same file"),
-        ("worker:mine", "{home}", SpecError, "they are the same directory"),
-        ("worker:.", "{home}/copy", SpecError, "a directory cannot be copied into itself"),
-        ("worker:mine", "{home}/mine/deep", SpecError, "a directory cannot be copied into itself"),
-        ("worker:x", "other:y", SpecError, "both paths in processes"),
-        ("a", "b", SpecError, "both local paths"),
-        ("wroker:x", ".", NotFound, "did you mean 'worker'"),
-        ("crew/other:x", ".", NotFound, "in group 'team'"),
-        ("worker:/dev/zero", "x", SpecError, "neither a file nor a directory"),
-        ("worker:file", "/dev/null", SpecError, "neither a file nor a directory"),
-    ],
-)
-def test_refused_copy_changes_nothing(cp, home, here, source, target, error, message):
+REFUSED = [
+    ("worker:no/such", ".", NotFound, "no such file or directory: /.*no/such"),
+    ("worker:file/.", ".", NotFound, r"no such file or directory: /.*/file"),
+    ("no", "worker:x", NotFound, "'no': no such file or directory: no"),
+    ("mine", "worker:no/such/x", NotFound, "no such directory: /.*/no/such"),
+    ("mine", "worker:new/", NotFound, "no such directory: /.*/new"),
+    ("worker:file", "no/x", NotFound, "no such directory: no"),
+    ("worker:file", "mine/", NotFound, "no such directory: mine"),
+    ("directory", "worker:file", SpecError, "a directory cannot replace a file"),
+    ("mine", "worker:", SpecError, "a file cannot replace a directory"),
+    ("worker:file", "{home}/file", SpecError, "they are the same file"),
+    ("worker:file", "linked", SpecError, "they are the same file"),
+    ("worker:mine", "{home}", SpecError, "they are the same directory"),
+    ("worker:.", "{home}/copy", SpecError, "a directory cannot be copied into itself"),
+    ("worker:mine", "{home}/mine/deep", SpecError, "a directory cannot be copied into itself"),
+    ("worker:x", "other:y", SpecError, "both paths in processes"),
+    ("a", "b", SpecError, "both local paths"),
+    ("wroker:x", ".", NotFound, "did you mean 'worker'"),
+    ("crew/other:x", ".", NotFound, "in group 'team'"),
+    ("worker:/dev/zero", "x", SpecError, "neither a file nor a directory"),
+    ("worker:file", "/dev/null", SpecError, "neither a file nor a directory"),
+]
+
+
+def test_refused_copies_change_nothing(cp, home, here):
     (here / "mine").write_text("whole")
     (here / "directory" / "inner").mkdir(parents=True)
     (home / "file").write_text("theirs")
     (home / "mine" / "deep").mkdir(parents=True)
     (here / "linked").symlink_to(home / "file")
     before = tree(here), tree(home)
-    for dry_run in (True, False):
-        with pytest.raises(error, match=message) as raised:
-            cp(source, target.format(home=home), dry_run=dry_run)
-        assert "\n" not in str(raised.value)
-    assert (tree(here), tree(home)) == before
+    for source, target, error, message in REFUSED:
+        for dry_run in (True, False):
+            with pytest.raises(error, match=message) as raised:
+                cp(source, target.format(home=home), dry_run=dry_run)
+            assert "\n" not in str(raised.value)
+        assert (tree(here), tree(home)) == before, (source, target)
     assert not Path("/dev/null").is_file()
 
 
@@ -265,22 +265,21 @@ except Exception as exc:
 """
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "message"),
-    [
-        ("worker:secret", "x", r"SpecError cannot copy '.*/home/secret': Permission denied"),
-        ("worker:out", "x", r"SpecError cannot copy '.*/home/out/hidden': Permission denied"),
-        ("worker:out", "tree", r"SpecError cannot copy '.*/home/out/hidden': Permission denied"),
-        (
-            "worker:file",
-            "shut",
-            r"SpecError cannot copy to 'shut': this user may not write to shut",
-        ),
-        ("worker:tree", ".", r"SpecError cannot copy to '.': this user may not write to tree/deep"),
-        ("worker:file", "blind/x", r"SpecError cannot copy .*'blind"),
-    ],
-)
-def test_missing_permissions_are_reported(cp, state, home, here, source, target, message):
+WITHOUT_PERMISSION = [
+    ("worker:secret", "x", r"SpecError cannot copy '.*/home/secret': Permission denied"),
+    ("worker:out", "x", r"SpecError cannot copy '.*/home/out/hidden': Permission denied"),
+    ("worker:out", "tree", r"SpecError cannot copy '.*/home/out/hidden': Permission denied"),
+    (
+        "worker:file",
+        "shut",
+        r"SpecError cannot copy to 'shut': this user may not write to shut",
+    ),
+    ("worker:tree", ".", r"SpecError cannot copy to '.': this user may not write to tree/deep"),
+    ("worker:file", "blind/x", r"SpecError cannot copy .*'blind"),
+]
+
+
+def test_missing_permissions_are_reported(cp, state, home, here):
     for directory in (home / "out" / "hidden", home / "tree" / "deep", here / "tree" / "deep"):
         directory.mkdir(parents=True)
     for name in ("file", "secret", "tree/deep/new", "tree/a"):
@@ -293,16 +292,23 @@ def test_missing_permissions_are_reported(cp, state, home, here, source, target,
     for path, mode in modes.items():
         path.chmod(mode)
     try:
-        words = [*without_rights(), sys.executable, "-c", ATTEMPT, str(state), source, target]
-        done = subprocess.run(
-            words, cwd=here, capture_output=True, text=True, timeout=60, check=False
-        )
+        attempts = [
+            (attempt(state, here, source, target), source, target, message)
+            for source, target, message in WITHOUT_PERMISSION
+        ]
     finally:
         for path in modes:
             path.chmod(0o755)
-    assert (done.stderr, done.stdout.count("\n")) == ("", 1)
-    assert re.search(message, done.stdout), done.stdout
+    for done, source, target, message in attempts:
+        assert (done.stderr, done.stdout.count("\n")) == ("", 1), (source, target)
+        assert re.search(message, done.stdout), done.stdout
     assert {path: kind for path, (_, _, kind) in tree(here).items()} == before
+
+
+def attempt(state, here, source, target):
+    """Copy in a process without rights, and return its result."""
+    words = [*without_rights(), sys.executable, "-c", ATTEMPT, str(state), source, target]
+    return subprocess.run(words, cwd=here, capture_output=True, text=True, timeout=60, check=False)
 
 
 def without_rights():

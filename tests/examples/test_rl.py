@@ -25,6 +25,7 @@ import yaml
 
 from symphony import Cluster, Experiment, SpecError
 from symphony.addons.zmq import ZmqPull, ZmqPush, ZmqServer
+from tests.cli import in_process
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rl"
 MODULES = ("configuration", "experiment", "launch", "roles")
@@ -81,9 +82,11 @@ def run(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> An
     monkeypatch.delenv("SYMPHONY_BACKEND", raising=False)
 
     def call(*arguments: object, script: Path | None = None) -> subprocess.CompletedProcess[str]:
-        program = ["-m", "symphony"] if script is None else [str(script)]
-        command = [sys.executable, *program, *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=100)
+        # The modules of the example are imported again by each call.
+        directory = tmp_path if script is None else script.parent
+        return in_process.run(
+            [str(argument) for argument in arguments], cwd=directory, timeout=100, script=script
+        )
 
     return call
 
@@ -194,12 +197,15 @@ def test_training_stops_at_the_target(new_experiment: Any, cluster: Cluster) -> 
         assert f"{name}: " in lines, name
 
 
-@pytest.mark.parametrize("late", ["servers", "learner", "agent-0", "evaluator-0"])
-def test_processes_may_start_in_any_order(new_experiment: Any, cluster: Cluster, late: str) -> None:
+@pytest.mark.parametrize("late", [["servers"], ["learner"], ["agent-0", "evaluator-0"]])
+def test_processes_may_start_in_any_order(
+    new_experiment: Any, cluster: Cluster, late: list[str]
+) -> None:
     experiment = new_experiment(agents=1, evaluators=1, run={"updates": 20})
     experiment.new_process("others", cmd="sleep 1")
-    member = next(member for member in experiment.list_members() if member.name == late)
-    member.starts_after("others", "succeeded")
+    for member in experiment.list_members():
+        if member.name in late:
+            member.starts_after("others", "succeeded")
     cluster.launch(experiment)
     status = cluster.wait("rl", timeout=60)
     assert status.displayed_state == "succeeded"
@@ -238,15 +244,21 @@ def test_run_finishes_after_an_agent_was_killed(new_experiment: Any, cluster: Cl
     assert cluster.wait("rl", timeout=60).exit_code == 0
 
 
-@pytest.mark.parametrize("broken", ["not JSON", json.dumps({"version": 0, "values": [[0.0] * 4]})])
 def test_run_fails_with_a_broken_checkpoint(
-    new_experiment: Any, cluster: Cluster, tmp_path: Path, broken: str
+    new_experiment: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
-    """The first file makes the learner fail. The second makes the parameter server refuse it."""
-    (tmp_path / "checkpoint.json").write_text(broken)
+    """The parameter server refuses it, which the learner reports."""
+    broken = {"version": 0, "values": [[0.0] * 4]}
+    (tmp_path / "checkpoint.json").write_text(json.dumps(broken))
     overrides = {"agents": 1, "evaluators": 0, "run": {"patience": 2}}
     cluster.launch(new_experiment(**overrides, results={"folder": str(tmp_path)}))
     assert cluster.wait("rl", timeout=60).exit_code == 1
+
+
+def test_checkpoint_that_is_not_json_is_an_error(example: Any, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint.json").write_text("not JSON")
+    with pytest.raises(ValueError, match="Expecting value"):
+        example("roles.learner").load(tmp_path / "checkpoint.json")
 
 
 def returns(log: str) -> tuple[float, float]:

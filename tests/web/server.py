@@ -6,12 +6,15 @@ import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 from tests.cli.conftest import Program
 
 
 class Server:
-    """``symphony ui`` in a process of its own. ``address`` contains the token."""
+    """``symphony ui`` in a process of its own. ``data`` is what it prints, and ``address`` is the
+    part that contains the token.
+    """
 
     def __init__(self, program: Program, *words: str) -> None:
         self.process = program.popen(
@@ -19,7 +22,8 @@ class Server:
         )
         line = self.process.stdout.readline()
         assert line, self.process.stderr.read()
-        self.address: str = json.loads(line)["address"]
+        self.data: dict[str, Any] = json.loads(line)
+        self.address: str = self.data["address"]
 
     def stop(self) -> int:
         """Stop the server as Ctrl-C does, and return its exit code."""

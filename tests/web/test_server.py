@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import stat
@@ -78,9 +77,10 @@ def test_errors_are_one_line(world: tuple[Program, Client, Server]) -> None:
 
 
 def test_ctrl_c_ends_the_server_and_its_streams_but_no_experiment(
-    world: tuple[Program, Client, Server],
+    world: tuple[Program, Client, Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, _, _ = world
+    monkeypatch.setitem(program.env, "SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 22")
     server = Server(program, "rl", "--read-only")
     client = Client(server.address)
     stream = client.stream(backend="local", experiment="rl")
@@ -93,7 +93,9 @@ def test_ctrl_c_ends_the_server_and_its_streams_but_no_experiment(
     assert list(stream) is not None
     output, errors = server.process.communicate(timeout=60)
     assert (server.process.returncode, output) == (130, "")
-    assert errors == "serving the page; press Ctrl-C to stop\n"
+    tunnel = "ssh -N -L {0}:127.0.0.1:{0} 10.0.0.2".format(server.data["port"])
+    assert server.data["tunnel"] == tunnel
+    assert errors == f"on your machine, run: {tunnel}\nserving the page; press Ctrl-C to stop\n"
     assert not program.cluster.describe_experiment("rl").ended
 
 
@@ -110,7 +112,7 @@ def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_browser_gets_the_token_in_a_private_file(tmp_path: Path) -> None:
-    """The arguments of a process are public. Over ssh, no browser is opened."""
+    """The arguments of a process are public."""
     program = Program(tmp_path)
     opened = tmp_path / "opened"
     browser = tmp_path / "browser"
@@ -131,10 +133,3 @@ def test_the_browser_gets_the_token_in_a_private_file(tmp_path: Path) -> None:
     process.terminate()
     process.communicate(timeout=60)
     assert not path.exists()
-    program.env["SSH_CONNECTION"] = "10.0.0.1 50000 10.0.0.2 22"
-    process = program.popen("ui", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    data = json.loads(process.stdout.readline())
-    assert data["tunnel"] == "ssh -N -L {0}:127.0.0.1:{0} 10.0.0.2".format(data["port"])
-    process.terminate()
-    _, errors = process.communicate(timeout=60)
-    assert data["tunnel"] in errors

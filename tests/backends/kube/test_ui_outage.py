@@ -50,7 +50,8 @@ def test_the_page_explains_an_outage_and_continues_after_it(cli, kube_faults):
         viewer.problems.clear()
         toast.get_by_role("button", name="Close").click()
         last = int(lines.last.text_content().split()[1])
-        cli.ok("stop", "cut", "other")
+        # On a busy cluster, the command reports what it waits for.
+        assert cli("stop", "cut", "other").returncode == 0
 
         kube_faults.restore()
         expect(banner).to_be_hidden()

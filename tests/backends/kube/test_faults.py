@@ -50,14 +50,14 @@ SUCCEEDED = {
     }
 }
 # If the fault is a silent server, each try must be short and there must be many tries.
-SHORT_TIMEOUTS = Timeouts(
+TIMEOUTS_FOR_SILENCE = Timeouts(
     response=0.6,
     first_response=0.6,
     pauses=(0.02, 0.05, 0.1, 0.2, 0.4, 0.8),
     outage=5.0,
     retry_after_total=1.0,
 )
-LONG_TIMEOUTS = Timeouts(pauses=(0.02, 0.05, 0.1), outage=0.3, retry_after_total=1.0)
+TIMEOUTS = Timeouts(pauses=(0.02, 0.05, 0.1), outage=0.3, retry_after_total=1.0)
 
 
 class FaultyCallProxy(FaultProxy):
@@ -98,14 +98,18 @@ def faulty_proxy(kube_cluster):
 def timeouts(request):
     """The timeouts for a test, which depend on the ``kind`` of its fault."""
     given = request.node.callspec.params if hasattr(request.node, "callspec") else {}
-    return SHORT_TIMEOUTS if "silence" in given.get("kind", "") else LONG_TIMEOUTS
+    return TIMEOUTS_FOR_SILENCE if "silence" in given.get("kind", "") else TIMEOUTS
 
 
 @pytest.fixture
 def api(faulty_proxy, timeouts):
-    """A client through the proxy, with one thread so that the order of calls is fixed."""
+    """A client through the proxy, with one thread so that the order of calls is fixed.
+
+    It is patient, because a call that fails once can take long on a busy machine.
+    """
+    patient = replace(timeouts, outage=60.0)
     with contextlib.closing(
-        Api(kubeconfig=faulty_proxy.kubeconfig, connections=1, timeouts=timeouts)
+        Api(kubeconfig=faulty_proxy.kubeconfig, connections=1, timeouts=patient)
     ) as api:
         api.call("GET", "/version")
         yield api
@@ -230,6 +234,7 @@ def test_permanent_failure_deletes_a_new_namespace(
 def test_permanent_outage_reports_remaining_objects(
     kube_cluster, faulty_proxy, api, direct_api, shared, name, tmp_path
 ):
+    api.timeouts = TIMEOUTS
     manifest = manifest_with_secret(shared, name, tmp_path)
     for number in range(len(list(manifest)) + 2):
         faulty_proxy.at(number, FAULTS["reset after"], lasting=True)
@@ -297,7 +302,6 @@ def test_wait_survives_one_failed_call(
     """A wait makes two calls: a list, and a watch, in which a silent loss is noticed at its end."""
     monkeypatch.setattr("symphony_kube.api.watch.WATCH_SECONDS", 1)
     monkeypatch.setattr("symphony_kube.api.watch.WATCH_END_TOLERANCE_SECONDS", 0.5)
-    api.timeouts = replace(api.timeouts, outage=20.0)
     exp = shared.new_experiment(name)
     unschedulable(exp, "worker")
     manifest = shared.manifest(exp)

@@ -29,7 +29,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.events import EXIT_KINDS, EventKind
-from symphony.host.run.directory import LOG_START_SUFFIX, RunDirectory
+from symphony.host.run.directory import (
+    LOG_START_SUFFIX,
+    REMOTE_PATIENCE_SECONDS,
+    RunDirectory,
+)
 from symphony.log_blocks import LogBlock
 
 if TYPE_CHECKING:
@@ -514,8 +518,15 @@ class _FollowReader:
         an exit.
         """
         if event.kind in EXIT_KINDS:
-            yield from self._read_to(name, _length_at(self._run, name, event.at))
             log = self._tails[name]
+            end = _length_at(self._run, name, event.at)
+            yield from self._read_to(name, end)
+            # On some file systems, this machine reads what another machine has written with the old
+            # length for about a second.
+            deadline = time.monotonic() + REMOTE_PATIENCE_SECONDS
+            while log.offset < end and self._run.is_remote() and time.monotonic() < deadline:
+                time.sleep(REMOTE_POLL_SECONDS)
+                yield from self._read_to(name, end)
             yield from _blocks(name, log.read_incomplete_line(), log.read_at)
             self._exited.add(name)
         elif event.kind is EventKind.STARTED:

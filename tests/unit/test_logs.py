@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from symphony.events import EventKind, ExperimentEvent
 from symphony.host import logs
-from symphony.host.run.directory import RunDirectory
+from symphony.host.run.directory import REMOTE_FILE, RunDirectory
 from symphony.log_blocks import LogBlock, to_lines
 
 
@@ -312,6 +312,25 @@ def test_events_are_between_the_lines(run: RunDirectory) -> None:
         *("started", "again\n", "more\n", "exited"),
         "of a child\n",
     ]
+
+
+def test_output_of_another_machine_that_is_visible_late_comes_before_the_exit(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.file(REMOTE_FILE).touch()
+    write(run, "a", b"", "10.0 5\n")
+    lines, tails = logs.read_merged(run, ["a"])
+    assert shown(lines) == []
+    sleep = time.sleep
+
+    def become_visible(seconds: float) -> None:
+        sleep(seconds)
+        run.log("a").write_text("last\n")
+
+    monkeypatch.setattr(time, "sleep", become_visible)
+    exits = [an_event(10.0, EventKind.EXITED)]
+    followed = logs.follow(run, tails, lambda: True, read_events=lambda: exits)
+    assert shown(followed) == ["last\n", "exited"]
 
 
 def append(path: Path, text: str) -> None:

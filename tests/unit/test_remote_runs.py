@@ -60,7 +60,7 @@ def test_truncated_manifest_is_read_again(run):
 
 
 def test_manifest_that_stays_damaged_is_reported(run, monkeypatch):
-    monkeypatch.setattr(directory, "_REMOTE_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(directory, "REMOTE_PATIENCE_SECONDS", 0.2)
     run.manifest.write_text("{")
     begun = time.monotonic()
     with pytest.raises(BackendError, match="is damaged"):

@@ -83,8 +83,9 @@ REMOTE_FILE = "remote"
 # other launch is over, and whether it is suspended.
 _STAGING_POLL_SECONDS, _SUSPENSION_CHECK_SECONDS = 0.02, 1.0
 
-# How long a file that another machine has replaced can appear damaged, and how often it is read.
-_REMOTE_PATIENCE_SECONDS, _REMOTE_POLL_SECONDS = 5.0, 0.1
+# How long a file that another machine has written can appear damaged or incomplete, and how often
+# it is read.
+REMOTE_PATIENCE_SECONDS, _REMOTE_POLL_SECONDS = 5.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,7 @@ class RunDirectory:
         Raises BackendError if the manifest is damaged, and NotFound if the experiment does not
         exist any more.
         """
-        deadline = time.monotonic() + _REMOTE_PATIENCE_SECONDS
+        deadline = time.monotonic() + REMOTE_PATIENCE_SECONDS
         while True:
             try:
                 return self._load_manifest(is_new=is_new)

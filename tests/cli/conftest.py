@@ -160,7 +160,8 @@ class Program:
 
     def launch(self, name: str, processes: dict[str, Any], /, **rest: Any) -> str:
         """Launch an experiment and return its name."""
-        self.ok("launch", self.file(name, processes, **rest))
+        # If a test fails, its experiment must not prevent the launch of the second run.
+        self.ok("launch", self.file(name, processes, **rest), "--force")
         return name
 
     def run(self, name: str, processes: dict[str, Any], /, **rest: Any) -> str:

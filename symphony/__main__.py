@@ -1,5 +1,6 @@
 """The ``symphony`` command, also available as ``python -m symphony``."""
 
+import atexit
 import gc
 import sys
 
@@ -12,6 +13,9 @@ _OBJECTS_BEFORE_COLLECTION = 300_000
 def main() -> int:
     """Run ``symphony`` with this process's command-line arguments and return the exit code."""
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
+    # At exit, Python searches all objects for garbage, although the exit releases all memory. After
+    # a list of 1,000 Pods, these searches take 30 ms. They omit frozen objects.
+    atexit.register(gc.freeze)
     try:
         # Import the program inside the function, so that Ctrl-C during the import is also handled.
         from symphony.commandline import main as run

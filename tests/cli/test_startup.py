@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 
 import pytest
 
@@ -63,28 +65,30 @@ ONLY_FOR_A_LAUNCH = {
     "symphony_kube.api.credential_plugin",
     "symphony_kube.lifecycle.launch",
 }
-# The command fails before it connects to the server, because the file with the token is missing.
 KUBECONFIG = """
 current-context: c
-contexts: [{name: c, context: {cluster: c, user: u}}]
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
-users: [{name: u, user: {tokenFile: missing}}]
+contexts: [{{name: c, context: {{cluster: c}}}}]
+clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
 """
 
 
 @pytest.mark.without_coverage
 def test_ps_on_kubernetes_imports_nothing_for_a_launch(program: Program) -> None:
-    kubeconfig = program.directory / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG)
-    options = ("-b", "kube", "--kubeconfig", str(kubeconfig))
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "symphony", *options, "ps", "rl"],
-        env=program.env,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    # The server answers with 404, because it is not an API server.
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        kubeconfig = program.directory / "kubeconfig"
+        kubeconfig.write_text(KUBECONFIG.format(port=server.server_port))
+        options = ("-b", "kube", "--kubeconfig", str(kubeconfig))
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "symphony", *options, "ps", "rl"],
+            env=program.env,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        server.shutdown()
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "symphony_kube.status.experiments" in imported
     assert imported & ONLY_FOR_A_LAUNCH == set()

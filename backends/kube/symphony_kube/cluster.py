@@ -596,10 +596,17 @@ class KubeCluster(Cluster):
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """Return the status of an experiment and its processes."""
+        from symphony_kube.api.background import Background
+        from symphony_kube.status.list_objects import list_pods
+
+        scope = self.scope(experiment)
+        pods_request = Background(functools.partial(list_pods, self.api, scope))
+        # Import the modules that evaluate the Pods while the API server lists them, because both
+        # take time.
         from symphony_kube.status import experiments
 
         self._ensure_supervisor(experiment)
-        status = experiments.experiment_status(self.api, self.scope(experiment))
+        status = experiments.experiment_status(self.api, scope, pods_request)
         if self._run is not None and not status.processes:
             raise NotFound(f"the objects of run {self._run.name!r} were deleted by another program")
         return status

@@ -16,11 +16,13 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import NAMESPACES, collection_path, items_of
 from symphony_kube.status import pod_events
 from symphony_kube.status.job_events import find_results_of_missing_jobs
+from symphony_kube.status.list_objects import list_objects, list_pods
 from symphony_kube.status.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
-from symphony_kube.status.permission_errors import cannot_list_pods, refused
+from symphony_kube.status.permission_errors import refused
 from symphony_kube.status.stored_roster import read_stored_roster
 
 if TYPE_CHECKING:
+    from symphony_kube.api.background import Background
     from symphony_kube.api.labels import Scope
 
 NOTHING_LEFT = (
@@ -80,27 +82,34 @@ def _experiments_in_namespace(api: Api, namespace: str) -> list[str]:
     return sorted(found)
 
 
-def experiment_status(api: Api, scope: Scope) -> ExperimentStatus:
+def experiment_status(
+    api: Api, scope: Scope, pods_request: Background[list[Object]] | None = None
+) -> ExperimentStatus:
     """Return an experiment's status. Raises `NotFound` if the experiment does not exist.
 
     This function lists the experiment's Pods, its Jobs if it has any, and the events of Pods that
-    are slow to set up.
+    are slow to set up. ``pods_request`` is a call of `list_pods` that has already begun.
     """
-    observer, pods = observe_once(api, scope)
+    observer, pods = observe_once(api, scope, pods_request)
     status = current_status(api, scope, observer)
     return pod_events.explain_slow_setup(api, scope, status, pods, now=api.now())
 
 
-def observe_once(api: Api, scope: Scope) -> tuple[PodObserver, list[Object]]:
-    """Return an observer that tracks an experiment's objects, and a list of the Pods."""
+def observe_once(
+    api: Api, scope: Scope, pods_request: Background[list[Object]] | None = None
+) -> tuple[PodObserver, list[Object]]:
+    """Return an observer that tracks an experiment's objects, and a list of the Pods.
+
+    ``pods_request`` is a call of `list_pods` that has already begun.
+    """
     observer = PodObserver(scope.experiment)
-    pods = list_pods(api, scope)
+    pods = list_pods(api, scope) if pods_request is None else pods_request.result()
     observer.replace(PODS, pods)
     if observer.has_jobs or observer.empty:
-        observer.replace(JOBS, list_if_possible(lambda: _list_objects(api, scope, "Job")))
+        observer.replace(JOBS, list_if_possible(lambda: list_objects(api, scope, "Job")))
     complete_observer(api, scope, observer)
     if observer.has_job_sets or observer.empty:
-        observer.replace(JOB_SETS, list_if_possible(lambda: _list_objects(api, scope, "JobSet")))
+        observer.replace(JOB_SETS, list_if_possible(lambda: list_objects(api, scope, "JobSet")))
     return observer, pods
 
 
@@ -122,16 +131,6 @@ def current_status(api: Api, scope: Scope, observer: PodObserver) -> ExperimentS
     if not observer.is_known:
         return status_without_objects(api, scope)
     return replace(observer.observe(api.now()).status, clock_offset=api.clock_offset)
-
-
-def list_pods(api: Api, scope: Scope) -> list[Object]:
-    """Return an experiment's Pods. Raises `ApiError` if the user may not list them."""
-    try:
-        return _list_objects(api, scope, "Pod")
-    except ApiError as exc:
-        if exc.status != 403:
-            raise
-        raise cannot_list_pods(exc, scope) from exc
 
 
 def explain_now(api: Api, scope: Scope, status: ExperimentStatus) -> ExperimentStatus | None:
@@ -174,10 +173,3 @@ def status_without_objects(api: Api, scope: Scope) -> ExperimentStatus:
     if scope.experiment not in known:
         raise experiment_not_found(scope.experiment, known)
     return ExperimentStatus(name=scope.experiment, backend=BACKEND, note=NOTHING_LEFT)
-
-
-def _list_objects(api: Api, scope: Scope, kind: str) -> list[Object]:
-    if not is_name(scope.experiment):  # The API server rejects a selector with an invalid name.
-        return []
-    path = collection_path(kind, scope.namespace)
-    return items_of(api.call("GET", path, query={"labelSelector": scope.present_selector}))

@@ -1,0 +1,36 @@
+"""List the objects of an experiment.
+
+This module imports few others, so that a command can send its request before it imports the modules
+that evaluate the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from symphony.names import is_name
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.resources import collection_path, items_of
+from symphony_kube.status.permission_errors import cannot_list_pods
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api, Object
+    from symphony_kube.api.labels import Scope
+
+
+def list_pods(api: Api, scope: Scope) -> list[Object]:
+    """Return an experiment's Pods. Raises `ApiError` if the user may not list them."""
+    try:
+        return list_objects(api, scope, "Pod")
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        raise cannot_list_pods(exc, scope) from exc
+
+
+def list_objects(api: Api, scope: Scope, kind: str) -> list[Object]:
+    """Return the objects of one kind that belong to an experiment."""
+    if not is_name(scope.experiment):  # The API server rejects a selector with an invalid name.
+        return []
+    path = collection_path(kind, scope.namespace)
+    return items_of(api.call("GET", path, query={"labelSelector": scope.present_selector}))

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from http.server import HTTPServer, SimpleHTTPRequestHandler
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -75,7 +75,7 @@ clusters: [{{name: c, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
 @pytest.mark.without_coverage
 def test_ps_on_kubernetes_imports_nothing_for_a_launch(program: Program) -> None:
     # The server answers with 404, because it is not an API server.
-    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         kubeconfig = program.directory / "kubeconfig"
         kubeconfig.write_text(KUBECONFIG.format(port=server.server_port))

@@ -37,6 +37,7 @@ from symphony_kube.status.ending import (
 from symphony_kube.status.job_set_rank import JobSetRank, describe_failure
 from symphony_kube.status.job_status import JobStatus, is_in_job_set, parse_job, parse_job_set
 from symphony_kube.status.pod_status import (
+    NOT_CREATED,
     ContainerRef,
     ContainerStatus,
     PodStatus,
@@ -59,9 +60,6 @@ CREATOR_GONE_SECONDS = 60.0
 # The reason for a waiting process includes the reason for the process that it waits for, so a chain
 # of waiting processes can lead to a long reason.
 MAX_CHAINED_REASON_CHARS = 300
-
-# The state of a process that has not been created and does not wait for another process.
-NOT_CREATED = ContainerStatus()
 
 Object = Mapping[str, Any]
 
@@ -342,6 +340,8 @@ class PodObserver:
 
     def _note_roster(self, text: str) -> None:
         """Discard a roster that is older than ``text``, which a change of the experiment wrote."""
+        if not text:
+            return
         self._revision = max(self._revision, revision_of(text))
         is_newer = revision_of(text) > revision_of(self._roster_text)
         if is_newer and self._roster is not None and not self._supervising:
@@ -505,10 +505,12 @@ class PodObserver:
         for unit in units:
             owners.update(dict.fromkeys(unit.processes, unit.name))
             names = [name for name, word in unit.starts_after.items() if word == "ready"]
+            if not names:
+                continue
             awaited.update(names)
             pods, job = self._latest_attempt(unit.name)
             latest = job or (pods[-1] if pods else None)
-            if names and (latest is None or latest.control.start):
+            if latest is None or latest.control.start:
                 needed.update(names)
         for name in sorted(awaited - needed):
             pods, _ = self._latest_attempt(owners.get(name, ""))

@@ -77,6 +77,10 @@ class ContainerStatus:
         return self.cause.text
 
 
+# The state of a process that has not been created and does not wait for another process.
+NOT_CREATED = ContainerStatus()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRef:
     """A process's container in one Pod, with the data that log and access commands need.

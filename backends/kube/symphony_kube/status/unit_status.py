@@ -11,6 +11,7 @@ from symphony_kube.render.roster import Unit
 from symphony_kube.status.control_state import FIRST_ATTEMPT, NO_CONTROL, Attempt, Control
 from symphony_kube.status.job_status import JobStatus, back_off_seconds
 from symphony_kube.status.pod_status import (
+    NOT_CREATED,
     ContainerStatus,
     PodStatus,
     exit_unknown,
@@ -119,7 +120,7 @@ class UnitStatus:
         else:
             computed = self._without_pod(deleted_pod)
         self.containers: Containers = {
-            name: computed.get(name, ContainerStatus()) for name in unit.processes
+            name: computed.get(name, NOT_CREATED) for name in unit.processes
         }
         self.attempt, self.control = self._latest_attempt()
         has_started = any(item.started is not None for item in self.containers.values())
@@ -275,7 +276,7 @@ class UnitStatus:
 
     def _find_retry(self) -> Retry | None:
         """Return the restart after the first exit to which the unit's restart policy applies."""
-        if not self.exists:
+        if not self.exists or not self._unit.supervised_restart:
             return None
         exits = [
             (item.ended, name, item)
@@ -454,7 +455,7 @@ class UnitStatus:
         ended = deleted_pod.deadline if deleted_pod is not None else None
         result = {}
         for name in self._unit.processes:
-            container = known.get(name, ContainerStatus())
+            container = known.get(name, NOT_CREATED)
             if container.state not in ENDED:
                 container = replace(
                     container, state=State.UNKNOWN, ready=False, cause=POD_DELETED, ended=ended
@@ -471,7 +472,7 @@ class UnitStatus:
         last = deleted_pod.containers if deleted_pod is not None else {}
         result = {}
         for name in self._unit.processes:
-            container = known.get(name, ContainerStatus())
+            container = known.get(name, NOT_CREATED)
             if job.result is State.FAILED:
                 result[name] = self._job_failed(last.get(name, container), job)
             else:

@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from urllib3.connection import HTTPSConnection
 
 from symphony.errors import BackendError, SymphonyError, Unreachable
+from symphony_kube.api import connections
 from symphony_kube.api.client import ACCEPT_METADATA_LIST, MERGE_PATCH, Api
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
 from symphony_kube.api.retries import Outage, Timeouts, pause
@@ -319,6 +321,34 @@ def test_kubeconfig_disables_the_compression_of_responses(tmp_path, settings, ex
         path = write_kubeconfig(tmp_path / "k", address, **settings)
         with contextlib.closing(Api(kubeconfig=path)) as api:
             assert api.call("GET", "/version")["Accept-Encoding"] == expected
+
+
+def test_server_that_is_near_does_not_compress_responses(kube_cluster, tmp_path, monkeypatch):
+    sent = []
+    send = HTTPSConnection.request
+
+    def request(connection, method, url, body, headers, **options):
+        sent.append(headers.get("Accept-Encoding"))
+        send(connection, method, url, body, headers, **options)
+
+    monkeypatch.setattr(HTTPSConnection, "request", request)
+    cluster = json.loads(kube_cluster.kubeconfig.read_text())
+    server = cluster["clusters"][0]["cluster"]["server"]
+    forced = {"disable-compression": False}
+    for near_seconds, settings in ((60, {}), (0, {}), (60, forced)):
+        monkeypatch.setattr(connections, "NEAR_SECONDS", near_seconds)
+        settings = {"insecure-skip-tls-verify": True, **settings}
+        path = write_kubeconfig(tmp_path / "k", server, cluster["users"][0]["user"], **settings)
+        with contextlib.closing(Api(kubeconfig=path)) as api:
+            assert api.call("GET", "/version")["major"]
+    assert sent == [None, "gzip", "gzip"]
+
+
+def test_end_of_a_tunnel_is_not_near(monkeypatch):
+    monkeypatch.setattr(connections, "NEAR_SECONDS", 60)
+    with socket.create_server(("127.0.0.1", 0)) as tunnel:
+        with socket.create_connection(tunnel.getsockname()) as connected:
+            assert not connections.is_near(connected)
 
 
 def test_disabled_verification_causes_no_warnings(kube_cluster, tmp_path, capfd):

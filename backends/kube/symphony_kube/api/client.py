@@ -315,7 +315,7 @@ class Api:
 
         def try_request(settings: ConnectionSettings) -> urllib3.BaseHTTPResponse:
             all_headers = {**headers, **_authorization(settings)}
-            if settings.compression and not stream:
+            if settings.compression is not False and not stream:
                 # The list of a thousand Pods is ten times smaller.
                 all_headers["Accept-Encoding"] = "gzip"
             return self._try_request(method, url, data, all_headers, timeout, stream=stream)

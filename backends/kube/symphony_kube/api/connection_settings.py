@@ -27,15 +27,16 @@ class ConnectionSettings:
 
     ``server`` is a URL without a slash at its end. ``proxy`` is the URL of a proxy, or None.
     ``authorization`` is the value of the header with the credentials, or None. ``compression`` is
-    whether the server compresses its responses. The settings must be loaded again at ``expires``,
-    in seconds since the epoch.
+    whether the server compresses its responses, or None if `symphony_kube.api.connections` decides
+    this for each connection. The settings must be loaded again at ``expires``, in seconds since the
+    epoch.
     """
 
     server: str
     proxy: str | None = None
     tls: TlsSettings = TlsSettings()
     authorization: str | None = field(default=None, repr=False)
-    compression: bool = True
+    compression: bool | None = None
     expires: float | None = None
 
 

@@ -280,12 +280,13 @@ def _settings(cluster: _Entry, user: _Entry, owner: str) -> ConnectionSettings:
             key=key,
         )
     authorization = f"Bearer {credential.token}" if credential.token else _basic(user)
+    disable_compression = cluster.get("disable-compression")
     return ConnectionSettings(
         server=server,
         proxy=proxy_for(server, cluster.text("proxy-url")),
         tls=tls,
         authorization=authorization,
-        compression=not cluster.get("disable-compression"),
+        compression=None if disable_compression is None else not disable_compression,
         expires=credential.expires,
     )
 

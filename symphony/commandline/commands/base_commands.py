@@ -294,9 +294,12 @@ class BaseCommands(CommandLine):
         """Return a line for each exposed service, with its URL or the command that finds it."""
         from symphony.commandline.output.views import align_pairs
 
+        services = self._exposed_services(experiment)
+        if not services:
+            return []
         location = "".join(f" {word}" for word in self._location_of(experiment))
         pairs = []
-        for service, address in self._exposed_services(experiment).items():
+        for service, address in services.items():
             command = f"{self.prog} visit{location} {experiment} {service}"
             pairs.append((service, f"http://{address}" if address else f"address: {command}"))
         return align_pairs(pairs)

@@ -412,7 +412,8 @@ def test_ranks_that_have_exited_because_their_pods_are_being_deleted():
     pods = [pod(rank, exited(143), **TERMINATED) for rank in (0, 1)]
     found = shown(*pods, condition=SUSPENDED, queue="team-a")
     assert found == [("pending", reason, None, 0)] * 2
-    stopped = observe("e", pods, [], [job_set(control=Control(stop=NOW - 52))], now=NOW).status
+    stopped_set = job_set(control=Control(stop=NOW - 52), condition=STOPPED)
+    stopped = observe("e", pods, [], [stopped_set], now=NOW).status
     assert [process.displayed_state for process in stopped] == ["stopped", "stopped"]
     assert [process.exit_code for process in stopped] == [143, 143]
 
@@ -446,11 +447,14 @@ def test_a_unit_that_has_succeeded():
 
 def test_ranks_that_are_being_stopped():
     """The controller has not failed the JobSet yet, so it could create another Pod."""
-    pods = [pod(0, RUNNING, deleted="2023-11-14T22:15:00Z")]
-    stopping = job_set(control=Control(stop=NOW - 50))
-    first, second = observe("e", pods, [], [stopping], now=NOW).status
-    assert (first.state, first.reason) == (State.RUNNING, "stopping")
-    assert (second.state, second.reason) == (State.PENDING, "stopping")
+    stopping = job_set(control=Control(stop=NOW - 52))
+    for first, state in (
+        (pod(0, RUNNING, deleted="2023-11-14T22:15:00Z"), State.RUNNING),
+        (pod(0, exited(143), **TERMINATED), State.PENDING),
+    ):
+        status = observe("e", [first], [], [stopping], now=NOW).status
+        assert [process.state for process in status] == [state, State.PENDING]
+        assert {process.reason for process in status} == {"stopping"}
 
 
 @pytest.mark.parametrize("options", [{"condition": STOPPED}, {"queue": "team-a"}])

@@ -40,9 +40,16 @@ def job_sets(kube_cluster):
 
 
 @pytest.fixture
-def cluster(kube_cluster, job_sets, open_cluster):
-    """A cluster that uses the namespace of the test, and knows JobSets."""
-    return open_cluster(kubeconfig=str(job_sets.kubeconfig), namespace=kube_cluster.namespace)
+def cluster(kube_cluster, job_sets, open_cluster, name):
+    """A cluster that uses the namespace of the test, and knows JobSets.
+
+    The experiment is deleted while the API server still answers. Otherwise, its detached supervisor
+    would wait for the API server.
+    """
+    cluster = open_cluster(kubeconfig=str(job_sets.kubeconfig), namespace=kube_cluster.namespace)
+    yield cluster
+    if job_sets.job_sets:
+        cluster.delete(name)
 
 
 @pytest.fixture

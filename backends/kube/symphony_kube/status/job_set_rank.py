@@ -90,8 +90,11 @@ class JobSetRank(UnitStatus):
     def _ended_by_deletion(
         self, container: ContainerStatus, pod: PodStatus, job: JobStatus
     ) -> ContainerStatus:
-        """Return the state of a process that has exited because its Pod is being deleted."""
-        if job.result is None and not job.control.stop:
+        """Return the state of a process that has exited because its Pod is being deleted.
+
+        The rank has not ended before its JobSet, which can create another Pod.
+        """
+        if job.result is None:
             return self._waiting(job, pod)
         return replace(container, state=State.FAILED, ready=False, cause=self._unit_failed(job))
 

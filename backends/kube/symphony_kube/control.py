@@ -111,10 +111,11 @@ def start(
     """Start processes that are not running; see `Cluster.start_processes`."""
     target = _find_target(api, scope, processes, "started")
     _check_not_finished(target.observation.status)
-    idle = {name: unit for name, unit in target.existing.items() if _can_be_started(target, name)}
-    in_job_sets = target.in_job_sets
-    _refuse_to_start({name for name in in_job_sets.intersection(idle) if idle[name].has_ended})
-    idle = {name: unit for name, unit in idle.items() if name not in in_job_sets}
+    ranks = {name: target.existing[name] for name in target.in_job_sets & target.existing.keys()}
+    # A Pod of a rank that is stopped can exist until the controller has deleted its Job.
+    _refuse_to_start({name for name, rank in ranks.items() if rank.has_ended or rank.control.stop})
+    others = {name: unit for name, unit in target.existing.items() if name not in ranks}
+    idle = {name: unit for name, unit in others.items() if _can_be_started(target, name)}
     attempts.check_manifests(idle)
     operation = Operation(api, scope, target, "start", timeout)
     operation.request(idle, partial(_with_start, now=api.now()))

@@ -30,6 +30,7 @@ while rank:
         time.sleep(0.05)
 print("met", flush=True)
 """
+CANNOT_BE_STARTED = "cannot be started by symphony, because only the controller of a JobSet starts"
 
 
 @pytest.fixture
@@ -128,7 +129,10 @@ def test_the_controller_restarts_a_unit(kube_cluster, cluster, job_sets, name, c
 
 
 def check_stop_between_attempts(kube_cluster, cluster, name, controller):
-    """Stop the unit "quiet" while the controller restarts it. It must not start again."""
+    """Stop the unit "quiet" while the controller restarts it. It must not start again.
+
+    The user cannot start it while it is stopping.
+    """
     controller.may_restart.clear()
     cluster.signal_processes(name, ["quiet-0"], signal.SIGKILL)
     wait_until(lambda: cluster.describe_experiment(name).processes[1].restarts == 1)
@@ -143,6 +147,8 @@ def check_stop_between_attempts(kube_cluster, cluster, name, controller):
         return [process.reason for process in quiet] == ["stopping"] * 2
 
     wait_until(is_stopping)
+    with pytest.raises(BackendError, match=f"quiet-0, quiet-1 {CANNOT_BE_STARTED}"):
+        cluster.start_processes(name, ["quiet-0"], timeout=60)
     controller.may_restart.set()
     # Some versions of the kubelet need half a minute to remove a Pod that was about to start.
     path = kube_cluster.path("pods?labelSelector=symphony/rank-of=quiet")
@@ -166,10 +172,7 @@ def test_units_that_fail_and_are_stopped(kube_cluster, cluster, job_sets, name, 
     obstacles = cluster.diff(changed).relaunch
     assert "the ranks of bad, other, quiet are in JobSets, which cannot be changed" in obstacles
     check_stop_between_attempts(kube_cluster, cluster, name, controller)
-    message = "cannot be started by symphony, because only the controller of a JobSet starts"
-    with pytest.raises(BackendError, match=f"quiet-0, quiet-1 {message}"):
-        cluster.start_processes(name, ["quiet-0"])
-    with pytest.raises(BackendError, match=f"other-0 {message}"):
+    with pytest.raises(BackendError, match=f"other-0 {CANNOT_BE_STARTED}"):
         cluster.restart_processes(name, ["other-0"])
     for rank in (0, 1):
         release(cluster, name, f"bad-{rank}")

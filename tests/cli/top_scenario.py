@@ -43,6 +43,9 @@ class TopScenario:
             top.expect("process shell started")
             top.press("1")
             top.expect("READY")
+            # The cursor is at the process that was the first one before all were running.
+            top.press("Home")
+            top.expect("1/3")
             top.press("Down")
             top.expect("2/3")
             self._control_a_worker(top)

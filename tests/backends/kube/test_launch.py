@@ -199,6 +199,8 @@ def test_name_conflict_names_the_other_experiment(kube_cluster, shared, name, tm
     (tmp_path / "file").write_text("x")
     for kind in ("pod", "job", "service", "secret", "config map"):
         shared.launch(of_kind(shared, f"{name}-x", kind, "y", tmp_path / "file"))
+        # The Pod of a Job is created some time after the launch.
+        wait_until(lambda: "pods" in managed_objects(kube_cluster))
         before = managed_objects(kube_cluster)
         message = f"cannot create {kind} '{name}-x-y'.* taken by experiment '{name}-x'"
         with pytest.raises(LaunchFailed, match=message) as caught:

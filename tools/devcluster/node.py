@@ -206,8 +206,8 @@ def proxy(binaries: Path, node: Node) -> list[str]:
         f"--cluster-cidr={network.PODS_NET}",
         f"--hostname-override={node.name}",
         # Each synchronization starts 20 processes. The first two changes after a pause are applied
-        # immediately, and later changes at most once per second.
-        "--iptables-min-sync-period=1s",
+        # immediately, and later changes at most every three seconds.
+        "--iptables-min-sync-period=3s",
         "--iptables-sync-period=10m",
         "--conntrack-max-per-core=0",
         "--conntrack-tcp-timeout-established=0",

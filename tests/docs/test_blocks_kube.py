@@ -55,6 +55,8 @@ def check(name: str, session: Session, directory: Path) -> None:
     from kubetest.plugin import temporary_namespace
 
     with temporary_namespace(session, directory) as kube_cluster:
+        # The programs of a page can still be running at its end.
+        kube_cluster.is_discarded.set()
         configured = directory / "configured.yml"
         configured.write_text(
             json.dumps({"namespace": kube_cluster.namespace, "image": kube_cluster.image})

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,7 @@ import pytest
 
 from kubetest import clusters
 from kubetest.clusters import Cluster, NoCluster
+from kubetest.namespaces import Namespaces
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -38,6 +40,7 @@ SHARED_CLUSTER = "SYMPHONY_TEST_BESIDE_OTHERS"
 # The prefix of the namespaces that this process's tests create.
 PREFIX = f"symphony-test-{secrets.token_hex(3)}-"
 SKIP_PREFIX = "no Kubernetes: "
+_HAS_FAILED = pytest.StashKey[bool]()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +49,22 @@ class Session:
 
     cluster: Cluster
     api: RawApi
+    namespaces: Namespaces
 
 
 @dataclass(frozen=True, kw_only=True)
 class KubeCluster:
-    """The cluster that a test receives, with an empty namespace that is deleted when the test
-    finishes.
+    """The cluster that a test receives, with an empty namespace.
 
-    `kubeconfig` is an administrator's kubeconfig, with this namespace as the default.
+    `kubeconfig` is an administrator's kubeconfig, with this namespace as the default. If
+    `is_discarded` is set, no other test uses the namespace later.
     """
 
     session: Session
     namespace: str
     kubeconfig: Path
     scratch: Path
+    is_discarded: threading.Event
     _open: ExitStack
 
     @property
@@ -205,36 +210,51 @@ def kube_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
             _no_cluster(str(exc))
         from kubetest.rawapi import RawApi, access
 
-        session = Session(cluster=cluster, api=RawApi(access(cluster.kubeconfig)))
-        before = _namespaces(session.api)
+        api = RawApi(access(cluster.kubeconfig))
+        session = Session(cluster=cluster, api=api, namespaces=Namespaces(api, PREFIX))
+        before = _namespaces(api)
         yield session
+        session.namespaces.close()
         remaining = _wait_until_deleted(session, before=before)
         if remaining:
             pytest.fail(f"the tests left namespaces in the cluster: {', '.join(sorted(remaining))}")
 
 
 @pytest.fixture
-def kube_cluster(kube_session: Session, tmp_path: Path) -> Iterator[KubeCluster]:
+def kube_cluster(
+    request: pytest.FixtureRequest, kube_session: Session, tmp_path: Path
+) -> Iterator[KubeCluster]:
     """A Kubernetes cluster with an empty namespace for this test.
 
-    The namespace is deleted when the test finishes.
+    When the test finishes, the namespace is emptied for another test, or deleted.
     """
     with temporary_namespace(kube_session, tmp_path) as kube_cluster:
         yield kube_cluster
+        # A failed test can leave threads and processes that still use the namespace.
+        if request.node.stash.get(_HAS_FAILED, False):
+            kube_cluster.is_discarded.set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note that a test has failed."""
+    report = yield
+    if report.failed:
+        item.stash[_HAS_FAILED] = True
+    return report
 
 
 @contextmanager
 def temporary_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster]:
-    """Yield the cluster with an empty namespace, which is deleted on exit.
+    """Yield the cluster with an empty namespace, which is emptied or deleted on exit.
 
     `scratch` is a directory for temporary files.
     """
-    from kubetest.accounts import wait_for_account
-
-    api, namespace = session.api, f"{PREFIX}{secrets.token_hex(3)}"
-    api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    namespace = session.namespaces.take()
+    is_discarded = threading.Event()
     try:
-        wait_for_account(api, namespace)
         kubeconfig = scratch / "admin.kubeconfig"
         content = _kubeconfig(session.cluster.kubeconfig, namespace)
         kubeconfig.write_text(json.dumps(content))
@@ -244,25 +264,11 @@ def temporary_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster
                 namespace=namespace,
                 kubeconfig=kubeconfig,
                 scratch=scratch,
+                is_discarded=is_discarded,
                 _open=stack,
             )
     finally:
-        remove_namespace(api, namespace)
-
-
-def remove_namespace(api: RawApi, namespace: str) -> None:
-    """Delete a namespace and, without a grace period, its Pods.
-
-    Do nothing if the namespace does not exist.
-    """
-    from kubetest.rawapi import ApiError
-
-    try:
-        api.call("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
-        api.call("DELETE", f"/api/v1/namespaces/{namespace}")
-    except ApiError as exc:
-        if exc.status != 404:
-            raise
+        session.namespaces.give_back(namespace, may_be_used_again=not is_discarded.is_set())
 
 
 @pytest.fixture

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kubetest.plugin import PREFIX, remove_namespace
+from kubetest.namespaces import remove_namespace
+from kubetest.plugin import PREFIX
 from symphony import Cluster
 from symphony.runs.archive import Run
 from symphony.usage import ExperimentUsage
+from symphony_kube.lifecycle.supervisor.detached import SupervisorDirectory
 
 HERE = Path(__file__).parent
 FOREVER = "import signal; signal.pause()"
@@ -44,6 +46,18 @@ def _state_directory(tmp_path_factory):
     del os.environ["SYMPHONY_STATE_DIR"]
     if previous is not None:
         os.environ["SYMPHONY_STATE_DIR"] = previous
+
+
+@pytest.fixture
+def kube_cluster(kube_cluster):
+    """The cluster with an empty namespace.
+
+    No other test uses the namespace later if a detached supervisor can still create Pods in it.
+    """
+    yield kube_cluster
+    for path in Path(os.environ["SYMPHONY_STATE_DIR"]).glob("kube/*"):
+        if SupervisorDirectory(path).holder() is not None:
+            kube_cluster.is_discarded.set()
 
 
 @pytest.fixture

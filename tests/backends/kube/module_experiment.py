@@ -5,7 +5,8 @@ import secrets
 import threading
 
 from kubetest.accounts import wait_for_account
-from kubetest.plugin import PREFIX, remove_namespace
+from kubetest.namespaces import remove_namespace
+from kubetest.plugin import PREFIX
 from symphony import Cluster
 from symphony.status import State
 from symphony.testing.contract import until as until_status

@@ -35,6 +35,8 @@ LABEL = "symphony.test"
 def engine(kube_cluster, tmp_path, monkeypatch):
     """The engine of the cluster as the only one. The images of the test are removed."""
     found = kube_cluster.engine
+    # The registry keeps the images, whose names contain that of the namespace.
+    kube_cluster.is_discarded.set()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "docker").symlink_to(found.client)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)

@@ -151,7 +151,6 @@ def use_everything(cluster: Cluster, name: str, file: Path) -> None:
     file.write_text("another text")
     cluster.up(build(cluster, name, file, port=7001))
     cluster.stop_processes(name, ["looping"])
-    cluster.launch(exp, force=True)
     cluster.delete(name)
 
 

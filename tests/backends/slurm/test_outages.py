@@ -310,13 +310,16 @@ def test_disk_that_fills_while_the_job_runs_loses_no_result(new_cluster, tmp_pat
         filler.unlink(missing_ok=True)
 
 
+@pytest.mark.timeout(180)
 def test_time_limit_of_the_job_stops_the_processes_in_order(new_cluster):
-    cluster = new_cluster(time=1)
+    # Slurm sends SIGTERM up to a minute early. With a shorter time limit, it could do so before the
+    # process handles SIGTERM.
+    cluster = new_cluster(time=2)
     experiment = cluster.new_experiment("faults")
     command = [PYTHON, "-u", "-c", programs.FOREVER]
     experiment.new_process("one", command=command).termination_grace_period(20)
     cluster.launch(experiment)
-    status = cluster.wait("faults", timeout=90)
+    status = cluster.wait("faults", timeout=150)
     (one,) = status
     assert one.reason_code is ReasonCode.DEADLINE_EXCEEDED, one
     assert one.reason == f"the time limit of job {job_of(cluster)} was reached"

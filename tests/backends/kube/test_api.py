@@ -12,6 +12,7 @@ import pytest
 from urllib3.connection import HTTPSConnection
 
 from symphony.errors import BackendError, SymphonyError, Unreachable
+from symphony_kube.access.exec_stream import open_stream
 from symphony_kube.api import connections
 from symphony_kube.api.client import ACCEPT_METADATA_LIST, MERGE_PATCH, Api
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
@@ -373,11 +374,13 @@ def test_rejected_token_is_reported(kube_cluster):
             api.call("GET", "/api/v1/namespaces/default")
 
 
-def test_websocket_errors_are_reported(kube_cluster, api, tmp_path):
+def test_errors_of_upgraded_connections_are_reported(kube_cluster, api, tmp_path):
+    path = kube_cluster.path("pods/none/exec")
     with pytest.raises(ApiError) as caught:
-        api.websocket(kube_cluster.path("pods/none/exec"), query=[("command", "true")])
+        open_stream(api, path, query=[("command", "true")], channels=[])
     assert caught.value.status == 404
     with socket.create_server(("127.0.0.1", 0)) as listener:
         path = write_kubeconfig(tmp_path / "k", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        slow = Api(kubeconfig=path, timeouts=Timeouts(response=0.5))
         with pytest.raises(Unreachable, match="timed out"):
-            Api(kubeconfig=path, timeouts=Timeouts(response=0.5)).websocket("/x", query=[])
+            open_stream(slow, "/x", query=[], channels=[])

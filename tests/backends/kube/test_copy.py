@@ -7,8 +7,9 @@ import stat
 import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
-from symphony_kube.access import copy, exec_stream
+from symphony_kube.access import copy
 from symphony_kube.access.copy import transfer
+from symphony_kube.api import channels
 from tests import file_trees
 
 from .module_experiment import FOREVER, launched
@@ -133,11 +134,11 @@ def test_copy_is_repeated_if_the_end_of_the_archive_is_lost(worker, tmp_path, mo
     take = copy._ScriptOutput._take
 
     def lose_the_end(output, channel, data):
-        if channel == exec_stream.STDOUT and len(lost) < losses:
+        if channel == channels.STDOUT and len(lost) < losses:
             data = data[: (1 << 10) - output._received_bytes]
             if not data:
                 return
-        if channel == exec_stream.STATUS and output._received_bytes == 1 << 10:
+        if channel == channels.STATUS and output._received_bytes == 1 << 10:
             lost.append(output)
         take(output, channel, data)
 

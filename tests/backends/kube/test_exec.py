@@ -7,13 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from wsproto.connection import Connection, ConnectionType
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
 from symphony_kube.access import exec, exec_stream
 from symphony_kube.access.exec_stream import ExecStream
+from symphony_kube.api import channels
 from symphony_kube.api.retries import Timeouts
-from symphony_kube.api.websocket import WebSocket
+from symphony_kube.api.spdy import Spdy
 from symphony_kube.status.pod_status import ContainerRef
 from tests.cli.terminal import Terminal
 
@@ -42,6 +42,7 @@ def worker(kube_session):
                 start_dir="/tmp",
                 env={"COLOUR": "teal"},
             )
+        group.new_process("no-shell", command=["/usr/bin/sleep", "1000"], env={"PATH": "/none"})
         python(exp, "ended", "pass")
         python(exp, "later", "pass").starts_after("ended", "ready")
 
@@ -58,20 +59,20 @@ class Worker:
     def run(self, *command, process="worker", group=None):
         return self.cluster.exec_command(self.name, process, list(command), group)
 
-    def argv(self, *command):
+    def argv(self, *command, process="worker"):
         return [
             sys.executable,
             "-c",
             PROGRAM,
             str(self.session.cluster.kubeconfig),
             self.name,
-            "worker",
+            process,
             *command,
         ]
 
-    def piped(self, *command, **options):
+    def piped(self, *command, process="worker", **options):
         options = {"timeout": 60, "capture_output": True, **options}
-        return subprocess.run(self.argv(*command), **options)
+        return subprocess.run(self.argv(*command, process=process), **options)
 
 
 @pytest.mark.parametrize("code", [0, 7, 255])
@@ -139,17 +140,18 @@ def test_input_from_a_pipe_or_a_file(worker, tmp_path):
         assert worker.piped("sh", "-c", "cat; echo done", **given).stdout == b"done\n"
 
 
+def test_input_for_an_image_without_a_shell(worker):
+    data = os.urandom(200_000)
+    assert worker.piped("/usr/bin/cat", process="no-shell", input=data).stdout == data
+
+
 @pytest.mark.parametrize("command", [["sh", "-c", "echo err >&2; exit 3"], ["no-such-program"]])
-def test_command_that_leaves_its_input_unread(worker, tmp_path, command):
+def test_command_that_leaves_its_input_unread(worker, command):
     code, message = (3, b"err\n") if command[0] == "sh" else (127, None)
-    data = os.urandom(3_000_000)
-    (tmp_path / "data").write_bytes(data)
-    with (tmp_path / "data").open("rb") as file:
-        ends = [worker.piped(*command, stdin=file), worker.piped(*command, input=data)]
-    for done in ends:
-        assert done.returncode == code
-        assert b"[symphony" not in done.stderr
-        assert message is None or done.stderr == message
+    done = worker.piped(*command, input=os.urandom(3_000_000))
+    assert done.returncode == code
+    assert b"[symphony" not in done.stderr
+    assert message is None or done.stderr == message
 
 
 def test_endless_input(worker):
@@ -164,12 +166,12 @@ def test_sender_does_not_wait_for_messages(monkeypatch):
     monkeypatch.setattr(exec_stream, "SEND_BUFFER_BYTES", 10)
     monkeypatch.setattr(exec_stream, "PING_INTERVAL_SECONDS", 0.2)
     ours, theirs = socket.socketpair()
-    with theirs, ExecStream(WebSocket(ours, Connection(ConnectionType.CLIENT), None)) as stream:
-        stream.send(exec_stream.STDIN, bytes(100))
+    with theirs, ExecStream(Spdy(ours)) as stream:
+        stream.send(channels.STDIN, bytes(100))
         assert stream.full
         assert stream.exchange(None) == ([], set())
         # The wait would have ended with a ping.
-        assert len(theirs.recv(1000)) == 2 + 4 + 1 + 100
+        assert len(theirs.recv(1000)) == 8 + 100
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
@@ -238,7 +240,7 @@ def test_lost_connection_and_missing_right(worker, kube_faults, kube_session):
     with pytest.raises(Unreachable):
         cluster.exec_command(worker.name, "worker", ["true"])
     kube_faults.clear()
-    kube_faults.answer(403, path="/exec", times=1)
+    kube_faults.answer(403, path="/exec", times=2)
     with pytest.raises(BackendError, match="it requires the right to get and create pods/exec"):
         cluster.exec_command(worker.name, "worker", ["true"])
     cluster.api.close()

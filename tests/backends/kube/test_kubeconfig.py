@@ -19,6 +19,7 @@ from kubernetes.client import Configuration
 from kubernetes.config import load_kube_config
 
 from symphony.errors import BackendError, NotFound, SymphonyError
+from symphony_kube.access.exec_stream import open_stream
 from symphony_kube.api import service_account
 from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError, UntrustedCertificate
@@ -574,7 +575,7 @@ class Tunnel(socketserver.StreamRequestHandler):
             sink.shutdown(socket.SHUT_WR)
 
 
-def test_requests_and_websockets_use_the_proxy(kube_cluster, server, tmp_path):
+def test_requests_and_upgraded_connections_use_the_proxy(kube_cluster, server, tmp_path):
     address, cluster, user = server
     target = urllib.parse.urlsplit(address)
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel) as proxy:
@@ -584,10 +585,11 @@ def test_requests_and_websockets_use_the_proxy(kube_cluster, server, tmp_path):
         path = write_kubeconfig(tmp_path / "k", address, user, **cluster)
         with contextlib.closing(Api(kubeconfig=path)) as api:
             assert api.call("GET", "/version")["major"]
+            path = kube_cluster.path("pods/none/exec")
             with pytest.raises(ApiError, match="404"):
-                api.websocket(kube_cluster.path("pods/none/exec"), query=[("command", "true")])
+                open_stream(api, path, query=[("command", "true")], channels=[])
         proxy.shutdown()
-    assert [head[0].split()[:2] for head in proxy.heads] == [["CONNECT", target.netloc]] * 2
+    assert [head[0].split()[:2] for head in proxy.heads] == [["CONNECT", target.netloc]] * 3
     for head in proxy.heads:
         assert f"proxy-authorization: basic {encoded('me:secret')}".lower() in [
             line.lower() for line in head

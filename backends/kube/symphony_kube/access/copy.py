@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster.remote_path import RemotePath, parse_transfer
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
-from symphony_kube.access import exec, exec_stream
+from symphony_kube.access import exec
 from symphony_kube.access.archive import IncomingArchive, IncompleteArchive, OutgoingArchive
 from symphony_kube.access.checksum import Checksum
 from symphony_kube.access.exec_stream import ExecStream
+from symphony_kube.api import channels
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
 from symphony_kube.status.find_pod import running_container
@@ -326,14 +327,14 @@ class _ScriptOutput:
             )
 
     def _take(self, channel: int, data: bytes) -> None:
-        if channel == exec_stream.STDOUT:
+        if channel == channels.STDOUT:
             self._unread += data
             self._checksum.update(data)
             self._received_bytes += len(data)
             self._report(self._received_bytes, None)
-        elif channel == exec_stream.STDERR:
+        elif channel == channels.STDERR:
             self._errors += data[:_MAX_ERROR_BYTES]
-        elif channel == exec_stream.STATUS:
+        elif channel == channels.STATUS:
             self._status = data
 
     def _failure(self) -> BackendError | NotFound | SpecError:
@@ -394,7 +395,7 @@ def _upload(
         checksum = Checksum()
         for data in archive.stream():
             checksum.update(data)
-            stream.send(exec_stream.STDIN, data)
+            stream.send(channels.STDIN, data)
             sent_bytes += len(data)
             report(sent_bytes, archive.size)
             output.send_pending()
@@ -404,12 +405,12 @@ def _upload(
         try:
             _compare(checksum.text(), answer, str(target))
         except BackendError:
-            stream.send(exec_stream.STDIN, b"drop\n")
+            stream.send(channels.STDIN, b"drop\n")
             # The script is expected to remove the copy and then to exit with an error.
             with contextlib.suppress(BackendError):
                 output.finish()
             raise
-        stream.send(exec_stream.STDIN, b"keep\n")
+        stream.send(channels.STDIN, b"keep\n")
         output.finish()
 
 

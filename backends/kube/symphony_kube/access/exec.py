@@ -5,7 +5,6 @@ A command's output is either captured or passed on to this program's terminal or
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -13,8 +12,7 @@ import secrets
 import select
 import stat
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from symphony.cluster import ExecResult
@@ -30,7 +28,8 @@ from symphony.raw_terminal import (
     write_all,
 )
 from symphony_kube.access import exec_stream
-from symphony_kube.access.exec_stream import CommandExit, ExecStream
+from symphony_kube.access.exec_stream import CommandExit, ExecStream, open_stream
+from symphony_kube.api import channels
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.status import find_pod
@@ -44,28 +43,23 @@ if TYPE_CHECKING:
 # Prefer bash, and fall back to sh if the image does not contain bash.
 LOGIN_SHELL = ["sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh"]
 
-# API servers before version 1.30 cannot report the end of standard input to a command. Therefore, a
-# shell in the container ends the command's input. If the length of the input is known, the shell
-# reads this number of bytes. Otherwise, it decodes lines of base64 until it reads an empty line.
-# Kubernetes reports the exit code only after all input has been read, so the shell also reads the
-# input that the command has not used. Because the input from a pipe may never end, the shell writes
-# a marker to standard error when the command has exited. No more input is sent after the marker.
-_READ_BYTES = 'n=$1; shift; head -c "$n" | { "$@"; code=$?; cat >/dev/null; exit $code; }'
-_READ_LINES = """\
+# Some container runtimes report the exit code only after all input has been read. Therefore, a
+# shell in the container reads the input that a command has not used. Because this input may never
+# end, the shell writes a marker to standard error when the command has exited. No more input is
+# sent after the marker.
+_READ_ALL_INPUT = """\
 marker=$1; shift
-while read -r x && [ -n "$x" ] && printf %s "$x" | base64 -d; do :; done | {
-"$@"; code=$?; printf %s "$marker" >&2; cat >/dev/null; exit $code; }
+"$@"; code=$?; printf %s "$marker" >&2; cat >/dev/null; exit $code
 """
-_BYTES_PER_LINE = 12 << 10
 
 _NO_PROGRAM = ("executable file not found", "not found in $path")
 _NO_FILE = "no such file or directory"
 _NOT_EXECUTABLE = ("permission denied", "exec format error", "is a directory")
+_OUTPUT_CHANNELS = (channels.STDOUT, channels.STDERR, channels.STATUS)
+_TERMINAL_CHANNELS = (channels.STDIN, channels.STDOUT, channels.STATUS, channels.RESIZE)
 _CHUNK_BYTES = 1 << 16
 # The character that a terminal driver interprets as the end of the input (Ctrl-D).
 _END_OF_INPUT = b"\x04"
-
-Encode = Callable[[bytes], bytes]
 
 
 def run_command(
@@ -120,7 +114,7 @@ def _attach(api: Api, scope: Scope, ref: ContainerRef) -> None:
     query += [(name, "true") for name in ("stdin", "stdout", "tty")]
     path = find_pod.pod_path(scope, ref.pod, "attach")
     try:
-        stream = ExecStream(api.websocket(path, query=query))
+        stream = open_stream(api, path, query=query, channels=_TERMINAL_CHANNELS)
     except ApiError as exc:
         action = f"attach to {ref.process!r}"
         raise missing_right(exc, action, "get and create pods/attach", scope) from exc
@@ -149,8 +143,11 @@ def open_exec(
     query += [("command", word) for word in argv]
     query += [(name, "true" if enabled else "false") for name, enabled in streams.items()]
     path = find_pod.pod_path(scope, ref.pod, "exec")
+    opened = _TERMINAL_CHANNELS if tty else _OUTPUT_CHANNELS
+    if stdin and not tty:
+        opened = (channels.STDIN, *_OUTPUT_CHANNELS)
     try:
-        return ExecStream(api.websocket(path, query=query))
+        return open_stream(api, path, query=query, channels=opened)
     except ApiError as exc:
         action = f"run a command in {ref.process!r}"
         raise missing_right(exc, action, "get and create pods/exec", scope) from exc
@@ -202,20 +199,20 @@ def run_in_container(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[s
     Raises `NotFound` if the image does not contain the program, and `BackendError` for other
     errors.
     """
-    output = {exec_stream.STDOUT: bytearray(), exec_stream.STDERR: bytearray()}
+    output = {channels.STDOUT: bytearray(), channels.STDERR: bytearray()}
     status: bytes | None = None
     with open_exec(api, scope, ref, argv) as stream:
         while not stream.closed and status is None:
             messages, _ = stream.exchange(None)
             for channel, data in messages:
-                if channel == exec_stream.STATUS:
+                if channel == channels.STATUS:
                     status = data
                 elif channel in output:
                     output[channel] += data
     return ExecResult(
         exit_code=check_exit(parse_exit(status), ref, argv),
-        stdout=output[exec_stream.STDOUT].decode(errors="replace"),
-        stderr=output[exec_stream.STDERR].decode(errors="replace"),
+        stdout=output[channels.STDOUT].decode(errors="replace"),
+        stderr=output[channels.STDERR].decode(errors="replace"),
     )
 
 
@@ -247,7 +244,7 @@ def _connect_terminal(
             watched.append(keys)
         messages, ready = stream.exchange(None, watched)
         for channel, data in messages:
-            if channel == exec_stream.STATUS:
+            if channel == channels.STATUS:
                 return exec_stream.parse_status(data)
             write_all(1, data)
         if resized in ready:
@@ -262,7 +259,7 @@ def _connect_terminal(
                     return None
                 if reading and not typed:
                     continue
-            stream.send(exec_stream.STDIN, typed or _END_OF_INPUT)
+            stream.send(channels.STDIN, typed or _END_OF_INPUT)
     return None
 
 
@@ -270,22 +267,10 @@ def _send_terminal_size(stream: ExecStream) -> None:
     size = os.get_terminal_size(1)
     if size.columns and size.lines:
         message = json.dumps({"Width": size.columns, "Height": size.lines})
-        stream.send(exec_stream.RESIZE, message.encode())
+        stream.send(channels.RESIZE, message.encode())
 
 
 # --- with the standard streams of this program ---
-
-
-@dataclass(slots=True)
-class _Input:
-    """Standard input.
-
-    ``first`` contains the bytes that have already been read. ``length`` is the number of unread
-    bytes in a regular file, or None for a pipe or socket.
-    """
-
-    first: bytes = b""
-    length: int | None = None
 
 
 def _run_with_standard_streams(
@@ -299,67 +284,44 @@ def _run_with_standard_streams(
     source = _standard_input()
     if source is None:
         with open_exec(api, scope, ref, argv) as stream:
-            result = _connect_streams(stream, None, None)
+            result = _connect_streams(stream, None, b"")
         return check_exit(result, ref, argv)
     marker = f"[symphony {secrets.token_hex(16)}]"
-    wrapper, encode = _input_wrapper(api, scope, ref, source, marker)
+    wrapper = _input_wrapper(api, scope, ref, marker)
     with open_exec(api, scope, ref, [*wrapper, *argv], stdin=True) as stream:
-        result = _connect_streams(stream, source, encode, marker.encode())
-    try:
-        return check_exit(result, ref, argv)
-    except NotFound as exc:
-        if not wrapper:
-            raise
-        raise NotFound(
-            f"{exc}; with this server, a command with input also requires a shell (sh) in the image"
-        ) from exc
+        result = _connect_streams(stream, source, marker.encode())
+    return check_exit(result, ref, argv)
 
 
-def _input_wrapper(
-    api: Api, scope: Scope, ref: ContainerRef, source: _Input, marker: str
-) -> tuple[list[str], Encode | None]:
-    """Return the wrapper for a command with input, and the function that encodes the input.
+def _input_wrapper(api: Api, scope: Scope, ref: ContainerRef, marker: str) -> list[str]:
+    """Return the words to put before a command with input.
 
-    The wrapper is a list of words to put before the command. If the server can report the end of
-    the input to a command, the wrapper is empty and the function is None. Otherwise, if the length
-    of the input is not known, the wrapper writes ``marker`` to standard error when the command has
-    exited.
+    If the image contains no shell, there are none, and the command must read all its input.
     """
-    # The connection reveals the protocol version, even if the image does not contain "true".
-    with open_exec(api, scope, ref, ["true"]) as stream:
-        if stream.can_close_channels:
-            return [], None
-    if source.length is not None:
-        return ["sh", "-c", _READ_BYTES, "sh", str(source.length)], bytes
-    return ["sh", "-c", _READ_LINES, "sh", marker], _encode_lines
-
-
-def _encode_lines(data: bytes) -> bytes:
-    """Encode data as lines of base64. Empty data becomes the empty line that ends the input."""
-    encoded = bytearray()
-    for start in range(0, max(1, len(data)), _BYTES_PER_LINE):
-        piece = data[start : start + _BYTES_PER_LINE]
-        encoded += base64.b64encode(piece) + b"\n"
-    return bytes(encoded)
-
-
-def _standard_input() -> _Input | None:
-    """Return standard input, or None if it is closed, empty, a terminal or another device."""
     try:
-        status = os.fstat(0)
+        run_in_container(api, scope, ref, ["sh", "-c", ":"])
+    except NotFound:
+        return []
+    return ["sh", "-c", _READ_ALL_INPUT, "sh", marker]
+
+
+def _standard_input() -> bytes | None:
+    """Return the beginning of standard input, or None if there is no input.
+
+    This is the case if standard input is closed, empty, a terminal or another device. The beginning
+    is empty if no input is available yet.
+    """
+    try:
+        mode = os.fstat(0).st_mode
     except OSError:
         return None
-    if stat.S_ISREG(status.st_mode):
-        length = status.st_size - os.lseek(0, 0, os.SEEK_CUR)
-        return _Input(length=length) if length > 0 else None
-    if not (stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)):
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return None
     poll = select.poll()
     poll.register(0, select.POLLIN)
     if not poll.poll(0):
-        return _Input()
-    first = read_available(0)
-    return _Input(first=first) if first else None
+        return b""
+    return read_available(0) or None
 
 
 class _MarkerFilter:
@@ -398,7 +360,7 @@ class _MarkerFilter:
 
 
 def _connect_streams(
-    stream: ExecStream, source: _Input | None, encode: Encode | None, marker: bytes = b""
+    stream: ExecStream, first_input: bytes | None, marker: bytes
 ) -> CommandExit | None:
     """Relay output and input until the command exits.
 
@@ -407,44 +369,32 @@ def _connect_streams(
     """
     marker_filter = _MarkerFilter(marker)
     try:
-        return _pass_data(stream, source, encode, marker_filter)
+        return _pass_data(stream, first_input, marker_filter)
     finally:
-        write_all(exec_stream.STDERR, marker_filter.flush())
+        write_all(channels.STDERR, marker_filter.flush())
 
 
 def _pass_data(
-    stream: ExecStream,
-    source: _Input | None,
-    encode: Encode | None,
-    marker_filter: _MarkerFilter,
+    stream: ExecStream, first_input: bytes | None, marker_filter: _MarkerFilter
 ) -> CommandExit | None:
-    if source is not None and source.first:
-        _send_input(stream, source.first, encode)
-    reading = source is not None
+    reading = first_input is not None
+    if first_input:
+        stream.send(channels.STDIN, first_input)
     while not stream.closed:
         watched = [0] if reading and not stream.full else []
         messages, ready = stream.exchange(None, watched)
         for channel, data in messages:
-            if channel == exec_stream.STATUS:
+            if channel == channels.STATUS:
                 return exec_stream.parse_status(data)
-            if channel == exec_stream.STDERR:
+            if channel == channels.STDERR:
                 data = marker_filter.filter(data)
             write_all(channel, data)
-        if reading and marker_filter.found:
-            reading = False
-            _send_input(stream, b"", encode)
-        elif reading and 0 in ready:
+        data = b""
+        if 0 in ready and not marker_filter.found:
             data = read_available(0)
-            reading = bool(data)
-            _send_input(stream, data, encode)
+        if data:
+            stream.send(channels.STDIN, data)
+        elif reading and (0 in ready or marker_filter.found):
+            reading = False
+            stream.close_channel(channels.STDIN)
     return None
-
-
-def _send_input(stream: ExecStream, data: bytes, encode: Encode | None) -> None:
-    """Send input to a command. Empty data means the end of the input."""
-    if encode is not None:
-        stream.send(exec_stream.STDIN, encode(data))
-    elif data:
-        stream.send(exec_stream.STDIN, data)
-    else:
-        stream.close_channel(exec_stream.STDIN)

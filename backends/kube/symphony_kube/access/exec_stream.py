@@ -1,4 +1,4 @@
-"""A connection to a process's container, with numbered channels over one WebSocket.
+"""A connection to a process's container, with numbered channels.
 
 Commands, file copies and forwarded ports use such connections. A single thread uses the socket,
 because OpenSSL does not allow one thread to send on a TLS connection while another thread receives
@@ -12,18 +12,19 @@ import json
 import select
 import ssl
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symphony.errors import Unreachable
-from symphony_kube.api.errors import one_line
-from symphony_kube.api.websocket import CLOSE_CHANNEL_PROTOCOL, Piece, WebSocket
+from symphony_kube.api.channels import PROTOCOL_5, STATUS, Piece
+from symphony_kube.api.errors import ApiError, one_line
 
-STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
-# In version 5 of the protocol, a message on this channel closes the channel whose number the
-# message contains.
-CLOSE_CHANNEL = 255
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api, RepeatedQuery
+    from symphony_kube.api.spdy import Spdy
+    from symphony_kube.api.websocket import WebSocket
 
 # The maximum size of one message, and the amount of unsent data at which a sender must wait.
 MESSAGE_BYTES = 1 << 15
@@ -37,25 +38,42 @@ _MAX_READS = 32
 Message = tuple[int, bytes]
 
 
-class ExecStream:
-    """The channels of one WebSocket. Only one thread may use them.
+def open_stream(
+    api: Api, path: str, *, query: RepeatedQuery, channels: Iterable[int]
+) -> ExecStream:
+    """Open a connection for exec or attach, on which `ExecStream.close_channel` works.
 
-    ``websocket`` is the result of `Api.websocket`.
+    The server decides the protocol, as it does for kubectl: WebSocket if it is at least version
+    1.30, and else SPDY. Raises `ApiError` if the server answers with an error, and `Unreachable` if
+    it does not answer.
+    """
+    if not api.requires_spdy:
+        # A server that does not know the protocol refuses it in several ways. If it has another
+        # reason to refuse the connection, it repeats this reason below.
+        with contextlib.suppress(ApiError):
+            return ExecStream(api.websocket(path, query=query, protocol=PROTOCOL_5))
+    connection = api.spdy(path, query=query, channels=channels)
+    api.requires_spdy = True
+    return ExecStream(connection)
+
+
+class ExecStream:
+    """The channels of one connection. Only one thread may use them.
+
+    ``connection`` is the result of `Api.websocket` or `Api.spdy`.
     """
 
-    def __init__(self, websocket: WebSocket) -> None:
-        self._socket: Any = websocket.socket
+    def __init__(self, connection: WebSocket | Spdy) -> None:
+        self._socket: Any = connection.socket
         self._socket.setblocking(False)
-        self._websocket = websocket
-        self.can_close_channels = websocket.protocol == CLOSE_CHANNEL_PROTOCOL
+        self._connection = connection
         self.closed = False
         self._send_error = ""
-        self._unsent = bytearray()
+        self._unsent: deque[memoryview] = deque()
+        self.unsent_bytes = 0
         self._must_write = False
         self._last_sent = time.monotonic()
-        # The channel of the message that is being received, and the part of a status message that
-        # has been received so far.
-        self._channel: int | None = None
+        # The part of a status message that has been received so far.
         self._status = bytearray()
 
     def __enter__(self) -> ExecStream:
@@ -70,28 +88,20 @@ class ExecStream:
         return number
 
     @property
-    def unsent_bytes(self) -> int:
-        """The number of bytes that are waiting to be sent."""
-        return len(self._unsent)
-
-    @property
     def full(self) -> bool:
         """True if a sender must wait before it sends more data."""
-        return len(self._unsent) >= SEND_BUFFER_BYTES
+        return self.unsent_bytes >= SEND_BUFFER_BYTES
 
     def send(self, channel: int, data: bytes | memoryview) -> None:
         """Queue data for a channel. The next calls to `exchange` send the data."""
         view = memoryview(data)
-        prefix = bytes((channel,))
-        for start in range(0, max(1, len(view)), MESSAGE_BYTES):
+        for start in range(0, len(view), MESSAGE_BYTES):
             piece = bytes(view[start : start + MESSAGE_BYTES])
-            self._unsent += self._websocket.encode(prefix + piece)
+            self._queue(self._connection.encode(channel, piece))
 
     def close_channel(self, channel: int) -> None:
-        """Report the end of the data on a channel. This requires that `can_close_channels` is
-        True.
-        """
-        self._unsent += self._websocket.encode(bytes((CLOSE_CHANNEL, channel)))
+        """Report the end of the data on a channel."""
+        self._queue(self._connection.encode_end(channel))
 
     def exchange(
         self, timeout: float | None, readable: Iterable[int] = ()
@@ -121,7 +131,7 @@ class ExecStream:
         """Close the connection without waiting for the other side."""
         if self._socket.fileno() >= 0:
             with contextlib.suppress(OSError, Unreachable):
-                self._unsent += self._websocket.encode_close()
+                self._queue(self._connection.encode_close())
                 self._flush()
         self.closed = True
         with contextlib.suppress(OSError):
@@ -129,16 +139,21 @@ class ExecStream:
 
     # --- sending ---
 
+    def _queue(self, encoded: bytes) -> None:
+        if encoded:
+            self._unsent.append(memoryview(encoded))
+            self.unsent_bytes += len(encoded)
+
     def _flush(self) -> None:
         if time.monotonic() > self._last_sent + PING_INTERVAL_SECONDS:
             self._last_sent = time.monotonic()
-            self._unsent += self._websocket.encode_ping()
+            self._queue(self._connection.encode_ping())
         self._must_write = False
         while self._unsent and not self.closed:
             try:
                 # If sending on a TLS socket would block, the next call must send the same bytes.
-                # The bytes are therefore removed from the buffer only after they have been sent.
-                sent = self._socket.send(bytes(self._unsent[:_CHUNK_BYTES]))
+                # The bytes are therefore removed from the queue only after they have been sent.
+                sent = self._socket.send(self._unsent[0])
             except (BlockingIOError, ssl.SSLWantWriteError):
                 self._must_write = True
                 return
@@ -149,9 +164,14 @@ class ExecStream:
                 # later.
                 self._send_error = self._send_error or one_line(str(exc))
                 self._unsent.clear()
+                self.unsent_bytes = 0
                 return
             self._last_sent = time.monotonic()
-            del self._unsent[:sent]
+            self.unsent_bytes -= sent
+            if sent < len(self._unsent[0]):
+                self._unsent[0] = self._unsent[0][sent:]
+            else:
+                self._unsent.popleft()
 
     def _poll(self, timeout: float | None, readable: Iterable[int]) -> set[int]:
         if self._has_buffered_input():
@@ -177,12 +197,12 @@ class ExecStream:
 
     def _receive(self) -> list[Message]:
         received, problem = self._read()
-        pieces, answer = self._websocket.decode(received)
-        self._unsent += answer
+        pieces, answer = self._connection.decode(received)
+        self._queue(answer)
         messages: list[Message] = []
         for piece in pieces:
             self._take(piece, messages)
-        if self._websocket.is_closed:
+        if self._connection.is_closed:
             self.closed = True
         elif problem:
             return self._connection_lost(messages, problem)
@@ -214,19 +234,14 @@ class ExecStream:
         return messages
 
     def _take(self, piece: Piece, messages: list[Message]) -> None:
-        """Process a piece of a message. The first byte of a message is its channel number."""
-        data = piece.data
-        if self._channel is None and data:
-            self._channel, data = data[0], data[1:]
-        if self._channel == STATUS:
-            self._status += data
-            if piece.is_last:
+        """Process a piece of a message."""
+        if piece.channel == STATUS:
+            self._status += piece.data
+            if piece.is_last and self._status:
                 messages.append((STATUS, bytes(self._status)))
                 self._status.clear()
-        elif self._channel is not None:
-            messages.append((self._channel, data))
-        if piece.is_last:
-            self._channel = None
+        elif piece.data:
+            messages.append((piece.channel, piece.data))
 
 
 # --- the result of a command ---

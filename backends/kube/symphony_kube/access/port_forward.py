@@ -28,6 +28,7 @@ from symphony_kube.access.services import (
     service_name,
 )
 from symphony_kube.api import labels
+from symphony_kube.api.channels import PROTOCOL_4
 from symphony_kube.api.errors import ApiError, one_line
 from symphony_kube.api.labels import Scope
 from symphony_kube.status.find_pod import find_container, list_containers, pod_path
@@ -263,7 +264,8 @@ class _PortForwarder:
                 return "it is not running"
             self._ref = ref
             path = pod_path(self._scope, ref.pod, "portforward")
-            websocket = self._api.websocket(path, query=[("ports", str(self._target.port))])
+            query = [("ports", str(self._target.port))]
+            websocket = self._api.websocket(path, query=query, protocol=PROTOCOL_4)
             with ExecStream(websocket) as stream:
                 return connection.pass_data(stream)
         except ApiError as exc:

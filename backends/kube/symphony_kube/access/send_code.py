@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.code.snapshot import CodeArchive, code_progress
 from symphony.errors import BackendError, Unreachable
-from symphony_kube.access import exec, exec_stream
+from symphony_kube.access import exec
+from symphony_kube.api import channels
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import collection_path, items_of
@@ -206,7 +207,7 @@ def run_with_data(
         view = memoryview(data)
         for start in range(0, len(view), _MESSAGE_BYTES):
             message = view[start : start + _MESSAGE_BYTES]
-            stream.send(exec_stream.STDIN, message)
+            stream.send(channels.STDIN, message)
             if on_sent is not None:
                 on_sent(len(message))
             while stream.full and not output.is_done(stream):
@@ -237,9 +238,9 @@ class _Output:
         """Send and receive data. Raises `Unreachable` if there is no progress."""
         messages, _ = stream.exchange(1.0)
         for channel, content in messages:
-            if channel == exec_stream.STATUS:
+            if channel == channels.STATUS:
                 self.status = content
-            elif channel == exec_stream.STDERR:
+            elif channel == channels.STDERR:
                 self.errors = (self.errors + content)[:_MAX_ERROR_BYTES]
         now = time.monotonic()
         if messages or stream.unsent_bytes != self._unsent:

@@ -17,10 +17,12 @@ import threading
 import time
 import urllib.parse
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from symphony.errors import BackendError, PluginError, Unreachable
+from symphony_kube.api.channels import Refused
 from symphony_kube.api.connection_settings import ConnectionSettings
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
 from symphony_kube.api.retries import Outage, Timeouts, pause
@@ -49,11 +51,14 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 if TYPE_CHECKING:
+    from symphony_kube.api.spdy import Spdy
     from symphony_kube.api.websocket import WebSocket
 
 Object = dict[str, Any]
 _Result = TypeVar("_Result")
 Query = Mapping[str, "str | int | None"]
+# Query parameters that can be repeated.
+RepeatedQuery = Sequence[tuple[str, str]]
 
 # Content types.
 JSON = "application/json"
@@ -151,6 +156,8 @@ class Api:
         self.warnings = ServerWarnings()
         self._reached = False
         self._outage = Outage()
+        # Whether the server has refused to open a WebSocket for a command, but not SPDY.
+        self.requires_spdy = False
 
     def close(self) -> None:
         """Close the persistent connections."""
@@ -287,14 +294,24 @@ class Api:
         finally:
             stream.close()
 
-    def websocket(self, path: str, *, query: list[tuple[str, str]]) -> WebSocket:
+    def websocket(self, path: str, *, query: RepeatedQuery, protocol: str) -> WebSocket:
         """Return an open WebSocket for exec, attach or port-forward.
 
         Its socket has no timeout. Raises `ApiError` if the server answers with an error, and
         `Unreachable` if it does not answer.
         """
-        target = f"{path}?{urllib.parse.urlencode(query)}"
-        return self._with_credentials(lambda settings: self._try_websocket(target, settings))
+        from symphony_kube.api.websocket import open_websocket
+
+        return self._upgrade(path, query, partial(open_websocket, protocol=protocol))
+
+    def spdy(self, path: str, *, query: RepeatedQuery, channels: Iterable[int]) -> Spdy:
+        """Return an open connection with the given channels for exec or attach.
+
+        It is like the result of `websocket`.
+        """
+        from symphony_kube.api.spdy import open_spdy
+
+        return self._upgrade(path, query, partial(open_spdy, channels=channels))
 
     # --- requests ---
 
@@ -378,9 +395,14 @@ class Api:
         retry_after = _retry_after_seconds(response.headers)
         raise api_error(response.status, _decode(content), _text(content), retry_after)
 
-    def _try_websocket(self, target: str, settings: ConnectionSettings) -> WebSocket:
-        from symphony_kube.api.websocket import Refused, open_websocket
+    def _upgrade(self, path: str, query: RepeatedQuery, upgrade: Callable[..., _Result]) -> _Result:
+        """Call a function that upgrades a new connection to another protocol."""
+        target = f"{path}?{urllib.parse.urlencode(query)}"
+        return self._with_credentials(lambda settings: self._try_upgrade(target, settings, upgrade))
 
+    def _try_upgrade(
+        self, target: str, settings: ConnectionSettings, upgrade: Callable[..., _Result]
+    ) -> _Result:
         try:
             connected = open_socket(self._pool, self._host, self.timeouts.connect)
         except (HTTPError, OSError) as exc:
@@ -389,7 +411,7 @@ class Api:
             # The response comes from the container's node.
             connected.settimeout(self.timeouts.response)
             server = urllib.parse.urlsplit(self._host)
-            websocket = open_websocket(
+            upgraded = upgrade(
                 connected,
                 host=server.netloc,
                 target=f"{server.path}{target}",
@@ -402,7 +424,7 @@ class Api:
         except OSError as exc:
             connected.close()
             raise self._unreachable(exc) from exc
-        return websocket
+        return upgraded
 
     def _unreachable(self, exc: Exception) -> Unreachable:
         """Return the error for a failed connection."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from symphony.errors import PluginError
+from symphony_kube.api.channels import Piece, Refused
 
 try:
     from wsproto import ConnectionType, WSConnection
@@ -34,35 +34,32 @@ except ModuleNotFoundError as absent:
         f"install it with: {install_command('kube')}"
     ) from absent
 
-# The versions of the protocol of Kubernetes. Channels can be closed only in the first one.
-CLOSE_CHANNEL_PROTOCOL = "v5.channel.k8s.io"
-_PROTOCOLS = [CLOSE_CHANNEL_PROTOCOL, "v4.channel.k8s.io"]
+# A message on this channel closes the channel whose number the message contains.
+_CLOSE_CHANNEL = 255
 _CHUNK_BYTES = 1 << 16
-
-
-class Piece(NamedTuple):
-    """A part of a message that has been received."""
-
-    data: bytes
-    is_last: bool
 
 
 class WebSocket:
     """An open WebSocket. Its user sends and receives the encoded data on ``socket``.
 
-    ``protocol`` is the version of the protocol that the server has chosen. ``is_closed`` is True
-    after the server has closed the WebSocket.
+    The first byte of a message is the number of its channel. ``is_closed`` is True after the server
+    has closed the WebSocket.
     """
 
-    def __init__(self, socket: socket.socket, frames: Connection, protocol: str | None) -> None:
+    def __init__(self, socket: socket.socket, frames: Connection) -> None:
         self.socket = socket
-        self.protocol = protocol
         self.is_closed = False
         self._frames = frames
+        # The channel of the message that is being received.
+        self._channel: int | None = None
 
-    def encode(self, data: bytes) -> bytes:
+    def encode(self, channel: int, data: bytes) -> bytes:
         """Encode a message."""
-        return self._encode(BytesMessage(data=data))
+        return self._encode(BytesMessage(data=bytes((channel,)) + data))
+
+    def encode_end(self, channel: int) -> bytes:
+        """Encode the end of the data on a channel. This requires version 5 of the protocol."""
+        return self.encode(_CLOSE_CHANNEL, bytes((channel,)))
 
     def encode_ping(self) -> bytes:
         """Encode a ping."""
@@ -74,18 +71,28 @@ class WebSocket:
 
     def decode(self, received: bytes) -> tuple[list[Piece], bytes]:
         """Decode received data. Return the pieces of messages, and the answer to send."""
-        pieces, answer = [], b""
+        pieces: list[Piece] = []
+        answer = b""
         self._frames.receive_data(received)
         for event in self._frames.events():
             if isinstance(event, BytesMessage):
-                pieces.append(Piece(bytes(event.data), event.message_finished))
+                self._take(bytes(event.data), event.message_finished, pieces)
             elif isinstance(event, TextMessage):
-                pieces.append(Piece(event.data.encode(), event.message_finished))
+                self._take(event.data.encode(), event.message_finished, pieces)
             elif isinstance(event, Ping):
                 answer += self._encode(event.response())
             elif isinstance(event, CloseConnection):
                 self.is_closed = True
         return pieces, answer
+
+    def _take(self, data: bytes, is_last: bool, pieces: list[Piece]) -> None:
+        """Append a part of a message to ``pieces``."""
+        if self._channel is None and data:
+            self._channel, data = data[0], data[1:]
+        if self._channel is not None:
+            pieces.append(Piece(self._channel, data, is_last))
+        if is_last:
+            self._channel = None
 
     def _encode(self, event: Event) -> bytes:
         """Encode an event. If the connection is closing, the result is empty."""
@@ -93,31 +100,22 @@ class WebSocket:
         return self._frames.send(event) if is_open else b""
 
 
-class Refused(Exception):
-    """The server has answered with an error instead of opening a WebSocket."""
-
-    def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(f"HTTP {status}")
-        self.status = status
-        self.body = body
-
-
 def open_websocket(
-    connected: socket.socket, *, host: str, target: str, headers: Mapping[str, str]
+    connected: socket.socket, *, host: str, target: str, headers: Mapping[str, str], protocol: str
 ) -> WebSocket:
     """Open a WebSocket on a connection to the server, within the timeout of the connection.
 
-    ``target`` is the path and the query. Raises `Refused` if the server answers with an error, and
-    `OSError` if the connection is lost.
+    ``target`` is the path and the query. ``protocol`` is the version of the protocol for channels.
+    Raises `Refused` if the server answers with an error, and `OSError` if the connection is lost.
     """
     handshake = WSConnection(ConnectionType.CLIENT)
     extra = [(key.encode(), value.encode()) for key, value in headers.items()]
-    request = Request(host=host, target=target, subprotocols=_PROTOCOLS, extra_headers=extra)
+    request = Request(host=host, target=target, subprotocols=[protocol], extra_headers=extra)
     connected.sendall(handshake.send(request))
     status, body = 0, b""
     for event in _answer(handshake, connected):
         if isinstance(event, AcceptConnection) and handshake.connection is not None:
-            return WebSocket(connected, handshake.connection, event.subprotocol)
+            return WebSocket(connected, handshake.connection)
         if isinstance(event, RejectConnection):
             status = event.status_code
         elif isinstance(event, RejectData):

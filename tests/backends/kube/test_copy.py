@@ -8,6 +8,7 @@ import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.access import copy
+from symphony_kube.access.archive import OutgoingArchive
 from symphony_kube.access.copy import transfer
 from symphony_kube.api import channels
 from tests import file_trees
@@ -218,6 +219,39 @@ def test_stalled_copy_is_aborted(worker, tmp_path, monkeypatch, size, problem):
     (tmp_path / "file").write_bytes(os.urandom(size))
     with pytest.raises(Unreachable, match=f"the container {problem}"):
         worker.cp(tmp_path / "file", "worker:x")
+
+
+def test_file_that_becomes_shorter_is_not_copied(worker, tmp_path):
+    size = 20 << 20
+    (tmp_path / "file").write_bytes(bytes(size))
+    cluster = worker.cluster
+    with pytest.raises(BackendError, match="it became shorter while it was copied"):
+        transfer(
+            cluster.api,
+            cluster.scope(worker.name),
+            str(tmp_path / "file"),
+            "worker:never",
+            progress=lambda *_: os.truncate(tmp_path / "file", size // 2),
+        )
+    # The container notices that the connection was closed.
+    worker.sh('until [ -z "$(ls -A /tmp | grep symphony-)" ]; do sleep 0.1; done; [ ! -e never ]')
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        (1, "it could not be unpacked: tar: Unexpected EOF"),
+        # Neither the checksum nor the end is sent, which tar does not notice.
+        (-2, "the copy differs from its source"),
+    ],
+)
+def test_copy_without_its_end_is_discarded(worker, tmp_path, monkeypatch, parts, problem):
+    (tmp_path / "file").write_bytes(bytes(2000))
+    stream = OutgoingArchive.stream
+    monkeypatch.setattr(OutgoingArchive, "stream", lambda archive: [*stream(archive)][:parts])
+    with pytest.raises(BackendError, match=problem):
+        worker.cp(tmp_path / "file", "worker:never")
+    assert worker.sh("ls -A /tmp | grep -e never -e symphony- || true") == ""
 
 
 def test_missing_tool_is_named(worker, tmp_path, monkeypatch):

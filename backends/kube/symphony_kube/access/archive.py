@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from symphony.errors import BackendError, NotFound, SpecError
 from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
+from symphony_kube.access.checksum import Checksum
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,8 +39,12 @@ _EXTENSION_HEADERS = (
     tarfile.XGLTYPE,
     tarfile.SOLARIS_XHDTYPE,
 )
+_END = bytes(2 * _BLOCK_BYTES)
 # The name under which the copied file or directory is stored in the archive.
 _ROOT = "it"
+# An outgoing archive also contains a list of its files, each of which is followed by a zero byte,
+# and the checksum of their contents in this order.
+_FILE_LIST, _CHECKSUM = "files", "checksum"
 
 
 class Readable(Protocol):
@@ -57,7 +62,7 @@ class OutgoingArchive:
     """A file or directory as a tar stream.
 
     Links in a directory are stored as links, but if ``path`` itself is a link, it is followed.
-    ``size`` is the length of the stream in bytes.
+    ``size`` is the length of the stream in bytes if the files do not change.
     """
 
     def __init__(self, path: str) -> None:
@@ -68,13 +73,13 @@ class OutgoingArchive:
             raise NotFound(f"cannot copy {path!r}: {exc.strerror}") from exc
         if not (stat.S_ISDIR(self._status.st_mode) or stat.S_ISREG(self._status.st_mode)):
             raise SpecError(f"cannot copy {path!r}: it is neither a file nor a directory")
-        # The file sizes, keyed by name, from which the stream's size was computed.
-        self._file_sizes: dict[str, int] = {}
-        self.size = 2 * _BLOCK_BYTES
+        self.size = len(_END) + len(_small_file(_CHECKSUM, b"0 0"))
+        list_bytes = 0
         for info, _ in self._members():
-            self._file_sizes[info.name] = info.size
-            content_blocks = -(-info.size // _BLOCK_BYTES)
-            self.size += len(_header(info)) + content_blocks * _BLOCK_BYTES
+            self.size += len(_header(info)) + info.size + len(_padding(info.size))
+            if info.isreg():
+                list_bytes += len(_listed(info))
+        self.size += len(_small_file(_FILE_LIST, bytes(list_bytes)))
 
     @property
     def is_directory(self) -> bool:
@@ -92,14 +97,19 @@ class OutgoingArchive:
         Raises `BackendError` if a file becomes shorter during the copy, and `SpecError` if a file
         cannot be read.
         """
+        checksum = Checksum()
+        file_list = bytearray()
         for info, path in self._members():
-            if info.isreg():
-                # The receiver expects a stream of exactly the computed size.
-                info.size = self._file_sizes.get(info.name, info.size)
             yield _header(info)
             if info.isreg():
-                yield from self._content(info, path)
-        yield bytes(2 * _BLOCK_BYTES)
+                file_list += _listed(info)
+                for data in self._content(info, path):
+                    checksum.update(data)
+                    yield data
+                yield _padding(info.size)
+        yield _small_file(_FILE_LIST, file_list)
+        yield _small_file(_CHECKSUM, checksum.text().encode())
+        yield _END
 
     def _members(self) -> Iterator[tuple[tarfile.TarInfo, Path]]:
         yield self._tar_info(_ROOT, self._path, self._status), self._path
@@ -155,11 +165,25 @@ class OutgoingArchive:
                     yield data
         except OSError as exc:
             raise SpecError(f"cannot copy {str(path)!r}: {exc.strerror}") from exc
-        yield bytes(-info.size % _BLOCK_BYTES)
 
 
 def _header(info: tarfile.TarInfo) -> bytes:
     return info.tobuf(format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape")
+
+
+def _padding(size: int) -> bytes:
+    """Return the bytes that follow a file's contents."""
+    return bytes(-size % _BLOCK_BYTES)
+
+
+def _listed(info: tarfile.TarInfo) -> bytes:
+    return info.name.encode("utf-8", "surrogateescape") + b"\0"
+
+
+def _small_file(name: str, content: bytes | bytearray) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.mode, info.size = 0o600, len(content)
+    return _header(info) + content + _padding(len(content))
 
 
 # --- from a stream to local files ---

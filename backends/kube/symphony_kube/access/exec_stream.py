@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from symphony_kube.api.spdy import Spdy
     from symphony_kube.api.websocket import WebSocket
 
-# The maximum size of one message, and the amount of unsent data at which a sender must wait.
-MESSAGE_BYTES = 1 << 15
+# The maximum size of one message, and the amount of unsent data at which a sender must wait. A
+# message with its header fits into two TLS records, each of which the servers pass on separately.
+MESSAGE_BYTES = (1 << 15) - 16
 SEND_BUFFER_BYTES = 1 << 20
 # Pings keep an idle connection open.
 PING_INTERVAL_SECONDS = 20.0

@@ -247,8 +247,8 @@ def test_file_that_becomes_shorter_is_not_copied(worker, tmp_path):
 )
 def test_copy_without_its_end_is_discarded(worker, tmp_path, monkeypatch, parts, problem):
     (tmp_path / "file").write_bytes(bytes(2000))
-    stream = OutgoingArchive.stream
-    monkeypatch.setattr(OutgoingArchive, "stream", lambda archive: [*stream(archive)][:parts])
+    all_parts = OutgoingArchive._parts
+    monkeypatch.setattr(OutgoingArchive, "_parts", lambda archive: [*all_parts(archive)][:parts])
     with pytest.raises(BackendError, match=problem):
         worker.cp(tmp_path / "file", "worker:never")
     assert worker.sh("ls -A /tmp | grep -e never -e symphony- || true") == ""

@@ -97,6 +97,18 @@ class OutgoingArchive:
         Raises `BackendError` if a file becomes shorter during the copy, and `SpecError` if a file
         cannot be read.
         """
+        # Each chunk is sent on its own, so the headers of small files must not be chunks.
+        chunk: list[bytes] = []
+        chunk_bytes = 0
+        for part in self._parts():
+            if chunk_bytes + len(part) > _CHUNK_BYTES:
+                yield b"".join(chunk)
+                chunk, chunk_bytes = [], 0
+            chunk.append(part)
+            chunk_bytes += len(part)
+        yield b"".join(chunk)
+
+    def _parts(self) -> Iterator[bytes]:
         checksum = Checksum()
         file_list = bytearray()
         for info, path in self._members():

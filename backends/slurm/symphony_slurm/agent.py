@@ -42,6 +42,8 @@ def main() -> None:
             f"node {node}: {sys.executable} cannot import symphony: {exc}; install symphony in a "
             "directory that all nodes share"
         )
+    except ConnectionError as exc:
+        sys.exit(f"node {node}: {exc}")
     if channel is not None:
         run_agent(directory, node, channel)
 

@@ -7,7 +7,6 @@ processes with the names of the nodes in the meantime. This module therefore imp
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 
 from symphony_slurm.agent import AGENT, SUPERVISOR
@@ -37,7 +36,7 @@ def _listed(value: str) -> list[str]:
 def connect_to_supervisor(directory: str, node: str, host: str, port: int) -> Channel:
     """Connect to the supervisor, and report this node to it.
 
-    Exits with a message if the supervisor cannot be reached.
+    Raises `ConnectionError` if the supervisor cannot be reached.
     """
     with open(f"{directory}/token", "rb") as file:  # noqa: PTH123
         token = file.read()
@@ -46,10 +45,10 @@ def connect_to_supervisor(directory: str, node: str, host: str, port: int) -> Ch
     try:
         connection = connect(addresses, CONNECT_TIMEOUT_SECONDS)
     except OSError as exc:
-        sys.exit(f"node {node}: cannot connect to the supervisor on {host}: {exc}")
+        raise ConnectionError(f"cannot connect to the supervisor on {host}: {exc}") from exc
     channel = Channel(connection)
     if not channel.prove(token, AGENT, SUPERVISOR):
-        sys.exit(f"node {node}: port {port} of {host} is not the supervisor of this run")
+        raise ConnectionError(f"port {port} of {host} is not the supervisor of this run")
     channel.send(
         {
             "event": "hello",

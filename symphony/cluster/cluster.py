@@ -433,24 +433,32 @@ class Cluster(CheckedAttributes, abc.ABC):
 
     # --- changing ---
 
-    def diff(self, experiment: Experiment) -> Changes:
+    def diff(self, experiment: Experiment, *, start: Sequence[str] | None = None) -> Changes:
         """Return how a running experiment differs from ``experiment``, without changing anything.
 
-        The result states for each process whether `up` would add, remove, restart or update it, and
-        why. If no experiment with this name is running, all processes are added, because `up` would
-        launch the experiment. Raises `SpecError` if ``experiment`` cannot be launched.
+        The result states for each process whether `up` would add, remove, restart, start or update
+        it, and why. If no experiment with this name is running, all processes are added, because
+        `up` would launch the experiment. ``start`` is the same as for `up`. Raises `SpecError` if
+        ``experiment`` cannot be launched.
         """
         raise self._no_changes(experiment.name)
 
     def up(
-        self, experiment: Experiment, *, force: bool = False, on_change: OnChange = None
+        self,
+        experiment: Experiment,
+        *,
+        force: bool = False,
+        on_change: OnChange = None,
+        start: Sequence[str] | None = None,
     ) -> Changes:
         """Make what is running equal to ``experiment``, and return what was changed.
 
         If no experiment with this name is running, it is launched. Otherwise, new processes are
         started, processes that ``experiment`` does not contain are stopped and removed, and changed
-        processes are restarted in start order. All others keep running, with the same pids or Pods,
-        ports and GPUs. Some settings are changed without a restart.
+        processes are restarted in start order. Processes that have failed, were stopped or were
+        never started are started; ``start`` limits these to the processes with the given names. All
+        others keep running, with the same pids or Pods, ports and GPUs. Some settings are changed
+        without a restart.
 
         If the call is interrupted, the running experiment is the previous or the new one, and
         another call completes the change. Two calls at once do not mix: one of them waits or is
@@ -461,16 +469,23 @@ class Cluster(CheckedAttributes, abc.ABC):
         from symphony.code.snapshot import packing_once
 
         with packing_once():
-            return self._up(experiment, force=force, on_change=on_change)
+            return self._up(experiment, force=force, on_change=on_change, start=start)
 
-    def _up(self, experiment: Experiment, *, force: bool, on_change: OnChange) -> Changes:
-        changes = self.diff(experiment)
+    def _up(
+        self,
+        experiment: Experiment,
+        *,
+        force: bool,
+        on_change: OnChange,
+        start: Sequence[str] | None,
+    ) -> Changes:
+        changes = self.diff(experiment, start=start)
         if changes.launch and not force:
             with contextlib.suppress(ExperimentIsRunning):
                 manifest = self.launch(experiment, on_change=on_change)
                 return replace(changes, notes=manifest.notes)
             # Another command has launched the experiment since it was compared.
-            changes = self.diff(experiment)
+            changes = self.diff(experiment, start=start)
             if changes.launch:
                 raise launch_in_progress(experiment.name)
         if force and (changes.launch or changes.relaunch):
@@ -480,7 +495,7 @@ class Cluster(CheckedAttributes, abc.ABC):
             return replace(changes, notes=manifest.notes)
         if changes.relaunch:
             raise cannot_change(changes)
-        return self._change(experiment, on_change=on_change)
+        return self._change(experiment, on_change=on_change, start=start)
 
     def scale(
         self, experiment: str, replicas: Mapping[str, int | str], *, on_change: OnChange = None
@@ -488,10 +503,14 @@ class Cluster(CheckedAttributes, abc.ABC):
         """Change the numbers of replicas of a running experiment, and return what was changed.
 
         ``replicas`` maps the names of replicated processes or groups to numbers, such as
-        ``{"agent": 16}``, or to differences, such as ``{"agent": "+2"}``. Otherwise, the method is
-        the same as `up`. Raises `SpecError` if the experiment was not loaded from a file.
+        ``{"agent": 16}``, or to differences, such as ``{"agent": "+2"}``. Of the processes that
+        have exited, only the replicas with these names are started. Otherwise, the method is the
+        same as `up`. Raises `SpecError` if the experiment was not loaded from a file.
         """
-        return self.up(self.scaled_experiment(experiment, replicas), on_change=on_change)
+        from symphony.cluster.scale import replica_names
+
+        scaled = self.scaled_experiment(experiment, replicas)
+        return self.up(scaled, on_change=on_change, start=replica_names(scaled, replicas))
 
     def scaled_experiment(self, experiment: str, replicas: Mapping[str, int | str]) -> Experiment:
         """Return the description of a running experiment with other numbers of replicas.
@@ -531,7 +550,9 @@ class Cluster(CheckedAttributes, abc.ABC):
     def _delete_elsewhere(self, experiment: str) -> None:
         """Delete an experiment that runs on another backend, because `up` launches it here."""
 
-    def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
+    def _change(
+        self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
+    ) -> Changes:
         """Change a running experiment, and return what was changed; see `up`.
 
         The experiment can have been changed since `diff` was called, so the backend compares it

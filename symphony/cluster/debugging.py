@@ -52,7 +52,7 @@ def change_only(
     Raises `SpecError` if other processes would change too, for example because the contents of an
     env file are not those of the launch any more.
     """
-    changes = cluster.diff(experiment)
+    changes = cluster.diff(experiment, start=[])
     if changes.launch:
         raise BackendError(
             f"experiment {experiment.name!r} has finished, so its processes cannot be changed; "
@@ -75,7 +75,7 @@ def change_only(
             "with its file first"
         )
     if not dry_run and not changes.is_empty:
-        cluster.up(experiment)
+        cluster.up(experiment, start=[])
     return changes
 
 

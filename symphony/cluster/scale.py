@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,22 @@ def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]
     return experiment
 
 
+def replica_names(experiment: Experiment, names: Iterable[str]) -> list[str]:
+    """Return the processes that are replicas of processes or groups, or belong to such replicas.
+
+    ``names`` contains the names of the replicated processes and groups.
+    """
+    replicas: set[str] = set()
+    for name in names:
+        replicas.update(experiment.replicas.get(name, ()))
+    found = []
+    for process in experiment.list_all_processes():
+        group = process.group
+        if process.name in replicas or (group is not None and group.name in replicas):
+            found.append(process.name)
+    return found
+
+
 def _load(source: Source) -> Experiment:
     from symphony.model import Experiment
 
@@ -81,4 +97,4 @@ def _with_origins(names: Sequence[str], experiment: Experiment) -> list[str]:
     return list(dict.fromkeys(origins.get(name, name) for name in names))
 
 
-__all__ = ["scaled_experiment"]
+__all__ = ["replica_names", "scaled_experiment"]

@@ -24,7 +24,7 @@ from symphony.plan.addresses import replicated_services
 from symphony.plan.changes import (
     ADDED,
     REMOVED,
-    RESTARTED,
+    STARTED_AGAIN,
     Changes,
     ProcessSnapshot,
     Snapshot,
@@ -165,7 +165,7 @@ def next_manifest(
     ``directory`` is the name of the directory in which the change is prepared; see
     `symphony.host.run.change_directory`.
     """
-    stopped = {*changes.names(REMOVED), *changes.names(RESTARTED)}
+    stopped = set(changes.names(REMOVED, *STARTED_AGAIN))
     previous = {
         "processes": [item for item in running["processes"] if item["name"] in stopped],
         "env": running["env"],
@@ -177,7 +177,7 @@ def next_manifest(
         "revision": running.get("change", {}).get("revision", 0) + 1,
         "added": changes.names(ADDED),
         "removed": changes.names(REMOVED),
-        "restarted": changes.names(RESTARTED),
+        "restarted": changes.names(*STARTED_AGAIN),
         "changes": changes.lines(),
         "directory": directory,
     }

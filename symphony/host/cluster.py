@@ -449,7 +449,7 @@ class HostCluster(Cluster):
 
     # --- changing ---
 
-    def diff(self, experiment: Experiment) -> Changes:
+    def diff(self, experiment: Experiment, *, start: Sequence[str] | None = None) -> Changes:
         """Return how a running experiment differs; see `Cluster.diff`."""
         from symphony.code.snapshot import take_snapshots
 
@@ -489,7 +489,9 @@ class HostCluster(Cluster):
                 ports = PortLeases(finishing=finishing, unsupervised=unsupervised)
                 return stack.enter_context(ports).reserve(port)
 
-            update = self._difference(run, reader, status, experiment, archives, reserve)
+            update = self._difference(
+                run, reader, status, experiment, archives, reserve, start=start
+            )
             return update.changes
 
     def _difference(
@@ -500,16 +502,19 @@ class HostCluster(Cluster):
         experiment: Experiment,
         archives: CodeArchives,
         reserve_port: Callable[[int], str | None],
+        *,
+        start: Sequence[str] | None,
     ) -> Update:
         """Return the difference between a running experiment and ``experiment``.
 
         ``reader`` has read ``status``. ``archives`` contains the code of the processes.
-        ``reserve_port`` is called for new ports.
+        ``reserve_port`` is called for new ports. ``start`` contains the processes that are started
+        if they have exited; None means all.
         """
         from symphony.host.update import Update
 
         manifest = self._render_again(experiment, archives, reader.manifest, reserve_port)
-        return Update(run, reader, status, manifest, archives)
+        return Update(run, reader, status, manifest, archives, start=start)
 
     def _launching(self, experiment: Experiment, archives: CodeArchives, reason: str) -> Changes:
         from symphony.host.changes import snapshot
@@ -569,7 +574,9 @@ class HostCluster(Cluster):
             copies_code=any(code["directory"] != code["source"] for code in codes),
         )
 
-    def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
+    def _change(
+        self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
+    ) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
         from symphony.code.snapshot import take_snapshots
         from symphony.host import preflight
@@ -592,7 +599,9 @@ class HostCluster(Cluster):
                 PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports,
                 GpuLeases(devices, unsupervised) as gpus,
             ):
-                update = self._difference(run, reader, status, experiment, archives, ports.reserve)
+                update = self._difference(
+                    run, reader, status, experiment, archives, ports.reserve, start=start
+                )
                 if not update.changes.is_empty:
                     self._check_change(update.changes)
                     update.assign_gpus(functools.partial(_lease_gpus, gpus))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,7 +24,7 @@ from symphony.host.changes import (
     with_present_gpus,
 )
 from symphony.host.run.events import previous_processes
-from symphony.plan.changes import ADDED, RESTARTED, Changes, compare
+from symphony.plan.changes import ADDED, STARTED_AGAIN, Changes, compare, idle_processes
 from symphony.status import ENDED, ExperimentStatus
 
 # Modules that only a change needs are imported inside functions, so that a comparison is fast.
@@ -63,8 +63,9 @@ class Update:
     """The difference between a running experiment and ``manifest``.
 
     ``reader`` has read ``status``. ``manifest`` has the run identifier and the ports of the running
-    experiment. ``archives`` contains the code of its processes. If ``checks_commands`` is false,
-    commands and directories of processes need not exist on this machine.
+    experiment. ``archives`` contains the code of its processes. ``start`` contains the processes
+    that are started if they have exited; None means all. If ``checks_commands`` is false, commands
+    and directories of processes need not exist on this machine.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Update:
         manifest: HostManifest,
         archives: CodeArchives,
         *,
+        start: Sequence[str] | None = None,
         checks_commands: bool = True,
     ) -> None:
         self._run = run
@@ -85,7 +87,7 @@ class Update:
         processes, self._missing_gpus = with_present_gpus(manifest.processes, self.running, ended)
         self.manifest = replace(manifest, processes=processes)
         self._new_keys = self._keys_to_generate()
-        self.changes = self._compare(reader.state)
+        self.changes = self._compare(reader.state, idle_processes(status, start))
 
     def _keys_to_generate(self) -> tuple[str, ...]:
         """Return the names of the keys of encrypted services, or ``()`` if they exist already."""
@@ -97,7 +99,7 @@ class Update:
 
         return change_directory.secret_file(self._run, self.running, name)
 
-    def _compare(self, state: RunState) -> Changes:
+    def _compare(self, state: RunState, idle: Mapping[str, str]) -> Changes:
         if self.manifest.secrets:
             from symphony.host import preflight
 
@@ -116,8 +118,9 @@ class Update:
             snapshot(new.to_dict(), new_secrets),
             live_settings=LIVE_SETTINGS,
             unfinished=[name for name, track in state.tracks.items() if track.outdated],
+            idle=idle,
         )
-        started = {*changes.names(ADDED), *changes.names(RESTARTED)}
+        started = set(changes.names(ADDED, *STARTED_AGAIN))
         if started and self._checks_commands:
             from symphony.host import preflight
 

@@ -1,7 +1,8 @@
 """The difference between a running experiment and a new description of it.
 
 A backend describes both as a `Snapshot`, and `compare` determines for each process whether it is
-added, removed, restarted, updated without a restart, or not affected. All functions are pure.
+added, removed, restarted, updated without a restart, started because it has exited, or not
+affected. All functions are pure.
 """
 
 from __future__ import annotations
@@ -10,30 +11,42 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import shown
 from symphony.names import join_names
 from symphony.plan.addresses import endpoints_of
+from symphony.status import ENDED, State
 
 if TYPE_CHECKING:
     from symphony.model.settings import Settings
     from symphony.plan.resolve import Plan, PlannedProcess
+    from symphony.status import ProcessStatus
 
-ADDED, REMOVED, RESTARTED, UPDATED, UNCHANGED = (
+ADDED, REMOVED, RESTARTED, STARTED, UPDATED, UNCHANGED = (
     "added",
     "removed",
     "restarted",
+    "started",
     "updated",
     "unchanged",
 )
-ACTIONS = (ADDED, REMOVED, RESTARTED, UPDATED, UNCHANGED)
+ACTIONS = (ADDED, REMOVED, RESTARTED, STARTED, UPDATED, UNCHANGED)
+# The actions after which a process that existed before is started again.
+STARTED_AGAIN = (RESTARTED, STARTED)
 
 # The maximum number of process names in one line of text.
 _MAX_NAMES = 6
 # The maximum length of the common start of two texts in a message.
 _MAX_COMMON_START = 40
-_VERBS = {ADDED: "add", REMOVED: "remove", RESTARTED: "restart", UPDATED: "update"}
+_VERBS = {
+    ADDED: "add",
+    REMOVED: "remove",
+    RESTARTED: "restart",
+    STARTED: "start",
+    UPDATED: "update",
+}
 _RELAUNCH = "relaunch"
 _WIDTH = len(_RELAUNCH) + 1
 
@@ -140,8 +153,9 @@ class SettingChange:
 class ProcessChange:
     """What happens to one process.
 
-    ``action`` is one of `ACTIONS`. ``settings`` contains the process's own settings that have
-    changed, and ``reasons`` the other reasons for a restart, such as the address of a service.
+    ``action`` is one of `ACTIONS`. A process is ``started`` if it should run and does not, and
+    nothing else requires a restart. ``settings`` contains the process's own settings that have
+    changed, and ``reasons`` the other reasons for the action, such as the address of a service.
     """
 
     name: str
@@ -204,9 +218,9 @@ class Changes:
         settings = [change.setting for process in self.processes for change in process.settings]
         return "code" in settings
 
-    def names(self, action: str) -> list[str]:
-        """Return the names of the processes with an action; see `ACTIONS`."""
-        return [process.name for process in self.processes if process.action == action]
+    def names(self, *actions: str) -> list[str]:
+        """Return the names of the processes with one of the actions; see `ACTIONS`."""
+        return [process.name for process in self.processes if process.action in actions]
 
     @property
     def summary(self) -> str:
@@ -301,11 +315,13 @@ def compare(
     *,
     live_settings: Collection[str] = (),
     unfinished: Collection[str] = (),
+    idle: Mapping[str, str] = MappingProxyType({}),
 ) -> Changes:
     """Return the changes that make the experiment ``running`` equal to ``new``.
 
     ``live_settings`` contains the settings that the backend changes without a restart.
-    ``unfinished`` contains the processes that an earlier change has not restarted yet.
+    ``unfinished`` contains the processes that an earlier change has not restarted yet. ``idle``
+    contains the processes that should run and do not, with the reasons; see `idle_processes`.
 
     A process is restarted if another setting of it has changed, or if it has to know that the
     address of a service or the contents of a secret have changed. A process uses a service if it
@@ -326,7 +342,10 @@ def compare(
         reasons = notices.of(name)
         if name in unfinished:
             reasons = (*reasons, "an earlier change of it was not completed")
-        changes.append(_compare_process(name, old, process, reasons, live_settings))
+        change = _compare_process(name, old, process, reasons, live_settings)
+        if name in idle and change.action in (UNCHANGED, UPDATED):
+            change = replace(change, action=STARTED, reasons=(idle[name],))
+        changes.append(change)
     changes += [
         ProcessChange(name=name, group=process.group, action=REMOVED)
         for name, process in running.processes.items()
@@ -341,6 +360,36 @@ def compare(
     )
 
 
+def idle_processes(
+    processes: Iterable[ProcessStatus], names: Collection[str] | None = None
+) -> dict[str, str]:
+    """Return the processes that should run and do not, with the reasons as words.
+
+    These are the processes that have failed, were stopped or were never started, unless they will
+    be restarted. A process that has succeeded does not have to run again. ``names`` contains the
+    processes that are considered; None means all.
+    """
+    found = {}
+    for process in processes:
+        is_considered = names is None or process.name in names
+        has_succeeded = process.state is State.SUCCEEDED and not process.stopped
+        if is_considered and process.state in ENDED and not has_succeeded:
+            found[process.name] = _why_idle(process)
+    return found
+
+
+def _why_idle(process: ProcessStatus) -> str:
+    if process.stopped:
+        return "it was stopped"
+    detail = process.reason.removeprefix("never started: ")
+    if not detail and process.exit_code is not None:
+        detail = f"exit code {process.exit_code}"
+    verb = "was never started" if process.started is None else "has failed"
+    if process.state is State.UNKNOWN:
+        verb = "is not running any more"
+    return f"it {verb} ({detail})" if detail else f"it {verb}"
+
+
 def _with_whole_units(
     changes: Sequence[ProcessChange], running: Snapshot, new: Snapshot
 ) -> Iterator[ProcessChange]:
@@ -352,7 +401,7 @@ def _with_whole_units(
     causes: dict[str, ProcessChange] = {}
     for change in changes:
         unit = units[change.name]
-        if unit is not None and change.action in (ADDED, RESTARTED, REMOVED):
+        if unit is not None and change.action in (ADDED, *STARTED_AGAIN, REMOVED):
             causes.setdefault(unit, change)
     for change in changes:
         cause = causes.get(units[change.name] or "")

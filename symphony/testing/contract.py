@@ -858,6 +858,22 @@ class BackendContract:
         addresses = [env["SYMPH_ECHO_ADDR"] for env in environments]
         assert addresses[0] == addresses[1]
         assert cluster.diff(new).is_empty
+        if "control" in find_backend(self.backend).capabilities:
+            self._check_that_up_starts_what_should_run(cluster, new)
+
+    def _check_that_up_starts_what_should_run(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        """Check that `up` starts a stopped process, and that other callers can exclude it."""
+        cluster.stop_processes("contract", ["added"])
+        before = cluster.describe_experiment("contract")
+        assert cluster.diff(experiment, start=[]).is_empty
+        assert cluster.diff(experiment).names("started") == ["added"]
+        assert cluster.up(experiment).lines() == ["start    added: it was stopped"]
+        after = cluster.wait("contract", until="ready", timeout=self.timeout)
+        assert [process.state for process in after] == [State.RUNNING] * 3
+        assert after.processes[:2] == before.processes[:2]
+        assert cluster.diff(experiment).is_empty
 
     def test_a_process_runs_the_code_of_the_snapshot_and_up_runs_the_edited_code(
         self, cluster: Cluster, tmp_path: Path

@@ -11,9 +11,17 @@ from symphony.cluster.scale import scaled_experiment
 from symphony.errors import SpecError
 from symphony.model import Experiment
 from symphony.plan.addresses import AddressScheme, choose_ports
-from symphony.plan.changes import Changes, Snapshot, compare, launching, snapshot_of_plan
+from symphony.plan.changes import (
+    Changes,
+    Snapshot,
+    compare,
+    idle_processes,
+    launching,
+    snapshot_of_plan,
+)
 from symphony.plan.resolve import resolve
 from symphony.runs.record import launch_record
+from symphony.status import ProcessStatus, State
 
 SCHEME = AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")
 LIVE = frozenset({"restart_policy"})
@@ -124,6 +132,61 @@ def test_removed_processes_follow_the_others_and_an_unfinished_change_is_done_ag
     assert str(launching(snapshot(experiment), "it does not exist")) == (
         "rl on local: it does not exist, so it is launched; 1 added\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("process", "reason"),
+    [
+        (ProcessStatus(name="p", state=State.RUNNING, started=1.0), None),
+        (ProcessStatus(name="p", state=State.PENDING, started=1.0, exit_code=3), None),
+        (ProcessStatus(name="p", state=State.SUCCEEDED, started=1.0, exit_code=0), None),
+        (
+            ProcessStatus(name="p", state=State.SUCCEEDED, started=1.0, exit_code=0, stopped=True),
+            "it was stopped",
+        ),
+        (
+            ProcessStatus(name="p", state=State.FAILED, started=1.0, exit_code=3),
+            "it has failed (exit code 3)",
+        ),
+        (
+            ProcessStatus(name="p", state=State.FAILED, reason="never started: db failed"),
+            "it was never started (db failed)",
+        ),
+        (
+            ProcessStatus(name="p", state=State.UNKNOWN, started=1.0, reason="exit unknown"),
+            "it is not running any more (exit unknown)",
+        ),
+    ],
+)
+def test_a_process_that_should_run_and_does_not_is_a_difference(
+    process: ProcessStatus, reason: str | None
+) -> None:
+    assert idle_processes([process]).get("p") == reason
+    assert idle_processes([process], []) == {}
+
+
+def test_an_idle_process_is_started_with_its_other_changes_or_with_its_unit() -> None:
+    experiment = rl()
+    experiment.get_process("viewer").restart_policy("Always")
+    idle = {"viewer": "it was stopped", "replay": "it has failed"}
+    found = compare(snapshot(rl()), snapshot(experiment), live_settings=LIVE, idle=idle)
+    assert found.lines() == [
+        "start    replay: it has failed",
+        "start    viewer: restart_policy set to 'Always'; it was stopped",
+    ]
+    # A process that is restarted anyway is not started in addition.
+    experiment.get_process("viewer").set_env("SEED", "1")
+    found = compare(snapshot(rl()), snapshot(experiment), live_settings=LIVE, idle=idle)
+    assert found.names("restarted") == ["viewer"]
+
+    unit = Experiment("unit")
+    unit.new_ranks("worker", 2, command=["work"])
+    described = snapshot(unit)
+    found = compare(described, described, idle={"worker-1": "it has failed"})
+    assert found.lines() == [
+        "restart  worker-0: worker-1 of the same unit is started",
+        "start    worker-1: it has failed",
+    ]
 
 
 def test_a_running_service_keeps_its_port_unless_the_port_is_fixed_or_outside_the_range() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from symphony.plan.changes import (
     ADDED,
     REMOVED,
     RESTARTED,
+    STARTED_AGAIN,
     UNCHANGED,
     UPDATED,
     Changes,
@@ -30,6 +31,7 @@ from symphony.plan.changes import (
     ProcessSnapshot,
     Snapshot,
     compare,
+    idle_processes,
     launching,
 )
 from symphony.plan.policies import Policies, seconds_to_deadline
@@ -152,7 +154,13 @@ class Difference:
         }
 
 
-def diff(api: Api, scope: Scope, describe: Describe, supervisor: SupervisorOptions) -> Changes:
+def diff(
+    api: Api,
+    scope: Scope,
+    describe: Describe,
+    supervisor: SupervisorOptions,
+    start: Sequence[str] | None,
+) -> Changes:
     """Return how a running experiment differs from a new description; see `Cluster.diff`."""
     running, reason = None, _NO_DESCRIPTION
     store = DescriptionStore(api, scope)
@@ -162,12 +170,12 @@ def diff(api: Api, scope: Scope, describe: Describe, supervisor: SupervisorOptio
         if exc.status != 403:
             raise
         reason = str(exc)
-    found = _find_difference(api, scope, running, describe, supervisor, reason)
+    found = _find_difference(api, scope, running, describe, supervisor, start, reason)
     if isinstance(found, Changes) and _NO_DESCRIPTION in found.relaunch:
         # Another command may have stored the description and created the Pods in the meantime.
         running = store.read()
         if running is not None:
-            found = _find_difference(api, scope, running, describe, supervisor)
+            found = _find_difference(api, scope, running, describe, supervisor, start)
     return found if isinstance(found, Changes) else found.changes
 
 
@@ -177,6 +185,7 @@ def change(
     describe: Describe,
     supervisor: SupervisorOptions,
     send_code: SendCode,
+    start: Sequence[str] | None,
 ) -> Difference:
     """Change a running experiment, and return what was changed; see `Cluster.up`.
 
@@ -185,7 +194,7 @@ def change(
     """
     store = DescriptionStore(api, scope)
     with store.claimed() as running:
-        found = _find_difference(api, scope, running, describe, supervisor)
+        found = _find_difference(api, scope, running, describe, supervisor, start)
         if isinstance(found, Changes) or found.changes.relaunch:
             raise BackendError(
                 f"experiment {scope.experiment!r} has finished or was launched again in the "
@@ -224,11 +233,13 @@ def _find_difference(
     running: Description | None,
     describe: Describe,
     supervisor: SupervisorOptions,
+    start: Sequence[str] | None,
     reason: str = _NO_DESCRIPTION,
 ) -> Difference | Changes:
     """Return the difference, or the changes of an experiment that has to be launched.
 
-    ``reason`` is the reason why ``running`` is None, if it is.
+    ``start`` contains the processes that are started if they have exited. ``reason`` is the reason
+    why ``running`` is None, if it is.
     """
     new = describe({} if running is None else _ports(running.snapshot))
     observer, _ = experiments.observe_once(api, scope)
@@ -254,7 +265,7 @@ def _find_difference(
         )
     if running is None:
         return replace(launching(new.snapshot, ""), relaunch=(reason,))
-    changes = _compare(running, new, observation)
+    changes = _compare(running, new, observation, idle_processes(status, start))
     in_place = find_in_place(api, scope, running, new, observer, observation, changes)
     changes = replace(changes, processes=_with_whole_groups(changes.processes, in_place))
     changes = in_place.explained(changes)
@@ -280,7 +291,12 @@ def _ports(snapshot: Snapshot) -> dict[str, int]:
     }
 
 
-def _compare(running: Description, new: NewDescription, observation: Observation) -> Changes:
+def _compare(
+    running: Description,
+    new: NewDescription,
+    observation: Observation,
+    idle: Mapping[str, str],
+) -> Changes:
     """Compare the descriptions, and add what an unfinished change has not done yet."""
     present = _present_snapshot(running, observation)
     changes = compare(
@@ -288,12 +304,13 @@ def _compare(running: Description, new: NewDescription, observation: Observation
         as_stored(new.snapshot),
         live_settings=LIVE_SETTINGS,
         unfinished=_outdated(running, observation),
+        idle=idle,
     )
     kinds = _changed_kinds(new, observation)
     processes = []
     for process in changes.processes:
         kind = kinds.get(process.group or process.name)
-        if kind is not None and process.action in (UNCHANGED, UPDATED, RESTARTED):
+        if kind is not None and process.action in (UNCHANGED, UPDATED, *STARTED_AGAIN):
             process = replace(process, action=RESTARTED, reasons=(*process.reasons, kind))
         if process.action == UNCHANGED and process.name in running.pending:
             process = replace(process, action=UPDATED, reasons=(_UNFINISHED,))
@@ -349,7 +366,7 @@ def _outdated(running: Description, observation: Observation) -> list[str]:
     for unit in observation.unit_statuses.values():
         if unit.attempt.revision < running.revision:
             names += unit.containers
-    return [name for name in names if running.pending.get(name, ("",))[0] == RESTARTED]
+    return [name for name in names if running.pending.get(name, ("",))[0] in STARTED_AGAIN]
 
 
 def _with_whole_groups(
@@ -363,7 +380,7 @@ def _with_whole_groups(
     for process in processes:
         if process.name in in_place.processes:
             continue
-        if process.action in (ADDED, REMOVED, RESTARTED) and process.group:
+        if process.action in (ADDED, REMOVED, *STARTED_AGAIN) and process.group:
             changed.setdefault(process.group, process.name)
     result = []
     for process in processes:
@@ -382,7 +399,7 @@ def _obstacles(difference: Difference) -> list[str]:
     large = [
         name
         for name, body in new.manifest.objects_by_unit.items()
-        if name in _units_with(changes, RESTARTED)
+        if name in _units_with(changes, *STARTED_AGAIN)
         and len(encode_manifest(body)) > attempts.MAX_MANIFEST_CHARS
     ]
     if large:
@@ -392,9 +409,7 @@ def _obstacles(difference: Difference) -> list[str]:
 
 def _job_set_obstacle(difference: Difference) -> list[str]:
     """Return why ranks in JobSets cannot be changed, if any change."""
-    changed: set[str] = set()
-    for action in (ADDED, REMOVED, RESTARTED):
-        changed |= _units_with(difference.changes, action)
+    changed = _units_with(difference.changes, ADDED, REMOVED, *STARTED_AGAIN)
     rosters = (*difference.observer.units, *difference.new.manifest.roster)
     names = {unit.job_set for unit in rosters if unit.job_set and unit.name in changed}
     if not names:
@@ -409,8 +424,7 @@ def _deadline_obstacle(difference: Difference) -> list[str]:
     """
     deadline = difference.new.manifest.policies.deadline
     end = math.inf if deadline is None else difference.running.launched + deadline
-    replaced = _units_with(difference.changes, RESTARTED)
-    replaced |= _units_with(difference.changes, REMOVED)
+    replaced = _units_with(difference.changes, REMOVED, *STARTED_AGAIN)
     replaced -= difference.in_place.units
     names = []
     for name, unit in difference.observation.unit_statuses.items():
@@ -514,8 +528,8 @@ def _needs_supervisor(manifest: KubeManifest, added: Collection[str]) -> bool:
     return any(unit.starts_after and unit.name in added for unit in manifest.roster)
 
 
-def _units_with(changes: Changes, action: str) -> set[str]:
-    return {item.group or item.name for item in changes.processes if item.action == action}
+def _units_with(changes: Changes, *actions: str) -> set[str]:
+    return {item.group or item.name for item in changes.processes if item.action in actions}
 
 
 # --- changing ---
@@ -562,7 +576,7 @@ class _Application:
     def apply(self) -> None:
         """Make all steps. If one of them fails, the same command continues the change later."""
         existing = self._observation.unit_statuses
-        restarted = _units_with(self._changes, RESTARTED)
+        restarted = _units_with(self._changes, *STARTED_AGAIN)
         restarted &= set(self._roster) - self._in_place.units
         absent = [name for name in self._bodies if name not in existing]
         self._check_with_server(restarted, absent)

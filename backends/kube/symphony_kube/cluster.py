@@ -453,15 +453,17 @@ class KubeCluster(Cluster):
 
     # --- changing ---
 
-    def diff(self, experiment: Experiment) -> Changes:
+    def diff(self, experiment: Experiment, *, start: Sequence[str] | None = None) -> Changes:
         """Return how a running experiment differs from ``experiment``; see `Cluster.diff`."""
         from symphony_kube import change
 
         scope = self.scope(experiment.name)
         describe = functools.partial(self._describe, experiment)
-        return change.diff(self.api, scope, describe, self._supervisor_options())
+        return change.diff(self.api, scope, describe, self._supervisor_options(), start)
 
-    def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
+    def _change(
+        self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
+    ) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
         from symphony_kube import change
         from symphony_kube.runs import recording
@@ -469,7 +471,7 @@ class KubeCluster(Cluster):
         scope = self.scope(experiment.name)
         describe = functools.partial(self._describe, experiment)
         difference = change.change(
-            self.api, scope, describe, self._supervisor_options(), self._sending_code
+            self.api, scope, describe, self._supervisor_options(), self._sending_code, start
         )
         changes = difference.made_changes
         recording.record_change(self.api, scope, difference.new, changes, experiment)

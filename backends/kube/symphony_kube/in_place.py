@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
-from symphony.plan.changes import ADDED, REMOVED, RESTARTED, Changes, ProcessChange
+from symphony.plan.changes import ADDED, REMOVED, RESTARTED, STARTED_AGAIN, Changes, ProcessChange
 from symphony.status import State
 from symphony_kube.access.sync_code import restart_with_update
 from symphony_kube.lifecycle import attempts
@@ -193,5 +193,5 @@ def _is_running(status: UnitStatus, process: str) -> bool:
 def _replaced_units(changes: Changes, in_place: Collection[str]) -> Iterator[str]:
     """Yield the units of which another process changes, so that their Pods are replaced."""
     for item in changes.processes:
-        if item.action in (ADDED, REMOVED, RESTARTED) and item.name not in in_place:
+        if item.action in (ADDED, REMOVED, *STARTED_AGAIN) and item.name not in in_place:
             yield item.group or item.name

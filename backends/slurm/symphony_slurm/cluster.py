@@ -486,6 +486,8 @@ class SlurmCluster(TerminalCluster):
         experiment: Experiment,
         archives: CodeArchives,
         reserve_port: Callable[[int], str | None],
+        *,
+        start: Sequence[str] | None,
     ) -> Update:
         """Return the difference between a running experiment and ``experiment``.
 
@@ -493,7 +495,7 @@ class SlurmCluster(TerminalCluster):
         called. The same applies if the job has not started, but then it must be submitted again.
         """
         del reserve_port
-        return self._difference_with(run, reader, status, experiment, archives, {})
+        return self._difference_with(run, reader, status, experiment, archives, {}, start)
 
     def _difference_with(
         self,
@@ -503,9 +505,10 @@ class SlurmCluster(TerminalCluster):
         experiment: Experiment,
         archives: CodeArchives,
         unavailable: Mapping[int, str],
+        start: Sequence[str] | None,
     ) -> Update:
         """Return the difference. ``unavailable`` maps ports to the reasons why nothing can use
-        them.
+        them. ``start`` contains the processes that are started if they have exited.
         """
         from symphony.host.update import Update
         from symphony_slurm import change
@@ -547,7 +550,13 @@ class SlurmCluster(TerminalCluster):
         snapshots = {name: archive.snapshot for name, archive in archives.items()}
         manifest = render_placed(plan, placement, slots, identity, snapshots)
         update = Update(
-            run, reader, status, manifest, archives, checks_commands=self._checks_commands
+            run,
+            reader,
+            status,
+            manifest,
+            archives,
+            start=start,
+            checks_commands=self._checks_commands,
         )
         if problems and update.changes.is_empty:
             return update
@@ -555,7 +564,9 @@ class SlurmCluster(TerminalCluster):
         update.changes = replace(update.changes, relaunch=(*update.changes.relaunch, *problems))
         return update
 
-    def _change(self, experiment: Experiment, *, on_change: OnChange) -> Changes:
+    def _change(
+        self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
+    ) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
         from symphony.host.run.change_directory import change_lock
 
@@ -566,7 +577,7 @@ class SlurmCluster(TerminalCluster):
         ):
             reader = self._reader(run)
             status = read_unchanging(run, reader)
-            changes = self._change_with_free_ports(run, reader, status, experiment)
+            changes = self._change_with_free_ports(run, reader, status, experiment, start)
             if on_change is not None:
                 on_change(reader.read())
         return changes
@@ -577,6 +588,7 @@ class SlurmCluster(TerminalCluster):
         reader: StatusReader,
         status: ExperimentStatus,
         experiment: Experiment,
+        start: Sequence[str] | None,
     ) -> Changes:
         """Change an experiment. If new ports are unavailable on their nodes, use other ports."""
         from symphony.code.snapshot import take_snapshots
@@ -586,7 +598,9 @@ class SlurmCluster(TerminalCluster):
         archives = take_snapshots(experiment)
         unavailable: dict[int, str] = {}
         while True:
-            update = self._difference_with(run, reader, status, experiment, archives, unavailable)
+            update = self._difference_with(
+                run, reader, status, experiment, archives, unavailable, start
+            )
             if update.changes.is_empty:
                 return update.changes
             if update.changes.relaunch:

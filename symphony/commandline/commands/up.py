@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from symphony.commandline.commands.experiment_options import ExperimentOptions
@@ -56,14 +57,14 @@ class UpCommands(ExperimentOptions):
         """Make a running experiment equal to its file, or launch it.
 
         New processes are started, processes that are no longer in the file are stopped and removed,
-        and changed processes are restarted in start order. All others keep running, with the same
-        pids or Pods, ports and GPUs. Restart policies, grace periods and the rules for the end of
-        the experiment are changed without a restart. If the experiment does not exist or has
-        finished, it is launched.
+        and changed processes are restarted in start order. Processes that have failed, were stopped
+        or were never started are started; those that have succeeded are not. All others keep
+        running, with the same pids or Pods, ports and GPUs. Restart policies, grace periods and the
+        rules for the end of the experiment are changed without a restart. If the experiment does
+        not exist or has finished, it is launched.
 
         The command shows the changes, and returns when they are done. If it is interrupted, run it
-        again; it completes the changes. A process that has not changed is not started if it has
-        exited or was stopped; use start for this.
+        again; it completes the changes.
 
         With --watch, the command then follows the files of the code and the experiment file, and
         makes the experiment equal to them after each edit. Ignored files have no effect. After an
@@ -152,8 +153,8 @@ class UpCommands(ExperimentOptions):
     def action_diff(self, args: argparse.Namespace) -> int | None:
         """Show how a running experiment differs from its file.
 
-        For each process that up would add, remove, restart or update, the command shows why. The
-        exit code is 0 if there is no difference, and 1 if there is one.
+        For each process that up would add, remove, restart, start or update, the command shows why.
+        The exit code is 0 if there is no difference, and 1 if there is one.
 
         For example:
           symphony diff rl.yml
@@ -180,7 +181,8 @@ class UpCommands(ExperimentOptions):
     def action_scale(self, args: argparse.Namespace) -> int | None:
         """Change the number of replicas of a running experiment.
 
-        Only the replicas with the highest numbers are added or removed. If the file takes the
+        Only the replicas with the highest numbers are added or removed. The other replicas are
+        started if they have failed or were stopped. If the file takes the
         number from a parameter, the parameter is changed, so processes that use it elsewhere are
         restarted. The file itself does not change: up with the file restores its number.
 
@@ -188,31 +190,47 @@ class UpCommands(ExperimentOptions):
           symphony scale rl agent=16
           symphony scale rl agent=+2 actor=4 --dry-run
         """
+        from symphony.cluster.scale import replica_names
         from symphony.commandline.commands.resolve_names import resolve_experiment
 
         counts = dict(map(_count, args.counts))
         name = resolve_experiment(self.cluster, args.experiment).name
         experiment = self.cluster.scaled_experiment(name, counts)
-        return self._change(experiment, args)
+        return self._change(experiment, args, start=replica_names(experiment, counts))
 
-    def _change(self, experiment: Experiment, args: argparse.Namespace) -> int:
-        """Show what `Cluster.up` will change, let it do so, and report the result."""
+    def _change(
+        self,
+        experiment: Experiment,
+        args: argparse.Namespace,
+        *,
+        start: Sequence[str] | None = None,
+    ) -> int:
+        """Show what `Cluster.up` will change, let it do so, and report the result.
+
+        ``start`` contains the processes that are started if they have exited; None means all.
+        """
         from symphony.code.snapshot import packing_once
         from symphony.commandline.output.byte_progress import ByteProgress
 
         with show_progress() as shown, packing_once(ByteProgress(shown).report):
-            changes = self.cluster.diff(experiment)
+            changes = self.cluster.diff(experiment, start=start)
             shown.clear()
             if args.dry_run or changes.is_empty:
                 _show(changes, args.json, compact=args.watch)
                 return OK
             if not args.json:
                 print_text(str(changes).rstrip("\n"), flush=True)
-            changes = self._make(changes, experiment, shown, force=args.force)
+            changes = self._make(changes, experiment, shown, force=args.force, start=start)
         return self._report(changes, args)
 
     def _make(
-        self, changes: Changes, experiment: Experiment, shown: ProgressLine, *, force: bool
+        self,
+        changes: Changes,
+        experiment: Experiment,
+        shown: ProgressLine,
+        *,
+        force: bool,
+        start: Sequence[str] | None,
     ) -> Changes:
         """Make the changes, and return what was changed."""
         from symphony.commandline.output import views
@@ -225,7 +243,7 @@ class UpCommands(ExperimentOptions):
             with reporting_progress(
                 shown, lambda status: f"{action} {views.startup_line(status)}"
             ) as on_change:
-                return self.cluster.up(experiment, force=force, on_change=on_change)
+                return self.cluster.up(experiment, force=force, on_change=on_change, start=start)
         except KeyboardInterrupt:
             print_note(
                 f"{self.prog}: {name!r} has its previous or its new description; run the command "
@@ -248,7 +266,7 @@ class UpCommands(ExperimentOptions):
         for note in changes.notes:
             print_note(f"symphony: {note}")
         status = self.cluster.describe_experiment(name)
-        affected = {*changes.names("added"), *changes.names("restarted")}
+        affected = set(changes.names("added", "restarted", "started"))
         failed = [process for process in status if process.failed and process.name in affected]
         for process in failed:
             print_note(views.failure_line(process))

@@ -43,7 +43,7 @@ class Track:
     launched or restarted, or a change has restarted the process. ``log_start`` is the length of the
     log at the latest start of a process that has a readiness test. ``group`` is the number of the
     latest execution's process group. ``outdated`` means that a change of the experiment has not
-    started the process again yet.
+    made the process start again yet.
     """
 
     state: State = State.PENDING
@@ -404,7 +404,8 @@ def _start_requested(track: Track, _: Event) -> None:
         track.restarts += 1
     track.state = State.PENDING
     track.started = track.ended = track.next_start = track.exit_code = None
-    track.stopped = False
+    # The process starts with its new description, even if it waits for other processes.
+    track.stopped = track.outdated = False
     track.ready = track.was_ready = track.never_ready = track.not_ready_in_time = False
     track.failures_in_row = track.retries = 0
     track.reason, track.reason_code = "", None

@@ -299,8 +299,8 @@ def test_up_changes_an_experiment_that_another_command_has_just_launched(
     sleeper(other, "second")
     compare = cluster.diff
 
-    def compare_and_launch_other(described):
-        changes = compare(described)
+    def compare_and_launch_other(described, **options):
+        changes = compare(described, **options)
         monkeypatch.setattr(cluster, "diff", compare)
         cluster.launch(other)
         return changes
@@ -317,7 +317,7 @@ def test_up_beside_a_launch_asks_the_user_to_wait(cluster, experiment, monkeypat
     cluster.launch(experiment)
     before = cluster.describe_experiment("exp")
     # Kubernetes does not show what another command has not created yet.
-    monkeypatch.setattr(cluster, "diff", lambda _: launching)
+    monkeypatch.setattr(cluster, "diff", lambda *_, **options: launching)
     with pytest.raises(AlreadyExists, match="is launching experiment 'exp'.*run the command again"):
         cluster.up(experiment)
     assert cluster.describe_experiment("exp") == before

@@ -673,7 +673,7 @@ class HostCluster(Cluster):
         self, experiment: str, processes: Sequence[str] | None, signal: int | str
     ) -> list[ProcessStatus]:
         """Send a signal to running processes; see `Cluster.signal_processes`."""
-        from symphony.cluster.signal_names import find_signal
+        from symphony.signal_names import find_signal
 
         number = int(find_signal(signal))
         return self._request(experiment, processes, None, request="signal", signal=number)

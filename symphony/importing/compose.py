@@ -18,6 +18,7 @@ from symphony.importing.result import Imported
 from symphony.model import foreign_keys, validators
 from symphony.model.foreign_keys import Untranslatable, translate, translate_volume, words
 from symphony.model.settings import deep_merged
+from symphony.model.value_types import STOP_SIGNAL
 from symphony.names import service_env_name, suggested_name
 
 # The commands and ports of images whose own command a compose file usually does not repeat.
@@ -49,7 +50,7 @@ _OVERRIDES = ("compose.override.yml", "compose.override.yaml", "docker-compose.o
 # The keys of a service that this module translates, because other keys or files affect them.
 _OWN_KEYS = frozenset(
     {"build", "command", "entrypoint", "env_file", "image", "labels", "secrets", "volumes"}
-    | {"working_dir"}
+    | {"stop_signal", "working_dir"}
 )
 # A larger directory is not listed in the build context.
 _MAX_CONTEXT_ENTRIES = 200
@@ -235,6 +236,7 @@ class _Import:
         self._translate_image(process)
         self._translate_command(process)
         self._translate_env_file(process)
+        self._translate_stop_signal(process)
         self._translate_volumes(process)
         self._translate_working_dir(process)
         if process.given.get("labels"):
@@ -293,6 +295,15 @@ class _Import:
             files.append(self._path(str(path)))
         if files:
             process.settings["env_file"] = files[0] if len(files) == 1 else files
+
+    def _translate_stop_signal(self, process: _Process) -> None:
+        value = process.given.get("stop_signal")
+        if value is None:
+            return
+        try:
+            process.settings["stop_signal"] = STOP_SIGNAL.parse(value, "stop_signal")
+        except SpecError as exc:
+            self._omit(f"{process.where}.stop_signal", str(exc), "set stop_command")
 
     # --- directories and images ---
 

@@ -35,7 +35,9 @@ from symphony.model.value_types import (
     ENV_FILES,
     LABELS,
     LOG_SIZE,
+    PROGRAM_OR_LINE,
     SERVICE_NAMES,
+    STOP_SIGNAL,
     parse_fields,
     parse_policy,
 )
@@ -298,6 +300,27 @@ class Component(CheckedAttributes):
         self._settings.termination_grace_period = validators.whole_number(
             seconds, "termination_grace_period"
         )
+        return self
+
+    def stop_signal(self, signal: str) -> Self:
+        """Set the signal that stops the process, such as ``"INT"``. The default is TERM."""
+        self._settings.stop_signal = STOP_SIGNAL.parse(signal, "stop_signal")
+        return self
+
+    def stop_command(self, command: str | list[str] | tuple[str, ...]) -> Self:
+        """Set a command that stops the process instead of a signal.
+
+        ``command`` is a list of arguments, or a shell line. It runs in the process's environment
+        and directory.
+        """
+        self._settings.stop_command = PROGRAM_OR_LINE.parse(command, "stop_command")
+        return self
+
+    def signal_group(self, enabled: bool = True) -> Self:
+        """Send the signal that stops the process to all programs of its process group, instead of
+        only to the programs that handle it.
+        """
+        self._settings.signal_group = validators.flag(enabled, "signal_group")
         return self
 
     def job(

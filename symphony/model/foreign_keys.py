@@ -668,9 +668,6 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "healthcheck": _key(_healthcheck, _READY),
     "restart": _key(_restart, _RESTART),
     "stop_grace_period": _key(_stop_grace_period, "termination_grace_period: 30"),
-    "stop_signal": _key(
-        _nothing("processes are stopped with TERM", "handle TERM in the program"), ""
-    ),
     "scale": _key(_replicas, "replicas: 3"),
     # compose: services
     "expose": _key(_expose, "binds: {db: 5432}"),

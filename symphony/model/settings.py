@@ -29,11 +29,13 @@ from symphony.model.value_types import (
     NAME,
     NONEMPTY_TEXT,
     PROGRAM,
+    PROGRAM_OR_LINE,
     QUANTITY,
     REGULAR_EXPRESSION,
     RESOURCE_NAME,
     SERVICE_NAMES,
     SERVICES,
+    STOP_SIGNAL,
     TEXT,
     TIMEOUT_SECONDS,
     WHOLE_NUMBER,
@@ -701,6 +703,29 @@ class Settings:
         method="termination_grace_period",
         unset=None,
     )
+    stop_signal: str | None = _setting(
+        CONTAINER,
+        "The signal that stops the process, such as INT; the default is TERM.",
+        STOP_SIGNAL,
+        method="stop_signal",
+        unset=None,
+    )
+    stop_command: list[str] | str | None = _setting(
+        CONTAINER,
+        "A command that stops the process instead of a signal: a list of arguments, or a shell "
+        "line. The command runs in the process's environment and directory.",
+        PROGRAM_OR_LINE,
+        method="stop_command",
+        unset=None,
+    )
+    signal_group: bool | None = _setting(
+        CONTAINER,
+        "Send the signal that stops the process to all programs of its process group, instead of "
+        "only to the programs that handle it.",
+        FLAG,
+        method="signal_group",
+        unset=None,
+    )
     ready: dict[str, Any] | None = _setting(
         CONTAINER,
         "The test that determines when the process is ready, and the timeout of the test.",
@@ -876,8 +901,8 @@ class Settings:
     def under(self, inner: Settings) -> Settings:
         """Return a copy of ``inner`` in which these settings are the defaults.
 
-        Mappings other than ``ready`` and ``code`` are merged, and lists are joined without
-        duplicates. Any other value in ``inner`` replaces the default.
+        Mappings other than ``ready`` and ``code`` are merged, and lists other than ``stop_command``
+        are joined without duplicates. Any other value in ``inner`` replaces the default.
         """
         return Settings(**_merged(self.dump(), inner.dump()))
 
@@ -947,17 +972,19 @@ def _copied(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
-# A readiness test has exactly one kind, and code has one directory.
-_NOT_MERGED = frozenset({"ready", "code"})
+# A readiness test has exactly one kind, code has one directory, and a stop command is one command.
+_NOT_MERGED = frozenset({"ready", "code", "stop_command"})
 
 
 def _merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
     result = dict(outer)
     for name, value in inner.items():
-        if isinstance(value, list):
+        if name in _NOT_MERGED:
+            result[name] = value
+        elif isinstance(value, list):
             inherited = outer.get(name, [])
             result[name] = [*inherited, *(item for item in value if item not in inherited)]
-        elif isinstance(value, dict) and name not in _NOT_MERGED:
+        elif isinstance(value, dict):
             result[name] = deep_merged(outer.get(name, {}), value)
         else:
             result[name] = value

@@ -27,6 +27,9 @@ Schema = dict[str, Any]
 NULL_SCHEMA: Schema = {"type": "null"}
 PARAMETER_REFERENCE = r"\$\{"
 MAX_REPLICAS = 10_000
+# The signals by which programs are stopped. A program can handle each of them.
+STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "ALRM", "ABRT", "WINCH", "PWR")
+_SIGNAL_NAMES = "|".join(STOP_SIGNALS)
 # The longest delay before a restart. It is that of Kubernetes.
 MAX_BACKOFF_SECONDS = 300
 
@@ -305,6 +308,27 @@ def _program(value: validators.Strings, subject: str) -> list[str]:
     return words
 
 
+def _program_or_line(value: object, subject: str) -> list[str] | str:
+    if not isinstance(value, (list, tuple)):
+        return validators.shell_line(value, subject)[0]
+    words = validators.strings(value, subject)
+    if not words or not words[0]:
+        raise SpecError(f"{subject} is empty; give a program with its arguments, or a shell line")
+    return words
+
+
+def _stop_signal(value: object, subject: str) -> str:
+    """Return the name of a signal in upper case and without SIG."""
+    word = validators.text(value, subject)
+    name = (word.upper() if word.islower() else word).removeprefix("SIG")
+    if name == "KILL":
+        raise SpecError(
+            f"{subject} cannot be KILL, because no program can react to it; "
+            "to kill the process at once, set termination_grace_period: 0"
+        )
+    return validators.one_of(name, STOP_SIGNALS, subject)
+
+
 def _regular_expression(value: object, subject: str) -> str:
     pattern = validators.text(value, subject)
     try:
@@ -405,6 +429,20 @@ HTTP_TEST = ValueType(
 )
 PROGRAM = ValueType(
     {**STRINGS.schema, "minLength": 1, "minItems": 1, "prefixItems": [{"minLength": 1}]}, _program
+)
+PROGRAM_OR_LINE = ValueType(
+    any_of(
+        definition("line"),
+        {**list_of(TEXT.schema), "minItems": 1, "prefixItems": [{"minLength": 1}]},
+    ),
+    _program_or_line,
+)
+STOP_SIGNAL = ValueType(
+    {
+        "type": "string",
+        "pattern": or_reference(f"^(SIG)?({_SIGNAL_NAMES})$|^(sig)?({_SIGNAL_NAMES.lower()})$"),
+    },
+    _stop_signal,
 )
 TIMEOUT_SECONDS = ValueType(
     {

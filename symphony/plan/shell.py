@@ -17,6 +17,11 @@ def shell_line(cmds: Sequence[str]) -> str:
     return " && ".join(f"{{ {line}\n}}" for line in cmds)
 
 
+def command_argv(command: Sequence[str] | str, shell: str) -> list[str]:
+    """Return the argument vector of a command, which is a list of arguments or a shell line."""
+    return [shell, "-c", command] if isinstance(command, str) else list(command)
+
+
 def argv(process: PlannedProcess, shell: str, *, first: Sequence[str] = ()) -> list[str]:
     """Return the argument vector that runs a process.
 

@@ -55,6 +55,8 @@ def reasons(result: Imported) -> list[str]:
             {"command": ["c"], "env_file": ["a.env", "b.env"]},
         ),
         ("command: c\nworking_dir: /w", {"command": ["c"], "start_dir": "/w"}),
+        ("command: c\nstop_signal: SIGINT", {"command": ["c"], "stop_signal": "INT"}),
+        ("command: c\nstop_signal: SIGRTMIN+3", {"command": ["c"]}),
         ("command: c\nenvironment: {1A: b}", {"command": ["c"]}),
         ("command: c\ndepends_on: [nowhere]", {"command": ["c"]}),
         ("command: c\nx-more: {a: b}", {"command": ["c"]}),

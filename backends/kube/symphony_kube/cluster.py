@@ -572,7 +572,7 @@ class KubeCluster(Cluster):
 
         The signal is sent by a shell in the container.
         """
-        from symphony.cluster.signal_names import find_signal
+        from symphony.signal_names import find_signal
         from symphony_kube import control
 
         number = int(find_signal(signal))

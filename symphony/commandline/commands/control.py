@@ -146,7 +146,7 @@ class ControlCommands(BaseCommands):
           symphony signal rl learner --signal HUP
           symphony signal rl agent -s USR1
         """
-        from symphony.cluster.signal_names import find_signal
+        from symphony.signal_names import find_signal
 
         found = find_signal(args.signal)
         return self._control(

@@ -189,7 +189,7 @@ class WatchingScreen(Screen[None]):
 
     def action_signal(self) -> None:
         """Ask for a signal, and send it."""
-        from symphony.cluster.signal_names import find_signal
+        from symphony.signal_names import find_signal
 
         target = self.found_target()
         if target is None:

@@ -11,9 +11,10 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -34,7 +35,11 @@ from symphony.model.limits import (
 _BINARY_TAG = "tag:yaml.org,2002:binary"
 _NULL_TAG = "tag:yaml.org,2002:null"
 _INTEGER_TAG = "tag:yaml.org,2002:int"
+_MERGE_TAG = "tag:yaml.org,2002:merge"
 _TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
+# The characters << and = have these tags if they are the whole value.
+_TEXT_TAGS = frozenset({_MERGE_TAG, "tag:yaml.org,2002:value"})
+_NULL_TEXTS = ("", "~", "null", "Null", "NULL")
 
 # A function that returns the position of a value as `file:line:column`, or only the file if the
 # line is not known.
@@ -42,6 +47,9 @@ Locator = Callable[[DocumentPath], str]
 # A function that returns whether a value is read as text; see
 # `symphony.model.document_path.is_text`.
 IsText = Callable[[DocumentPath, str, bool], bool]
+# A function that returns the value for a tag that is not part of YAML, such as `!reset`, and the
+# value after it.
+FromTag = Callable[[str, Any], Any]
 
 
 @contextmanager
@@ -242,14 +250,17 @@ def _toml_loads(path: Path) -> Callable[[str], dict[str, Any]]:
 _YAML_DIRECTIVE = re.compile("^%|[\n\x85\u2028\u2029]%")
 
 
-def from_yaml(path: Path, text: str, is_text: IsText) -> tuple[Any, Locator]:
+def from_yaml(
+    path: Path, text: str, is_text: IsText, tags: Mapping[str, FromTag] = MappingProxyType({})
+) -> tuple[Any, Locator]:
     """Parse the contents of a YAML file. Return the data and a function that locates its values.
 
     The data is None if the file is empty. Values for which ``is_text`` returns true are read as
-    text. Raises `SpecError` if the text is not valid YAML, contains a duplicate key or a key that
-    is not a scalar, or exceeds a limit.
+    text. ``tags`` contains the tags that the file can use in addition to those of YAML. Raises
+    `SpecError` if the text is not valid YAML, contains a duplicate key, a key that is not a scalar
+    or another tag, or exceeds a limit.
     """
-    reader = _Reader(text, is_text)
+    reader = _Reader(text, is_text, tags)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if len(_YAML_DIRECTIVE.findall(text)) > MAX_DIRECTIVES:
         raise SpecError(f"{path}: more than {MAX_DIRECTIVES} lines begin with %")
@@ -364,9 +375,10 @@ class _UnsupportedYaml(yaml.MarkedYAMLError):
 class _Reader:
     """A reader that parses a YAML document and records the position of each value."""
 
-    def __init__(self, text: str, is_text: IsText) -> None:
+    def __init__(self, text: str, is_text: IsText, tags: Mapping[str, FromTag]) -> None:
         self._text = text
         self._is_text = is_text
+        self._tags = tags
         self._marks: dict[DocumentPath, yaml.Mark] = {}
 
     def read(self, loader: type[yaml.SafeLoader]) -> Any:
@@ -389,6 +401,25 @@ class _Reader:
                 problem=f"{TOO_DEEP}, or an alias that contains itself",
                 problem_mark=node.start_mark,
             )
+        if node.tag in _TEXT_TAGS:
+            return node.value
+        if node.tag not in self._loader.yaml_constructors:
+            return self._tagged_data(node, path, as_text=as_text)
+        return self._untagged_data(node, path, as_text=as_text)
+
+    def _tagged_data(self, node: yaml.Node, path: DocumentPath, *, as_text: bool) -> Any:
+        """Return the value of a node with a tag that is not part of YAML."""
+        from_tag = self._tags.get(node.tag)
+        if from_tag is None:
+            raise _UnsupportedYaml(
+                problem=f"the tag {node.tag} is not supported; remove it",
+                problem_mark=node.start_mark,
+            )
+        is_null = isinstance(node, yaml.ScalarNode) and node.value in _NULL_TEXTS
+        data = None if is_null else self._untagged_data(node, path, as_text=as_text)
+        return from_tag(node.tag, data)
+
+    def _untagged_data(self, node: yaml.Node, path: DocumentPath, *, as_text: bool) -> Any:
         if isinstance(node, yaml.MappingNode):
             return self._plain_mapping(node, path, as_text=as_text)
         if isinstance(node, yaml.SequenceNode):
@@ -416,8 +447,7 @@ class _Reader:
     def _plain_mapping(
         self, node: yaml.MappingNode, path: DocumentPath, *, as_text: bool
     ) -> dict[str, Any]:
-        _refuse_duplicate_keys(node)
-        self._loader.flatten_mapping(node)
+        _merge(node)
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = _key_text(key_node)
@@ -427,6 +457,44 @@ class _Reader:
                 value_node, value_path, as_text=self._is_text(path, key, as_text)
             )
         return result
+
+
+def _merge(node: yaml.MappingNode) -> None:
+    """Replace the keys ``<<`` of a mapping by the keys and values of the mappings that they name.
+
+    A key of the mapping itself takes precedence. In a list of mappings, the first mapping with a
+    key takes precedence, as in the definition of the merge key: https://yaml.org/type/merge.html.
+    PyYAML is not used for this, because its versions differ in the order of precedence. Raises an
+    error if a mapping contains a key twice.
+    """
+    _refuse_duplicate_keys(node)
+    pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+    own = []
+    for key_node, value_node in node.value:
+        if key_node.tag != _MERGE_TAG:
+            own.append((key_node, value_node))
+            continue
+        for source in reversed(_merged_mappings(value_node)):
+            _merge(source)
+            pairs.update({_key_text(pair[0]): pair for pair in source.value})
+    if len(own) < len(node.value):
+        pairs.update({_key_text(pair[0]): pair for pair in own})
+        # Aliases refer to the same node, which is read once for each of them.
+        node.value = list(pairs.values())
+
+
+def _merged_mappings(node: yaml.Node) -> list[yaml.MappingNode]:
+    """Return the mappings in the value of a key ``<<``, which is a mapping or a list of them."""
+    items: list[yaml.Node] = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    mappings = []
+    for item in items:
+        if not isinstance(item, yaml.MappingNode):
+            raise yaml.MarkedYAMLError(
+                problem="the value of << is not a mapping or a list of mappings",
+                problem_mark=item.start_mark,
+            )
+        mappings.append(item)
+    return mappings
 
 
 def _refuse_duplicate_keys(node: yaml.MappingNode) -> None:

@@ -44,7 +44,11 @@ YAML: list[tuple[str, str]] = [
     ("a: &x [*x]\n", "e.yml:1:4: nested more than 100 levels deep, or an alias that contains"),
     ("a: *x\n", "e.yml:1:4: not YAML: found undefined alias 'x'"),
     ("name: e\n---\nname: f\n", "e.yml:2:1: not YAML: expected a single document"),
-    ("port_range: !!python/object:os.system e\n", "e.yml:1:13: not YAML: could not determine a"),
+    ("port_range: !!python/object:os.system e\n", "e.yml:1:13: the tag tag:yaml.org,2002:python/o"),
+    (HEAD + "    cmd: !reset null\n", "e.yml:5:10: the tag !reset is not supported; remove it"),
+    (HEAD + "    env: !override {A: 1}\n", "e.yml:5:10: the tag !override is not supported; remov"),
+    (HEAD + "    <<: [{cmd: c}, d]\n", "e.yml:5:20: not YAML: the value of << is not a mapping or"),
+    (HEAD + "    <<: {cmd: c, cmd: d}\n", "e.yml:5:18: not YAML: duplicate key 'cmd'"),
     ("name: \x01\n", "e.yml: not YAML: unacceptable character #x0001"),
     # duplicate keys
     ("name: e\nname: f\n", "e.yml:2:1: not YAML: duplicate key 'name'"),
@@ -268,6 +272,30 @@ def test_anchors_and_merge_keys_are_supported(tmp_path: Path) -> None:
     process = load(tmp_path, text).get_process("b")
     assert process.command == ["c"]
     assert process.settings.env == {"A": "010", "B": "3"}
+
+
+def test_the_first_mapping_in_a_list_of_merged_mappings_takes_precedence(tmp_path: Path) -> None:
+    """PyYAML 6.0.4 takes the values of the last mapping."""
+    text = (
+        "name: e\nprocesses:\n"
+        "  a: &a {cmd: a, start_dir: a}\n"
+        "  b: &b {cmd: b, start_dir: b, env: {B: b}}\n"
+        "  own: &own {<<: [*a, *b], start_dir: own}\n"
+        "  alias: *own\n"
+        "  nested: {<<: [{<<: *own}, *b], env: {B: nested}}\n"
+    )
+    experiment = load(tmp_path, text)
+    for name, value in {"own": "b", "alias": "b", "nested": "nested"}.items():
+        process = experiment.get_process(name)
+        assert (process.cmds, process.start_dir) == (["a"], "own")
+        assert process.settings.env == {"B": value}
+
+
+def test_a_value_that_looks_like_a_merge_key_is_text(tmp_path: Path) -> None:
+    assert "variable name '<<' is not valid" in error_message(
+        tmp_path, HEAD + "    env: {'<<': a}\n"
+    )
+    assert load(tmp_path, HEAD + "    args: [<<, =]\n").get_process("p").args == ["<<", "="]
 
 
 def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:

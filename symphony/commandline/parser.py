@@ -78,15 +78,16 @@ class SymphonyParser(
         """Add commands and arguments. The method does nothing unless a subclass overrides it."""
 
     def _add_commands(self) -> None:
+        # Each command states whether it changes something; see `CommandLine.changes_something`.
         offer = self._offer
-        offer("init", self._add_init, group=DEFINE)
-        offer("import", self._add_import, group=DEFINE)
+        offer("init", self._add_init, group=DEFINE, changes=True)
+        offer("import", self._add_import, group=DEFINE, changes=True)
         offer("check", self._add_check, "validate", group=DEFINE)
         offer("render", self._add_render, group=DEFINE)
         offer("graph", self._add_graph, group=DEFINE)
-        offer("launch", self._add_launch, group=RUN)
-        offer("submit", self._add_submit, group=RUN)
-        offer("rerun", self._add_rerun, group=RUN)
+        offer("launch", self._add_launch, group=RUN, changes=True)
+        offer("submit", self._add_submit, group=RUN, changes=True)
+        offer("rerun", self._add_rerun, group=RUN, changes=True)
         offer("ls", self._add_ls, "lse", "list", group=INSPECT)
         offer("ps", self._add_ps, "p", "lsp", "process", "status", group=INSPECT)
         offer("top", self._add_top, group=INSPECT)
@@ -100,22 +101,29 @@ class SymphonyParser(
         offer("compare", self._add_compare, group=INSPECT)
         offer("forward", self._add_forward, "port-forward", group=INSPECT)
         offer("visit", self._add_visit, "vi", "url", group=INSPECT)
-        offer("up", self._add_up, group=CHANGE)
+        offer("up", self._add_up, group=CHANGE, changes=True)
         offer("diff", self._add_diff, group=CHANGE)
-        offer("scale", self._add_scale, group=CHANGE)
-        offer("stop", self._add_stop, group=CHANGE)
-        offer("start", self._add_start, group=CHANGE)
-        offer("restart", self._add_restart, group=CHANGE)
-        offer("signal", self._add_signal, group=CHANGE)
-        offer("debug", self._add_debug, group=CHANGE)
-        offer("exec", self._add_exec, "x", group=CHANGE)
-        offer("attach", self._add_attach, "ssh", group=CHANGE)
-        offer("cp", self._add_cp, "scp", group=CHANGE)
-        offer("delete", self._add_delete, "d", "delete-batch", "db", group=CLEAN_UP)
-        offer("prune", self._add_prune, group=CLEAN_UP)
-        offer("switch-experiment", self._add_switch_experiment, "se", "e", group=SET_UP)
+        offer("scale", self._add_scale, group=CHANGE, changes=True)
+        offer("stop", self._add_stop, group=CHANGE, changes=True)
+        offer("start", self._add_start, group=CHANGE, changes=True)
+        offer("restart", self._add_restart, group=CHANGE, changes=True)
+        offer("signal", self._add_signal, group=CHANGE, changes=True)
+        offer("debug", self._add_debug, group=CHANGE, changes=True)
+        offer("exec", self._add_exec, "x", group=CHANGE, changes=True)
+        offer("attach", self._add_attach, "ssh", group=CHANGE, changes=True)
+        offer("cp", self._add_cp, "scp", group=CHANGE, changes=True)
+        offer("delete", self._add_delete, "d", "delete-batch", "db", group=CLEAN_UP, changes=True)
+        offer("prune", self._add_prune, group=CLEAN_UP, changes=True)
+        offer(
+            "switch-experiment",
+            self._add_switch_experiment,
+            "se",
+            "e",
+            group=SET_UP,
+            changes=True,
+        )
         offer("backends", self._add_backends, group=SET_UP)
-        offer("config", self._add_config, group=SET_UP)
+        offer("config", self._add_config, group=SET_UP, changes=True)
         offer("completion", self._add_completion, group=SET_UP)
 
     def complete_names(self, action: argparse.Action, given: Sequence[str]) -> Iterable[str] | None:

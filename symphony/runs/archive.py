@@ -174,12 +174,12 @@ def newest_first(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (run.launched, run.name), reverse=True)
 
 
-def find_run(runs: Sequence[Run], given: str) -> Run:
+def find_run(runs: Sequence[Run], given: str, *, exact: bool = False) -> Run:
     """Return the run with the identifier ``given``.
 
-    ``given`` can also be the beginning of exactly one identifier, or the name of an experiment. In
-    the last case, return its newest run. ``runs`` is sorted; see `newest_first`. Raises NotFound if
-    there is no such run, or if several identifiers begin with ``given``.
+    ``given`` can also be the name of an experiment, which means its newest run. Unless ``exact`` is
+    set, it can be the beginning of exactly one identifier. ``runs`` is sorted; see `newest_first`.
+    Raises NotFound if there is no such run, or if several identifiers begin with ``given``.
     """
     for run in runs:
         if run.name == given:
@@ -189,6 +189,8 @@ def find_run(runs: Sequence[Run], given: str) -> Run:
             return run
     matches = [run for run in runs if run.name.startswith(given)]
     if len(matches) == 1:
+        if exact:
+            raise NotFound(f"there is no run {given!r}; did you mean {matches[0].name!r}?")
         return matches[0]
     if matches:
         names = ", ".join(run.name for run in matches[:5])

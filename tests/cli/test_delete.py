@@ -122,18 +122,10 @@ def test_interrupted_deletion_kills_what_ignores_sigterm(program: Program) -> No
 
 @pytest.mark.usefixtures("finished")
 class TestNames:
-    def test_script_must_use_complete_names(self, program: Program) -> None:
+    def test_names_must_be_complete(self, program: Program) -> None:
         assert program("delete", "rl", "-f").returncode == 0
         assert program("delete", "rl").returncode == 2
         assert program.state_entries() == ["sarah-rl", "sarah-sweep"]
-
-    def test_question_shows_the_complete_name(self, program: Program) -> None:
-        terminal = program.terminal("delete", "sweep")
-        terminal.expect("delete sarah-sweep succeeded: 1 succeeded? [y/N]")
-        terminal.press("y\n")
-        terminal.expect("deleted sarah-sweep")
-        assert terminal.finish() == 0
-        assert program.state_entries() == ["sarah-rl"]
 
 
 @pytest.mark.usefixtures("finished")

@@ -1,10 +1,28 @@
-"""Parts of names, menus, and the current experiment."""
+"""Complete names and their beginnings, menus, and the current experiment."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
 from tests.cli.conftest import FOREVER, Program
+
+# The commands that change something, with the words that follow the name of the experiment.
+CHANGING = {
+    "stop": ["learner"],
+    "start": [],
+    "restart": [],
+    "signal": ["-s", "HUP"],
+    "scale": ["agent=2"],
+    "exec": ["learner", "--", "true"],
+    "attach": ["learner"],
+    "cp": ["learner:x", "."],
+    "debug": ["learner"],
+    "delete": [],
+    "rerun": [],
+    "switch-experiment": [],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -16,8 +34,25 @@ def experiments(program: Program) -> None:
 
 
 class TestExperimentNames:
-    def test_part_of_the_name_is_enough(self, program: Program) -> None:
-        assert program.ok("logs", "h-r", "learner") == "of the learner\n"
+    def test_reading_command_accepts_the_beginning_and_reports_the_name(
+        self, program: Program
+    ) -> None:
+        done = program("logs", "sarah-r", "learner")
+        assert (done.returncode, done.stdout) == (0, "of the learner\n")
+        assert done.stderr == "experiment 'sarah-r' is sarah-rl\n"
+        assert program("logs", "h-r", "learner").returncode == 2
+
+    @pytest.mark.parametrize("verb", CHANGING)
+    def test_changing_command_refuses_the_beginning(self, program: Program, verb: str) -> None:
+        done = program(verb, "sarah-r", *CHANGING[verb])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert re.match(r"symphony: error: .*; did you mean '?sarah-rl", done.stderr)
+        assert program.state_entries() == ["sarah-rl", "sarah-sweep"]
+
+    def test_changing_command_refuses_the_beginning_on_a_terminal(self, program: Program) -> None:
+        terminal = program.terminal("delete", "sarah-s")
+        terminal.expect("no experiment 'sarah-s'; did you mean 'sarah-rl' or 'sarah-sweep'?")
+        assert terminal.finish() == 2
 
     def test_exact_name_takes_precedence(self, program: Program) -> None:
         program.run("rl", {"learner": "echo mine"})
@@ -40,16 +75,25 @@ class TestExperimentNames:
 
 
 class TestProcessNames:
-    def test_part_of_the_name_is_enough(self, program: Program) -> None:
-        assert program.ok("logs", "rl", "earn") == "of the learner\n"
+    def test_reading_command_accepts_the_beginning(self, program: Program) -> None:
+        done = program("logs", "sarah-rl", "lear")
+        assert (done.stdout, done.stderr) == ("of the learner\n", "process 'lear' is learner\n")
+
+    @pytest.mark.parametrize("verb", ["exec", "attach", "cp", "debug", "stop", "start", "restart"])
+    def test_changing_command_refuses_the_beginning(self, program: Program, verb: str) -> None:
+        words = {"exec": ["--", "true"], "cp": ["."]}.get(verb, [])
+        name = "lear:x" if verb == "cp" else "lear"
+        done = program(verb, "sarah-rl", name, *words)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "'lear'; did you mean 'learner'?" in done.stderr
 
     def test_group_limits_the_candidates(self, program: Program) -> None:
-        assert program.ok("logs", "rl", "crew/agent") == ""
-        assert program("logs", "rl", "crew/learn").returncode == 2
+        assert program("logs", "sarah-rl", "crew/agent").returncode == 0
+        assert program("logs", "sarah-rl", "crew/learn").returncode == 2
 
     @pytest.mark.parametrize("path", ["cre/agent-1", "crews/agent-1", "crew/learner"])
     def test_wrong_group_is_an_error(self, program: Program, path: str) -> None:
-        done = program("logs", "rl", path)
+        done = program("logs", "sarah-rl", path)
         assert (done.returncode, done.stdout) == (2, "")
         assert "not in" in done.stderr
 
@@ -102,7 +146,7 @@ class TestSelections:
 
 class TestCurrentExperiment:
     def test_is_used_if_no_experiment_is_named(self, program: Program) -> None:
-        assert program.ok("switch-experiment", "rl") == "sarah-rl\n"
+        assert program.ok("switch-experiment", "sarah-rl") == "sarah-rl\n"
         assert program.ok("e") == "sarah-rl\n"
         assert program.json("ps")["name"] == "sarah-rl"
         assert program.ok("logs", ".", "learner") == "of the learner\n"
@@ -117,7 +161,7 @@ class TestCurrentExperiment:
             "current one with: symphony switch-experiment NAME\n"
         )
 
-    @pytest.mark.parametrize("words", [("rl", "--dry-run"), ("nothing",)])
+    @pytest.mark.parametrize("words", [("sarah-rl", "--dry-run"), ("sarah",)])
     def test_is_not_set_by_a_dry_run_or_an_error(
         self, program: Program, words: tuple[str, ...]
     ) -> None:
@@ -125,6 +169,6 @@ class TestCurrentExperiment:
         assert program("se").returncode == 2
 
     def test_is_unset_when_the_experiment_is_deleted(self, program: Program) -> None:
-        program.ok("se", "rl")
+        program.ok("se", "sarah-rl")
         program.ok("delete", "-f", "sarah-rl")
         assert "no current experiment" in program("ps").stderr

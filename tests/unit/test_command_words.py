@@ -59,6 +59,22 @@ def test_a_word_with_the_same_meaning_is_an_alias(alias: str, verb: str) -> None
     assert LINE.find_subparser(alias) is PARSERS[verb]
 
 
+def test_the_commands_that_change_something_are_known() -> None:
+    """The names in all other commands can be completed."""
+    reading = {verb for verb in LINE.verbs if not changes_something(verb)}
+    assert reading == {
+        *("check", "render", "graph", "diff", "backends", "completion"),
+        *("ls", "ps", "top", "ui", "describe", "logs", "events", "wait", "forward", "visit"),
+        *("history", "show", "compare"),
+    }
+
+
+def changes_something(verb: str) -> bool:
+    line = SymphonyParser(prog="symphony")
+    line.args.verb = verb
+    return line.changes_something
+
+
 def test_an_experiment_file_is_not_a_command() -> None:
     assert command_hint("rl.yml", "lab") == "use 'lab launch rl.yml'"
     assert command_hint("frobnicate", "lab") == ""

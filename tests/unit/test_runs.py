@@ -72,6 +72,12 @@ def test_an_unknown_or_ambiguous_run_is_reported(given: str, message: str) -> No
         archive.find_run(RUNS, given)
 
 
+def test_an_exact_run_is_not_completed() -> None:
+    assert archive.find_run(RUNS, "gan-20").experiment == "gan"
+    with pytest.raises(NotFound, match="there is no run 'gan-20'; did you mean 'gan-"):
+        archive.find_run(RUNS, "gan-20", exact=True)
+
+
 @pytest.mark.parametrize(
     ("retention", "kept"),
     [

@@ -5,10 +5,12 @@ share.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from symphony.checked_methods import check_methods
+from symphony.commandline.commands.resolve_names import TYPE_MORE
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.arguments import (
     DRY_RUN_SERVER,
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     from symphony.cluster import Cluster, Manifest
     from symphony.model import Experiment
+    from symphony.runs.archive import Run
+    from symphony.status import ExperimentStatus, ProcessStatus
 
 
 # The keys of an experiment file that options of the command line with the same names replace.
@@ -50,13 +54,13 @@ class BaseCommands(CommandLine):
             return self.selected_cluster
         return self.cluster_with(self.args.experiment)
 
-    def cluster_with(self, experiment: str | None, *, partial: bool = True) -> Cluster:
+    def cluster_with(self, experiment: str | None) -> Cluster:
         """Return the cluster with an experiment, which can be on another backend than the selected
         one if the user names no backend.
 
-        ``experiment`` is a name, None or ``"."``, which both mean the current experiment. With
-        ``partial``, it can be a part of a name. If no backend has the experiment, the result is the
-        selected cluster. Raises `UsageError` if several backends have it.
+        ``experiment`` is a name, None or ``"."``, which both mean the current experiment. It can be
+        the beginning of a name if the command changes nothing. If no backend has the experiment,
+        the result is the selected cluster. Raises `UsageError` if several backends have it.
         """
         if self.names_backend:
             return self.selected_cluster
@@ -67,7 +71,44 @@ class BaseCommands(CommandLine):
         selected = self.selected_cluster
         if experiment is None or experiment == CURRENT:
             return find_backend.cluster_of(current_backend(selected.backend), selected)
-        return find_backend.find_cluster(selected, experiment, partial=partial)
+        return find_backend.find_cluster(selected, experiment, exact=self.changes_something)
+
+    # --- names ---
+
+    def _resolve_experiment(self, given: str | None) -> ExperimentStatus:
+        """Return the status of the experiment that the user meant; see `resolve_experiment`."""
+        from symphony.commandline.commands.resolve_names import resolve_experiment
+
+        return resolve_experiment(self.cluster, given, exact=self.changes_something)
+
+    def _resolve_processes(
+        self, status: ExperimentStatus, names: Sequence[str]
+    ) -> list[ProcessStatus]:
+        """Return the processes that the user meant; see `resolve_processes`."""
+        from symphony.commandline.commands.resolve_names import resolve_processes
+
+        return resolve_processes(status, names, exact=self.changes_something)
+
+    def _resolve_process(
+        self, status: ExperimentStatus, name: str, *, fix: str = TYPE_MORE
+    ) -> ProcessStatus:
+        """Return the one process that the user meant; see `resolve_process`."""
+        from symphony.commandline.commands.resolve_names import resolve_process
+
+        return resolve_process(status, name, exact=self.changes_something, fix=fix)
+
+    def _find_run(self, given: str) -> Run:
+        """Return the run that the user meant. Raises `NotFound` if there is none.
+
+        ``given`` can be the beginning of a run's identifier if the command changes nothing.
+        """
+        from symphony.commandline.output.terminal import print_note
+        from symphony.runs.archive import find_run
+
+        run = find_run(self.cluster.list_runs(), given, exact=self.changes_something)
+        if given not in (run.name, run.experiment):
+            print_note(f"run {given!r} is {run.name}")
+        return run
 
     # --- arguments ---
 
@@ -79,7 +120,7 @@ class BaseCommands(CommandLine):
         The argument is positional, or ``-e`` or ``--experiment`` if ``positional`` is false. If
         the argument is optional and not given, ``args.experiment`` is None.
         """
-        text = "experiment name, or a unique part of it; . is the current experiment"
+        text = "experiment name; . is the current experiment"
         if positional:
             parser.add_argument(
                 "experiment", metavar="EXPERIMENT", nargs=None if required else "?", help=text
@@ -104,7 +145,7 @@ class BaseCommands(CommandLine):
         parser.add_argument(
             "process",
             metavar="PROCESS",
-            help="process name or group/name, or a unique part of either",
+            help="process name, or group/name",
         )
 
     def _add_file(
@@ -206,11 +247,10 @@ class BaseCommands(CommandLine):
     def _open_run(self, given: str | None) -> str:
         """Make this command read the record of a run, and return the name of its experiment."""
         from symphony.cluster.run_results import open_run
-        from symphony.runs.archive import find_run
 
         if given is None:
             raise UsageError("--run needs the name of a run; symphony history lists them")
-        run = find_run(self.cluster.list_runs(), given)
+        run = self._find_run(given)
         self.cluster = open_run(self.cluster, run)
         return run.experiment
 

@@ -78,11 +78,11 @@ def _experiments(line: CommandLine, _experiment: str) -> Iterable[str]:
 
 
 def _processes(line: CommandLine, experiment: str) -> list[str]:
-    return [process.path for process in resolve_experiment(line.cluster, experiment)]
+    return [process.path for process in resolve_experiment(line.cluster, experiment, exact=True)]
 
 
 def _selectable_names(line: CommandLine, experiment: str) -> list[str]:
-    status = resolve_experiment(line.cluster, experiment)
+    status = resolve_experiment(line.cluster, experiment, exact=True)
     groups = {process.group for process in status if process.group is not None}
     paths = [process.path for process in status]
     return [*paths, *sorted(groups), *_replicated_names([*paths, *groups])]
@@ -101,7 +101,7 @@ def _replicated_names(names: Iterable[str]) -> list[str]:
 
 
 def _experiment_services(line: CommandLine, experiment: str) -> Sequence[Service]:
-    name = resolve_experiment(line.cluster, experiment).name
+    name = resolve_experiment(line.cluster, experiment, exact=True).name
     return line.cluster.describe_topology(name).services
 
 

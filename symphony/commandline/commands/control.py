@@ -199,14 +199,13 @@ class ControlCommands(BaseCommands):
         """
         from symphony.cluster.matching import select_processes
         from symphony.code.snapshot import packing_once
-        from symphony.commandline.commands.resolve_names import resolve_experiment
         from symphony.commandline.output.byte_progress import ByteProgress
         from symphony.commandline.output.exit_progress import reporting_exits
         from symphony.commandline.output.printing import show_json
         from symphony.commandline.output.terminal import show_progress
 
         verb, doing, done = words
-        status = resolve_experiment(self.cluster, args.experiment)
+        status = self._resolve_experiment(args.experiment)
         selected = select_processes(status, args.processes or None)
         names = [process.name for process in selected]
         if args.dry_run:

@@ -85,11 +85,9 @@ class DebugCommands(BaseCommands):
           symphony debug rl learner --pdb
           symphony debug rl learner --stack
         """
-        from symphony.commandline.commands.resolve_names import resolve_experiment, resolve_process
-
         _check_options(args)
-        status = resolve_experiment(self.cluster, args.experiment)
-        process = resolve_process(status, args.process)
+        status = self._resolve_experiment(args.experiment)
+        process = self._resolve_process(status, args.process)
         if args.stack:
             return self._show_stacks(args, status.name, process)
         if args.pdb:

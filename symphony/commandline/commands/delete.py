@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -166,7 +165,7 @@ class Deletion:
 
     def __init__(
         self,
-        find_cluster: Callable[..., Cluster],
+        find_cluster: Callable[[str], Cluster],
         names: Sequence[tuple[str, Cluster | None]],
         *,
         force: bool,
@@ -192,7 +191,7 @@ class Deletion:
         experiments = []
         for given, cluster in self._names:
             if cluster is None:
-                cluster = self._find_cluster(given, partial=self._accepts_parts_of_names)
+                cluster = self._find_cluster(given)
             experiments.append((cluster, with_user_prefix(cluster, given)))
         self._experiments = list(dict.fromkeys(experiments))
         if self._dry_run:
@@ -201,11 +200,6 @@ class Deletion:
             print_note("nothing was deleted")
             return FAILED
         return self._delete_all()
-
-    @property
-    def _accepts_parts_of_names(self) -> bool:
-        """True if the user is asked for confirmation, so that the complete names are shown."""
-        return not self._force and is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
     def _delete_all(self) -> int:
         from symphony.commandline.commands.delete_with_progress import delete_with_progress
@@ -303,20 +297,8 @@ class Deletion:
         """Ask the user for confirmation, and return whether the user confirms. Raises `UsageError`
         if there is no terminal.
         """
-        from symphony.commandline.commands.resolve_names import describe_resolved
-
-        interactive = self._accepts_parts_of_names
-        existing = []
-        for cluster, name in self._experiments:
-            describe = functools.partial(self._describe, cluster)
-            if interactive:
-                existing.append(describe_resolved(cluster, name, describe))
-            else:
-                existing.append(describe(name))
-        clusters = [cluster for cluster, _ in self._experiments]
-        names = [experiment.name for experiment in existing]
-        self._experiments = list(dict.fromkeys(zip(clusters, names, strict=True)))
-        if not interactive:
+        existing = [self._describe(cluster, name) for cluster, name in self._experiments]
+        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise UsageError(
                 "delete asks for confirmation, and there is no terminal; pass --force (-f) to "
                 "delete without confirmation"

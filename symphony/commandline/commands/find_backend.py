@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from symphony.commandline.exit_codes import UsageError
 from symphony.errors import BackendError, NotFound, SymphonyError
-from symphony.names import join_names
+from symphony.names import did_you_mean, join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -33,19 +33,19 @@ Result = TypeVar("Result")
 RESPONSE_TIMEOUT_SECONDS = 3.0
 
 
-def find_cluster(selected: Cluster, given: str, *, partial: bool = True) -> Cluster:
+def find_cluster(selected: Cluster, given: str, *, exact: bool) -> Cluster:
     """Return the cluster with the experiment that the user meant by ``given``.
 
     ``selected`` is the cluster of the configured backend. It is also the result if no backend has
-    the experiment. With ``partial``, ``given`` can be a part of a name. Raises `UsageError` if
-    several backends have the experiment.
+    the experiment. Unless ``exact`` is set, ``given`` can be the beginning of a name. Raises
+    `UsageError` if several backends have the experiment.
     """
     wanted = _possible_names(given)
     others = quick_names(selected.backend)
     elsewhere = _having(others, wanted)
     names: dict[str, list[str]] = {}
     # A slow backend is not asked if it is the only one that can have the experiment.
-    if elsewhere or is_quick(selected.backend) or (partial and _matches(others, wanted)):
+    if elsewhere or is_quick(selected.backend) or (not exact and _matches(others, wanted)):
         names[selected.backend] = _names_of_selected(selected, given, elsewhere)
     names.update(others)
     found = _having(names, wanted)
@@ -57,7 +57,7 @@ def find_cluster(selected: Cluster, given: str, *, partial: bool = True) -> Clus
             return cluster_of_record(run)
         names.update(_slow_names(selected.backend))
         found = _having(names, wanted)
-    if not found and partial:
+    if not found and not exact:
         found = _with_partial_name(names, given, wanted)
     if len(found) > 1:
         raise _ambiguous(given, found)
@@ -74,16 +74,32 @@ def is_ambiguous(selected: str, name: str) -> bool:
 def raise_not_found(cluster: Cluster, name: str, error: NotFound) -> NoReturn:
     """Raise the error for an experiment that ``cluster`` does not have.
 
-    It is ``error``, or an error that names the backends that have the experiment ``name``.
+    It is ``error``, or an error that names the backends that have the experiment ``name`` or an
+    experiment with a similar name.
     """
-    found = _having(quick_names(cluster.backend), [name])
+    others = quick_names(cluster.backend)
+    found = _having(others, [name])
     if not found:
         run = _recorded_run(cluster.backend, [name])
         if run is None:
-            raise error
+            _raise_with_similar_names(cluster, name, others, error)
         found = [run.backend]
     places = " and ".join(found)
     raise NotFound(f"no experiment {name!r} on {cluster.backend}; it is on {places}") from error
+
+
+def _raise_with_similar_names(
+    cluster: Cluster, name: str, others: dict[str, list[str]], error: NotFound
+) -> NoReturn:
+    """Raise ``error``, or an error that suggests the similar names on the ``others``."""
+    if did_you_mean(name, cluster.list_experiments()):
+        raise error
+    places = {known: backend for backend, names in others.items() for known in names}
+    hint = did_you_mean(name, places)
+    if not hint:
+        raise error
+    backends = dict.fromkeys(places[known] for known in places if repr(known) in hint)
+    raise NotFound(f"no experiment {name!r} on {cluster.backend}{hint} (on {join_names(backends)})")
 
 
 def cluster_of(backend: str, selected: Cluster) -> Cluster:
@@ -276,19 +292,19 @@ def _having(names: dict[str, list[str]], wanted: Iterable[str]) -> list[str]:
 
 
 def _matches(names: dict[str, list[str]], wanted: Iterable[str]) -> list[str]:
-    """Return the experiments that the first name in ``wanted`` that is a part of any name means."""
-    from symphony.cluster.matching import fuzzy_match
+    """Return the experiments that begin with the first name in ``wanted`` with which any begins."""
+    from symphony.commandline.commands.resolve_names import names_beginning_with
 
     known = [name for of_backend in names.values() for name in of_backend]
     for name in wanted:
-        matches = fuzzy_match(name, known) if name else []
+        matches = names_beginning_with(name, known)
         if matches:
             return matches
     return []
 
 
 def _with_partial_name(names: dict[str, list[str]], given: str, wanted: Iterable[str]) -> list[str]:
-    """Return the backend that has the experiments that ``given`` is a part of, if there is one.
+    """Return the backend that has the experiments that begin with ``given``, if there is one.
 
     Raises `UsageError` if several backends have such experiments.
     """

@@ -93,7 +93,6 @@ class GraphCommands(BaseCommands):
         from pathlib import Path
 
         from symphony.commandline.commands.experiment_files import SUFFIXES
-        from symphony.commandline.commands.resolve_names import resolve_experiment
         from symphony.errors import NotFound
 
         if args.name or args.no_states:
@@ -102,7 +101,7 @@ class GraphCommands(BaseCommands):
                 f"{option} requires an experiment file, but {args.file!r} is an experiment name"
             )
         try:
-            return resolve_experiment(self.cluster, args.file)
+            return self._resolve_experiment(args.file)
         except NotFound as exc:
             candidates = [f"{args.file}{suffix}" for suffix in SUFFIXES]
             files = [candidate for candidate in candidates if Path(candidate).is_file()]

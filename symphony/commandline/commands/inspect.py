@@ -102,19 +102,15 @@ class InspectCommands(BaseCommands):
           symphony ps --run rl-20261122-093011-7f3a
         """
         from symphony.cluster.matching import narrowed
-        from symphony.commandline.commands.resolve_names import (
-            resolve_experiment,
-            resolve_processes,
-        )
         from symphony.commandline.output.printing import show_json
 
         def select(status: ExperimentStatus) -> ExperimentStatus:
-            return narrowed(status, resolve_processes(status, args.processes))
+            return narrowed(status, self._resolve_processes(status, args.processes))
 
         if args.usage and args.run:
             raise UsageError("--usage and --run cannot be combined; show prints the recorded usage")
         self._use_run(args)
-        status = select(resolve_experiment(self.cluster, args.experiment))
+        status = select(self._resolve_experiment(args.experiment))
         name = status.name
         if args.watch:
             get_usage = self._watched_usage(name) if args.usage else lambda: None
@@ -164,18 +160,14 @@ class InspectCommands(BaseCommands):
           symphony describe rl 'agent-*'
           symphony describe rl agents/agent-1 --json | jq .events
         """
-        from symphony.commandline.commands.resolve_names import (
-            resolve_experiment,
-            resolve_processes,
-        )
         from symphony.commandline.output import describe
         from symphony.commandline.output.printing import show_json
 
         self._use_run(args)
-        status = resolve_experiment(self.cluster, args.experiment)
+        status = self._resolve_experiment(args.experiment)
         found = [
             self.cluster.explain_process(status.name, process.name, process.group)
-            for process in resolve_processes(status, args.processes)
+            for process in self._resolve_processes(status, args.processes)
         ]
         _print_note(status)
         if args.json:
@@ -223,15 +215,11 @@ class InspectCommands(BaseCommands):
           symphony wait rl learner 'evaluator-*'
         """
         from symphony.commandline.commands.foreground import wait_until_finished
-        from symphony.commandline.commands.resolve_names import (
-            resolve_experiment,
-            resolve_processes,
-        )
 
-        status = resolve_experiment(self.cluster, args.experiment)
+        status = self._resolve_experiment(args.experiment)
         names = None
         if args.processes:
-            names = [process.name for process in resolve_processes(status, args.processes)]
+            names = [process.name for process in self._resolve_processes(status, args.processes)]
         return wait_until_finished(
             self.cluster, status.name, processes=names, timeout=args.timeout, as_json=args.json
         )

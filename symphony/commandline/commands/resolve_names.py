@@ -1,15 +1,16 @@
-"""Find the experiment or process that the user meant by a complete or partial name.
+"""Find the experiment or process that the user meant by a name.
 
-Matches are tried in this order: exact match, prefix, suffix, substring. If several names match, the
-user can choose one from a menu on a terminal. Without a terminal, an error lists the matching
-names. The name "." means the current experiment.
+A command that changes something accepts only complete names. A command that only reads also accepts
+the beginning of a name, and reports on standard error which name it has used. If several names
+begin with the text, the user can choose one from a menu on a terminal. Without a terminal, an error
+lists these names. The name "." means the current experiment.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note
@@ -21,31 +22,19 @@ if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.status import ExperimentStatus, ProcessStatus
 
-Description = TypeVar("Description")
-
 CURRENT = "."
 MAX_MENU_ENTRIES = 20
 TYPE_MORE = "type more of the name"
 
 
-def resolve_experiment(cluster: Cluster, given: str | None) -> ExperimentStatus:
+def resolve_experiment(cluster: Cluster, given: str | None, *, exact: bool) -> ExperimentStatus:
     """Return the status of the experiment that the user meant by ``given``.
 
-    If ``given`` is None or ``"."``, the user meant the current experiment.
+    If ``given`` is None or ``"."``, the user meant the current experiment. Unless ``exact`` is set,
+    ``given`` can be the beginning of a name.
 
     Raises `NotFound` if no name matches. Raises `UsageError` if there is no current experiment, or
     if several names match and the user does not choose one or has no terminal on which to choose.
-    """
-    return describe_resolved(cluster, given, cluster.describe_experiment)
-
-
-def describe_resolved(
-    cluster: Cluster, given: str | None, describe: Callable[[str], Description]
-) -> Description:
-    """Return the result of ``describe`` for the experiment that the user meant by ``given``.
-
-    ``describe`` must raise `NotFound` for a name that does not exist. This function raises the same
-    errors as `resolve_experiment`.
     """
     if given is None or given == CURRENT:
         name = _current_experiment(cluster)
@@ -54,16 +43,21 @@ def describe_resolved(
     try:
         # The exact name is tried first because describing one experiment is faster than listing all
         # experiments.
-        return describe(name)
+        return cluster.describe_experiment(name)
     except NotFound as exc:
-        matches = cluster.fuzzy_match_experiment(name) if name else []
+        matches = [] if exact else names_beginning_with(name, cluster.list_experiments())
+        if name in matches:
+            raise
         if not matches:
             from symphony.commandline.commands.find_backend import raise_not_found
 
             raise_not_found(cluster, name, exc)
-        if name in matches:
-            raise
-        return describe(_choose("experiment", name, matches, exc))
+        return cluster.describe_experiment(_choose("experiment", name, matches, exc))
+
+
+def names_beginning_with(text: str, known: Iterable[str]) -> list[str]:
+    """Return the names that begin with ``text``. No name begins with an empty text."""
+    return [name for name in known if text and name.startswith(text)]
 
 
 def with_user_prefix(cluster: Cluster, name: str) -> str:
@@ -81,32 +75,36 @@ def with_user_prefix(cluster: Cluster, name: str) -> str:
     return prefixed if prefixed in cluster.list_experiments() else name
 
 
-def resolve_processes(status: ExperimentStatus, names: Sequence[str]) -> list[ProcessStatus]:
+def resolve_processes(
+    status: ExperimentStatus, names: Sequence[str], *, exact: bool
+) -> list[ProcessStatus]:
     """Return the processes that the user meant by ``names``, in declaration order.
 
-    Each name selects processes as in `symphony.cluster.matching.select_processes`, or is a part of
-    the name of one process. If ``names`` is empty, return all processes. Raises the same errors as
-    `resolve_process`.
+    Each name selects processes as in `symphony.cluster.matching.select_processes` or, unless
+    ``exact`` is set, is the beginning of the name of one process. If ``names`` is empty, return all
+    processes. Raises the same errors as `resolve_process`.
     """
     if not names:
         return list(status)
     selected: set[str] = set()
     for name in names:
-        found = _select(status, name) or [resolve_process(status, name)]
+        found = _select(status, name) or [resolve_process(status, name, exact=exact)]
         selected.update(process.name for process in found)
     return [process for process in status if process.name in selected]
 
 
-def resolve_process(status: ExperimentStatus, given: str, *, fix: str = TYPE_MORE) -> ProcessStatus:
+def resolve_process(
+    status: ExperimentStatus, given: str, *, exact: bool, fix: str = TYPE_MORE
+) -> ProcessStatus:
     """Return the status of the one process that the user meant by ``given``.
 
     ``given`` can be anything that selects one process: ``process``, ``group/process``, or a group,
-    replicated process or pattern with one process. The process name can also be partial, but the
-    group name must be complete. Raises `NotFound` if no process matches, and `UsageError` if
-    several match and the user does not choose one or has no terminal on which to choose. The error
-    then contains ``fix``.
+    replicated process or pattern with one process. Unless ``exact`` is set, it can be the beginning
+    of the process name, but the group name must be complete. Raises `NotFound` if no process
+    matches, and `UsageError` if several match and the user does not choose one or has no terminal
+    on which to choose. The error then contains ``fix``.
     """
-    from symphony.cluster.matching import find_status, fuzzy_match
+    from symphony.cluster.matching import find_status
 
     found = _select(status, given)
     if not found and is_pattern(given):
@@ -122,7 +120,7 @@ def resolve_process(status: ExperimentStatus, given: str, *, fix: str = TYPE_MOR
         exists_in_other_group = any(item.name == name for item in status)
         if exists_in_other_group:
             raise
-        matches = fuzzy_match(name, list(candidates)) if name else []
+        matches = [] if exact else names_beginning_with(name, candidates)
         if not matches:
             raise
         return candidates[_choose("process", given, matches, exc, fix)]
@@ -151,7 +149,7 @@ def _choose(
     choose one of them.
     """
     if len(matches) == 1:
-        if cause is not None and is_terminal(sys.stderr):
+        if cause is not None:
             print_note(f"{kind} {given!r} is {matches[0]}")
         return matches[0]
     if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):

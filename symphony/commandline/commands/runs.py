@@ -265,12 +265,6 @@ class RunsCommands(BaseCommands):
             dest, metavar="RUN", help="run, the beginning of its identifier, or an experiment"
         )
 
-    def _find_run(self, given: str) -> Run:
-        """Return the run that the user meant. Raises `NotFound` if there is none."""
-        from symphony.runs import archive
-
-        return archive.find_run(self.cluster.list_runs(), given)
-
 
 def _report_unreachable(backend: str, error: SymphonyError) -> None:
     print_note(f"the states of runs on {backend} are unknown: {error}")

@@ -36,11 +36,9 @@ class ReadingCommands(BaseCommands):
         With ``--run``, the command reads the record of the run from now on. Before NotFound is
         raised, report how to read the record of the experiment's last run. ``verb`` is the command.
         """
-        from symphony.commandline.commands.resolve_names import resolve_experiment
-
         self._use_run(args)
         try:
-            return resolve_experiment(self.cluster, args.experiment)
+            return self._resolve_experiment(args.experiment)
         except NotFound:
             runs = [run for run in self.cluster.list_runs() if run.experiment == args.experiment]
             if runs and runs[0].is_archived:
@@ -64,7 +62,7 @@ class ReadingCommands(BaseCommands):
         try:
             find_names(status, given)
         except NotFound:
-            # A removed process, or a part of a name.
+            # A removed process, or the beginning of a name.
             return list(names)
         return list(given)
 
@@ -72,14 +70,12 @@ class ReadingCommands(BaseCommands):
         self, status: ExperimentStatus, given: Sequence[str]
     ) -> tuple[list[ProcessStatus], list[str]]:
         """Return the processes that the user meant, and the names of those that were removed."""
-        from symphony.commandline.commands.resolve_names import resolve_processes
-
         try:
-            return resolve_processes(status, given), []
+            return self._resolve_processes(status, given), []
         except NotFound:
             known = set(self.cluster.removed_processes(status.name))
             removed = [name for name in dict.fromkeys(given) if name in known]
             if not removed:
                 raise
         others = [name for name in given if name not in known]
-        return resolve_processes(status, others) if others else [], removed
+        return self._resolve_processes(status, others) if others else [], removed

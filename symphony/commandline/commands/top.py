@@ -46,11 +46,10 @@ class TopCommands(BaseCommands):
             check_terminal()
         from symphony.commandline.commands import find_backend
         from symphony.commandline.commands.list_experiments import Listing
-        from symphony.commandline.commands.resolve_names import resolve_experiment
 
         first = None
         if args.experiment is not None:
-            status = resolve_experiment(self.cluster, args.experiment)
+            status = self._resolve_experiment(args.experiment)
             first = self.cluster, status.name
         if args.dry_run:
             print_note(f"would show {'the experiments' if first is None else first[1]}")

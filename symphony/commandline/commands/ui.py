@@ -86,9 +86,7 @@ class UiCommands(BaseCommands):
         """Return the fragment of the address that shows an experiment."""
         if given is None:
             return ""
-        from symphony.commandline.commands.resolve_names import resolve_experiment
-
-        status = resolve_experiment(self.cluster, given)
+        status = self._resolve_experiment(given)
         return f"/experiment/{quote(status.backend, safe='')}/{quote(status.name, safe='')}"
 
     def _report_address(

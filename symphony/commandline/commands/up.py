@@ -191,10 +191,9 @@ class UpCommands(ExperimentOptions):
           symphony scale rl agent=+2 actor=4 --dry-run
         """
         from symphony.cluster.scale import replica_names
-        from symphony.commandline.commands.resolve_names import resolve_experiment
 
         counts = dict(map(_count, args.counts))
-        name = resolve_experiment(self.cluster, args.experiment).name
+        name = self._resolve_experiment(args.experiment).name
         experiment = self.cluster.scaled_experiment(name, counts)
         return self._change(experiment, args, start=replica_names(experiment, counts))
 

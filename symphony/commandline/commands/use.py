@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.commands.base_commands import BaseCommands
-from symphony.commandline.commands.resolve_names import TYPE_MORE
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.byte_progress import ByteProgress
 from symphony.commandline.output.terminal import print_note, print_text, show_progress
@@ -68,8 +67,9 @@ class UseCommands(BaseCommands):
             )
         if args.all:
             return self._exec_in_all(args)
-        status, process = self._resolve_process(
-            args, fix="name one process, or run the command in each with --all"
+        status = self._resolve_experiment(args.experiment)
+        process = self._resolve_process(
+            status, args.process, fix="name one process, or run the command in each with --all"
         )
         if args.dry_run:
             _preview_exec(status, process, args.remainder)
@@ -82,12 +82,11 @@ class UseCommands(BaseCommands):
         """Run a command in the environment of each selected process, and return the first exit code
         that is not 0.
         """
-        from symphony.commandline.commands.resolve_names import resolve_processes
         from symphony.commandline.output.printing import LogFormatter, show_json, show_output
         from symphony.log_blocks import LogBlock
 
-        status = self._resolve_experiment(args)
-        selected = resolve_processes(status, [args.process])
+        status = self._resolve_experiment(args.experiment)
+        selected = self._resolve_processes(status, [args.process])
         if args.dry_run:
             for process in selected:
                 _preview_exec(status, process, args.remainder)
@@ -150,7 +149,8 @@ class UseCommands(BaseCommands):
           symphony attach rl learner
           symphony ssh -b tmux rl agents/agent-1
         """
-        status, process = self._resolve_process(args)
+        status = self._resolve_experiment(args.experiment)
+        process = self._resolve_process(status, args.process)
         if args.dry_run:
             from symphony.commandline.output import dry_run
 
@@ -186,9 +186,9 @@ class UseCommands(BaseCommands):
           symphony cp rl config.yml agents/agent-1:
           symphony cp rl 'eval*:best.pt' .
         """
-        status = self._resolve_experiment(args)
-        source = _resolve_path(status, args.source)
-        target = _resolve_path(status, args.target)
+        status = self._resolve_experiment(args.experiment)
+        source = self._resolve_path(status, args.source)
+        target = self._resolve_path(status, args.target)
         if args.dry_run:
             from symphony.commandline.output import dry_run
 
@@ -198,6 +198,13 @@ class UseCommands(BaseCommands):
             progress = partial(ByteProgress(shown).report, "copied")
             self.cluster.transfer_file(status.name, source, target, progress=progress)
         return OK
+
+    def _resolve_path(self, status: ExperimentStatus, text: str) -> str:
+        """Return ``PROCESS:PATH`` with the path of the process. Return a local path unchanged."""
+        name, colon, path = text.partition(":")
+        if not colon or not name or name.startswith((".", "/")):
+            return text
+        return f"{self._resolve_process(status, name).path}:{path}"
 
     def _add_forward(self) -> None:
         parser = self.add_subparser("forward")
@@ -224,7 +231,7 @@ class UseCommands(BaseCommands):
           symphony forward rl db 5432
           symphony forward rl tensorboard 6006:8080
         """
-        status = self._resolve_experiment(args)
+        status = self._resolve_experiment(args.experiment)
         port, local_port = _parse_ports(args.ports)
         if args.dry_run:
             from symphony.commandline.output import dry_run
@@ -263,7 +270,7 @@ class UseCommands(BaseCommands):
           symphony visit rl
           symphony visit rl tensorboard
         """
-        status = self._resolve_experiment(args)
+        status = self._resolve_experiment(args.experiment)
         services = [args.service] if args.service else self._all_exposed(status.name)
         if args.dry_run:
             from symphony.commandline.output import dry_run
@@ -322,7 +329,7 @@ class UseCommands(BaseCommands):
             backend = self.cluster.backend
             name = require_current(backend)
         else:
-            name = self._resolve_experiment(args).name
+            name = self._resolve_experiment(args.experiment).name
             backend = self.cluster.backend
             if not args.dry_run:
                 set_current(backend, name, selected=self.selected_cluster.backend)
@@ -333,19 +340,6 @@ class UseCommands(BaseCommands):
         else:
             print_text(name)
         return OK
-
-    def _resolve_experiment(self, args: argparse.Namespace) -> ExperimentStatus:
-        from symphony.commandline.commands.resolve_names import resolve_experiment
-
-        return resolve_experiment(self.cluster, args.experiment)
-
-    def _resolve_process(
-        self, args: argparse.Namespace, *, fix: str = TYPE_MORE
-    ) -> tuple[ExperimentStatus, ProcessStatus]:
-        from symphony.commandline.commands.resolve_names import resolve_process
-
-        status = self._resolve_experiment(args)
-        return status, resolve_process(status, args.process, fix=fix)
 
 
 def _preview_exec(status: ExperimentStatus, process: ProcessStatus, command: list[str]) -> None:
@@ -375,16 +369,6 @@ def _keyboard_signals_left_to_command() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _resolve_path(status: ExperimentStatus, text: str) -> str:
-    """Complete the process name in ``PROCESS:PATH``. Return a local path unchanged."""
-    from symphony.commandline.commands.resolve_names import resolve_process
-
-    name, colon, path = text.partition(":")
-    if not colon or not name or name.startswith((".", "/")):
-        return text
-    return f"{resolve_process(status, name).path}:{path}"
 
 
 def _parse_ports(text: str | None) -> tuple[int | None, int | None]:

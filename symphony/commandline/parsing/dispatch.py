@@ -73,6 +73,7 @@ class CommandLine:
         self._parser_factories: dict[str, Callable[[], object]] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._groups: dict[str, str] = {}
+        self._reading: set[str] = set()
         self.backend_info: BackendInfo | None = None
         self._options: tuple[Option, ...] = ()
         self._configuration_error: Exception | None = None
@@ -311,16 +312,33 @@ class CommandLine:
     # parser is created only when it is needed.
 
     def _offer(
-        self, name: str, create: Callable[[], object], *aliases: str, group: str | None = None
+        self,
+        name: str,
+        create: Callable[[], object],
+        *aliases: str,
+        group: str | None = None,
+        changes: bool = False,
     ) -> None:
         """Register a command. ``create`` is called when the command's parser is needed.
 
         The help lists the command in the group with the title ``group``. It omits the aliases.
+        ``changes`` states whether the command changes something; see `changes_something`.
         """
         self._parser_factories[name] = create
         self._aliases[name] = aliases
         if group is not None:
             self._groups[name] = group
+        if not changes:
+            self._reading.add(name)
+
+    @property
+    def changes_something(self) -> bool:
+        """True if the command of this command line can change something.
+
+        Such a command accepts only complete names of experiments, processes and runs, so that it
+        never acts on a guess. The commands of a subclass count as commands that change something.
+        """
+        return getattr(self.args, "verb", None) not in self._reading
 
     def _create_parser(self, name: str) -> None:
         create = self._parser_factories.pop(name, None)

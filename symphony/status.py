@@ -278,6 +278,20 @@ class ExperimentStatus:
         return all(process.state in ENDED for process in self.processes)
 
     @property
+    def has_finished(self) -> bool:
+        """True if every process has succeeded, has failed, or was stopped at the end of the
+        experiment.
+
+        An experiment with a process that the user has stopped, or whose state is unknown, may go
+        on.
+        """
+        return all(
+            process.state in (State.SUCCEEDED, State.FAILED)
+            and process.reason_code is not ReasonCode.STOPPED
+            for process in self.processes
+        )
+
+    @property
     def exit_code(self) -> int:
         """The exit code of the process that failed first, or 0 if no process failed.
 

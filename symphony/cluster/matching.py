@@ -18,6 +18,8 @@ from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 if TYPE_CHECKING:
     from symphony.plan.changes import Changes
 
+# The maximum number of processes that an error message names.
+_MAX_NAMES = 10
 # The condition for which `Cluster.wait` waits.
 Until = Literal["started", "ready", "ended"]
 
@@ -188,10 +190,27 @@ def still_awaited(
     ]
 
 
-def wait_timeout(name: str, until: Until, awaited: Sequence[str], timeout: float) -> TimeoutError:
-    """Return the error that `Cluster.wait` raises when its ``timeout`` (in seconds) expires."""
+def wait_timeout(
+    status: ExperimentStatus, until: Until, awaited: Sequence[str], timeout: float
+) -> TimeoutError:
+    """Return the error that `Cluster.wait` raises when its ``timeout`` (in seconds) expires.
+
+    ``awaited`` contains the paths of the processes for which it waits; see `still_awaited`. The
+    error also names the processes that have failed.
+    """
     state = "is still running" if until == "ended" else f"is not {until}"
-    return TimeoutError(f"experiment {name!r} {state} after {timeout:g} s: {join_names(awaited)}")
+    names = join_names(awaited, limit=_MAX_NAMES)
+    message = f"experiment {status.name!r} {state} after {timeout:g} s: {names}"
+    failed = [_with_exit_code(process) for process in status if process.failed]
+    if failed:
+        message = f"{message}; failed: {join_names(failed, limit=_MAX_NAMES)}"
+    return TimeoutError(message)
+
+
+def _with_exit_code(process: ProcessStatus) -> str:
+    if process.exit_code is None:
+        return process.path
+    return f"{process.path} (exit code {process.exit_code})"
 
 
 class ExperimentIsRunning(AlreadyExists):

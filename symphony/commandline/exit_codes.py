@@ -11,6 +11,7 @@ OK = 0
 FAILED = 1
 USAGE_ERROR = 2
 BACKEND_ERROR = 3
+TIMED_OUT = 124  # As timeout(1), and as an experiment that has exceeded its deadline.
 INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE: the reader has closed the pipe
 
@@ -62,6 +63,9 @@ def exit_code(exc: BaseException) -> int:
         return BACKEND_ERROR
     if isinstance(exc, SymphonyError):
         return USAGE_ERROR
+    # An error of the operating system, such as ETIMEDOUT, has a number.
+    if isinstance(exc, TimeoutError) and exc.errno is None:
+        return TIMED_OUT
     return BACKEND_ERROR if _is_system_error(exc) else FAILED
 
 

@@ -934,7 +934,7 @@ class HostCluster(Cluster):
                 if deadline is not None:
                     pause = min(pause, deadline - time.monotonic())
                 if pause <= 0:
-                    raise wait_timeout(experiment, until, awaited, timeout or 0.0)
+                    raise wait_timeout(status, until, awaited, timeout or 0.0)
                 wait_for_events(pause)
 
     # --- logs ---

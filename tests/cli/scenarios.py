@@ -187,7 +187,7 @@ class Scenarios(TopScenario, PageScenario):
         done = cli("wait", "failed")
         assert (done.returncode, done.stdout) == (7, "failed failed: 1 succeeded, 1 failed\n")
         assert done.stderr == "bad failed: exit code 7\n"
-        refuse(cli, "wait", scene, "--timeout", "0.1", code=1)
+        refuse(cli, "wait", scene, "--timeout", "0.1", code=124)
         terminal = cli.terminal("wait", scene)
         terminal.expect("waiting for scene (3 running, 1 pending)")
         terminal.press(INTERRUPT)

@@ -51,6 +51,21 @@ def test_experiments_are_deleted_at_the_same_time(program: Program) -> None:
     assert done == ["sweep-1-done", "sweep-2-done"]
 
 
+def test_finished_experiments_are_deleted_but_none_that_can_be_started_again(
+    program: Program, rl: str, finished: None
+) -> None:
+    program.launch("stopped", {"a": FOREVER})
+    program.ok("stop", "stopped", "--now")
+    dry = program("delete", "--finished", "--dry-run")
+    assert dry.stderr.splitlines() == [
+        f"would delete {name} succeeded: 1 succeeded" for name in ("sarah-rl", "sarah-sweep")
+    ]
+    assert program.ok("delete", "--finished", "-f") == "deleted sarah-rl\ndeleted sarah-sweep\n"
+    assert program.state_entries() == [rl, "stopped"]
+    assert "nothing to delete" in program("delete", "--finished").stderr
+    assert program("delete", "--finished", rl).returncode == 2
+
+
 def test_input_that_is_not_a_terminal_is_not_an_answer(program: Program, rl: str) -> None:
     done = program("delete", rl, input="y\n")
     assert (done.returncode, done.stdout) == (2, "")

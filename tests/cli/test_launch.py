@@ -95,7 +95,7 @@ class TestWait:
         waits = {"cmd": "true", "starts_after": {"a": "succeeded"}}
         file = program.file("rl", {"a": restarts_forever, "b": waits})
         done = program("launch", file, "--wait", "started", "--timeout", "0.2")
-        assert done.returncode == 1
+        assert done.returncode == 124
         assert done.stdout.startswith("launched rl ")
         assert done.stderr.endswith("experiment 'rl' is not started after 0.2 s: b\n")
         assert program.json("ps", "rl")["state"] == "pending"

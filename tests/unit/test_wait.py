@@ -61,13 +61,20 @@ def test_unknown_condition():
         still_awaited(STATUS, "start")
 
 
-def test_timeout_message():
-    assert (
-        str(wait_timeout("e", "ended", ["a"], 5)) == "experiment 'e' is still running after 5 s: a"
+def test_a_timeout_names_the_processes_that_run_and_those_that_have_failed():
+    processes = (
+        ProcessStatus(name="a", state=State.RUNNING),
+        ProcessStatus(name="b", state=State.FAILED, exit_code=3),
+        ProcessStatus(name="c", state=State.FAILED),
+        ProcessStatus(name="d", state=State.FAILED, exit_code=143, stopped=True),
     )
-    assert (
-        str(wait_timeout("e", "ready", ["a", "b"], 0.5))
-        == "experiment 'e' is not ready after 0.5 s: a, b"
+    status = ExperimentStatus(name="e", backend="paper", processes=processes)
+    assert str(wait_timeout(status, "ended", ["a"], 5)) == (
+        "experiment 'e' is still running after 5 s: a; failed: b (exit code 3), c"
+    )
+    running = ExperimentStatus(name="e", backend="paper", processes=processes[:1])
+    assert str(wait_timeout(running, "ready", ["a", "b"], 0.5)) == (
+        "experiment 'e' is not ready after 0.5 s: a, b"
     )
 
 

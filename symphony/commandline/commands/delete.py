@@ -33,6 +33,11 @@ class DeleteCommands(BaseCommands):
             "--all", action="store_true", help="delete every experiment that symphony launched"
         )
         parser.add_argument(
+            "--finished",
+            action="store_true",
+            help="delete every experiment that has finished, but none that was stopped",
+        )
+        parser.add_argument(
             "-f",
             "--force",
             action="store_true",
@@ -55,9 +60,12 @@ class DeleteCommands(BaseCommands):
 
         In a pattern, * matches any text, ? matches any one character, and [ab] matches one of the
         characters in the brackets. Write a pattern in quotes, because the shell would otherwise
-        replace it with the names of matching files. Patterns and --all select the experiments of
-        one backend, which is the configured one unless -b names another. A name is found on any
-        backend.
+        replace it with the names of matching files. Patterns, --all and --finished select the
+        experiments of one backend, which is the configured one unless -b names another. A name is
+        found on any backend.
+
+        --finished deletes the experiments of which every process has succeeded or failed. An
+        experiment that was stopped is kept, because start can start it again.
 
         Several experiments are deleted at the same time. Each process has its grace period to exit.
         Ctrl-C kills the processes that still run, and the deletion continues; a second Ctrl-C ends
@@ -67,18 +75,23 @@ class DeleteCommands(BaseCommands):
           symphony delete rl
           symphony delete -f rl rl-2
           symphony delete 'sweep-*'
+          symphony delete --finished
           symphony delete --all --dry-run
         """
-        if bool(args.experiments) == args.all:
+        if [bool(args.experiments), args.all, args.finished].count(True) != 1:
             raise UsageError(
-                "name each EXPERIMENT, give a pattern in quotes such as 'rl-*', or pass --all"
+                "name each EXPERIMENT, give a pattern in quotes such as 'rl-*', or pass --all or "
+                "--finished"
             )
-        names = _expand_patterns(
-            self.selected_cluster,
-            ["*"] if args.all else args.experiments,
-            force=args.force or args.all,
-            only_selected=self.names_backend,
-        )
+        if args.finished:
+            names = _finished_experiments(self.selected_cluster)
+        else:
+            names = _expand_patterns(
+                self.selected_cluster,
+                ["*"] if args.all else args.experiments,
+                force=args.force or args.all,
+                only_selected=self.names_backend,
+            )
         if not names:
             print_note("no experiment matches; nothing to delete")
         # If there are no names, there is nothing to confirm.
@@ -122,6 +135,20 @@ def _expand_patterns(
             raise NotFound(f"no experiment matches {word!r}{hint}")
         names += [(name, cluster) for name in matches]
     return names
+
+
+def _finished_experiments(cluster: Cluster) -> list[tuple[str, Cluster | None]]:
+    """Return the experiments of a cluster that have finished, in the form of `_expand_patterns`.
+
+    An experiment whose status cannot be determined is reported and left out.
+    """
+
+    def report(exc: SymphonyError) -> None:
+        print_note(f"symphony: error: {error_message(exc)}")
+
+    names = cluster.list_experiments()
+    statuses = cluster.describe_experiments(names, on_error=report)
+    return [(status.name, cluster) for status in statuses if status.has_finished]
 
 
 def _matches_elsewhere(selected: str, pattern: str) -> str:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import narrowed, select_processes
 from symphony.code.snapshot import packing_once
-from symphony.commandline.exit_codes import FAILED, OK, Terminated, signal_exit_code
+from symphony.commandline.exit_codes import (
+    FAILED,
+    OK,
+    Terminated,
+    exit_code,
+    signal_exit_code,
+)
 from symphony.commandline.output import views
 from symphony.commandline.output.byte_progress import ByteProgress
 from symphony.commandline.output.pending_reasons import (
@@ -259,19 +265,27 @@ def wait_until_finished(
     def describe(status: ExperimentStatus) -> str:
         return views.waiting_line(narrowed(status, select_processes(status, processes)))
 
-    with show_progress() as shown, reporting_progress(shown, describe) as on_change:
-        if processes is None:
-            status = cluster.wait(name, timeout=timeout, on_change=on_change)
-        else:
+    try:
+        with show_progress() as shown, reporting_progress(shown, describe) as on_change:
             whole = cluster.wait(name, timeout=timeout, on_change=on_change, processes=processes)
-            status = narrowed(whole, select_processes(whole, processes))
+    except TimeoutError as exc:
+        if as_json:
+            _show_final(cluster.describe_experiment(name), processes, exit_code(exc))
+        raise
+    status = narrowed(whole, select_processes(whole, processes))
     if as_json:
-        show_json({**status.to_dict(), "exit_code": status.exit_code})
+        _show_final(whole, processes, status.exit_code)
     else:
         print_text(views.summary_line(status))
     for line in views.failure_lines(status):
         print_note(line)
     return status.exit_code
+
+
+def _show_final(whole: ExperimentStatus, processes: Sequence[str] | None, code: int) -> None:
+    """Print the status of the selected processes of an experiment as JSON, with the exit code."""
+    status = narrowed(whole, select_processes(whole, processes))
+    show_json({**status.to_dict(), "exit_code": code})
 
 
 def launch_and_follow(

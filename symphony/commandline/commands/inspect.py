@@ -207,7 +207,8 @@ class InspectCommands(BaseCommands):
         command waits for all processes.
 
         The exit code is 0 if every process succeeded, else the exit code of the first process that
-        failed. It is 1 if the timeout expires.
+        failed. If the timeout expires, it is 124, and the message names the processes that are
+        running and those that have failed.
 
         For example:
           symphony wait rl

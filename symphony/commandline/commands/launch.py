@@ -82,7 +82,7 @@ class LaunchCommands(ExperimentOptions):
         --wait ready blocks until every process is ready, has exited or was not ready in time;
         --wait started blocks until every process has started or has failed. The exit code is that
         of the first process that failed, 1 if a process was not ready in time, and 0 otherwise. If
-        --timeout expires, the exit code is 1, and the experiment keeps running.
+        --timeout expires, the exit code is 124, and the experiment keeps running.
 
         --build builds and pushes the images that the experiment declares. The processes use the
         pushed images.

@@ -65,7 +65,7 @@ def wait(
                 if later is None and timeout is None:
                     raise _image_timeout(observation.status, unpulled_since)
                 if later is None:
-                    raise wait_timeout(scope.experiment, until, awaited, timeout or 0.0)
+                    raise wait_timeout(observation.status, until, awaited, timeout or 0.0)
             elif observation.deleted_units:
                 # Kubernetes deletes an experiment's Pods one after the other. If all Pods are
                 # deleted, reading the next observation raises NotFound.

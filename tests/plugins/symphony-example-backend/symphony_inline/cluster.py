@@ -134,7 +134,7 @@ class InlineCluster(Cluster):
             if not awaited:
                 return status
             if time.monotonic() >= deadline:
-                raise wait_timeout(experiment, until, awaited, timeout or 0.0)
+                raise wait_timeout(status, until, awaited, timeout or 0.0)
             previous = status
             time.sleep(POLL_INTERVAL_SECONDS)
 

@@ -102,6 +102,20 @@ def initial_environment(
 ) -> dict[str, str] | None:
     """Return a process's environment before its preamble, or None if the process has exited or
     belongs to another user.
+    """
+    from symphony.host.processes.spec import DIRECTORY_VARIABLE, directory_value
+
+    environment = _recorded_environment(run, manifest, spec, pid)
+    if environment is None or DIRECTORY_VARIABLE in {**manifest["env"], **spec.env}:
+        return environment
+    # The shell of a tmux window, which executes the program of the process, starts elsewhere.
+    return {**environment, DIRECTORY_VARIABLE: directory_value(spec.cwd)}
+
+
+def _recorded_environment(
+    run: RunDirectory, manifest: Mapping[str, Any], spec: ProcessSpec, pid: int
+) -> dict[str, str] | None:
+    """Return an environment as `initial_environment` does, except for the variable PWD.
 
     The caller runs the preamble again. If the preamble ran in an environment that it has already
     changed, it would, for example, extend PATH twice. If the process's parent is a supervisor or

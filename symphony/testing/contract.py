@@ -676,15 +676,17 @@ class BackendContract:
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.can("exec")
-        self.add(experiment, "worker", programs.FOREVER, env={"COLOUR": "teal"})
+        environment = {"COLOUR": "teal"}
+        self.add(experiment, "worker", programs.FOREVER, env=environment, start_dir="/tmp")
         cluster.launch(experiment)
         until(cluster, "contract", all_running, timeout=self.timeout)
         program = (
-            "import os; print(os.environ['COLOUR'], os.environ['SYMPHONY_ROLE']);"
-            "raise SystemExit(6)"
+            "import os; print(os.environ['COLOUR'], os.environ['SYMPHONY_ROLE'], "
+            "os.environ.get('PWD', '/tmp')); raise SystemExit(6)"
         )
         result = cluster.exec_command("contract", "worker", [self.python, "-c", program])
-        assert (result.stdout, result.exit_code) == ("teal worker\n", 6)
+        # A container may have no variable PWD.
+        assert (result.stdout, result.exit_code) == ("teal worker /tmp\n", 6)
 
     def test_files_are_copied_to_and_from_a_process(
         self, cluster: Cluster, experiment: Experiment, tmp_path: Path

@@ -19,6 +19,9 @@ AMD_GPU_VARIABLE = "HIP_VISIBLE_DEVICES"
 # The variable that contains the number of threads that OpenMP and libraries such as PyTorch use.
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 
+# The variable in which a shell stores its directory, and from which many programs read theirs.
+DIRECTORY_VARIABLE = "PWD"
+
 DEFAULT_GRACE_SECONDS = 30.0
 DEFAULT_LOG_LIMIT_BYTES = 2**30
 
@@ -144,6 +147,22 @@ def with_thread_limit(
         return spec
     threads = max(1, cores // ranks)
     return replace(spec, env={**spec.env, THREADS_VARIABLE: str(threads)})
+
+
+def with_directory_variable(spec: ProcessSpec) -> ProcessSpec:
+    """Return a copy in whose ``env`` the variable PWD contains the directory of the process.
+
+    The process would otherwise inherit the directory of the launcher. If the description of the
+    process sets the variable, it is not changed.
+    """
+    if any(DIRECTORY_VARIABLE in names for names in (spec.env, spec.env_secrets)):
+        return spec
+    return replace(spec, env={**spec.env, DIRECTORY_VARIABLE: directory_value(spec.cwd)})
+
+
+def directory_value(directory: str) -> str:
+    """Return the value of PWD for a directory, which must not contain ``..``; see POSIX."""
+    return os.path.realpath(directory) if ".." in Path(directory).parts else directory
 
 
 def _secret_file(name: str, directory: Path, newer: Path | None) -> Path:

@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.spec import GPU_VARIABLE, ProcessSpec, with_thread_limit
+from symphony.host.processes.spec import (
+    DIRECTORY_VARIABLE,
+    GPU_VARIABLE,
+    ProcessSpec,
+    with_directory_variable,
+    with_thread_limit,
+)
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory, all_roots
 from symphony.host.run.events import (
@@ -757,7 +763,7 @@ class Supervisor:
         not_started = {spec.name: spec for spec in specs}
         try:
             for spec, child in self._children.start(
-                list(map(self._with_threads, specs)), self._env
+                list(map(self._with_derived_variables, specs)), self._env
             ):
                 not_started.pop(spec.name, None)
                 self._handle_start(spec, child, log_starts.get(spec.name, 0), launching=launching)
@@ -771,12 +777,19 @@ class Supervisor:
                 self._handle_start(spec, child, log_starts.get(name, 0), launching=False)
         self._loop.post(lambda: self._log_times.watch(names))
 
-    def _with_threads(self, spec: ProcessSpec) -> ProcessSpec:
-        """Return the description of a rank with a limit on its threads; see `with_thread_limit`."""
+    def _with_derived_variables(self, spec: ProcessSpec) -> ProcessSpec:
+        """Return a description with the variables that follow from the other settings.
+
+        `os.environ` contains the variables of the process that was started last, so they must not
+        be derived from it.
+        """
+        if self._env.get(DIRECTORY_VARIABLE) == self._inherited_env.get(DIRECTORY_VARIABLE):
+            # The experiment does not set the variable.
+            spec = with_directory_variable(spec)
         if spec.unit is None:
             return spec
         cores = len(os.sched_getaffinity(0))
-        return with_thread_limit(spec, len(self.ranks_with(spec.name)), cores, os.environ)
+        return with_thread_limit(spec, len(self.ranks_with(spec.name)), cores, self._env)
 
     def _is_available(self, name: str) -> bool:
         """Return whether a process can be started with its ports and GPUs.

@@ -7,6 +7,7 @@ import resource
 import signal
 import stat
 import subprocess
+import sys
 
 import pytest
 
@@ -23,15 +24,33 @@ from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
 # --- ranks ---
 
 
-def test_ranks_share_the_cores_of_the_machine(cluster, experiment, monkeypatch):
+def test_ranks_share_the_cores_of_the_machine_at_each_start(state, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    cluster = Cluster.new("local", state_dir=state, backoff=Backoff(first=0.05))
+    experiment = cluster.new_experiment("exp")
     cores = len(os.sched_getaffinity(0))
-    experiment.new_ranks("p", 2, cmd="echo $OMP_NUM_THREADS")
+    for rank in experiment.new_ranks("p", 2, cmd="echo $OMP_NUM_THREADS; sleep 0.1; exit 3"):
+        rank.restart_policy("OnFailure", max_restarts=2)
     experiment.new_process("alone", cmd="echo -$OMP_NUM_THREADS-")
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
-    assert cluster.get_log("exp", "p-1") == f"{max(1, cores // 2)}\n"
+    assert cluster.get_log("exp", "p-1") == f"{max(1, cores // 2)}\n" * 3
     assert cluster.get_log("exp", "alone") == "--\n"
+
+
+@pytest.mark.parametrize("own", [None, "mine"])
+def test_pwd_is_the_directory_unless_the_experiment_sets_it(cluster, tmp_path, own):
+    experiment = cluster.new_experiment("exp", env={"PWD": own} if own else None)
+    (tmp_path / "place").mkdir()
+    (tmp_path / "link").symlink_to("place")
+    program = ["-c", "import os; print(os.environ['PWD'])"]
+    for name, directory in {"p": "link", "q": "link/../place"}.items():
+        directory = f"{tmp_path}/{directory}"
+        experiment.new_process(name, command=sys.executable, args=program, start_dir=directory)
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=30)
+    assert cluster.get_log("exp", "p") == f"{own or tmp_path / 'link'}\n"
+    assert cluster.get_log("exp", "q") == f"{own or tmp_path / 'place'}\n"
 
 
 # --- restarts and readiness ---

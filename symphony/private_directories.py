@@ -14,6 +14,10 @@ from pathlib import Path
 
 from symphony.errors import SpecError
 
+# The variable with the names or numbers of groups whose members may write to parent directories,
+# separated by commas.
+TRUSTED_GROUPS_VARIABLE = "SYMPHONY_TRUSTED_GROUPS"
+
 _ROOT_UID = 0
 # The mode of the directories that `create` creates.
 _PRIVATE_MODE = 0o700
@@ -46,8 +50,9 @@ def check(directory: Path, what: str, fix: str) -> None:
     Every existing component of the path is checked, and every symbolic link in it. A component must
     belong to this user or to root. Other users must not be able to write to it, unless it is a
     parent directory with the sticky bit, such as /tmp. Members of the user's own group, which has
-    no other members, may write to it. If ``directory`` does not exist, only the existing components
-    are checked.
+    no other members, may write to it, and so may the groups that the user trusts; see
+    `TRUSTED_GROUPS_VARIABLE`. If ``directory`` does not exist, only the existing components are
+    checked.
 
     ``what`` and ``fix`` are parts of the error message: what the directory is, and what the user
     can do.
@@ -134,13 +139,14 @@ def _problem(path: Path, info: os.stat_result, *, is_last: bool) -> str | None:
     others = stat.S_IWGRP | stat.S_IWOTH
     if not info.st_mode & others or (info.st_mode & stat.S_ISVTX and not is_last):
         return None
+    fix = _fix_of_mode(path, info, is_last=is_last)
     if info.st_mode & stat.S_IWOTH:
-        users = "other users"
-    elif not _is_own_group(info.st_gid):
-        users = f"members of {_group_name(info.st_gid)}"
-    else:
+        return f"other users may write to {path} ({fix})"
+    if _is_own_group(info.st_gid) or _is_trusted_group(info.st_gid):
         return None
-    return f"{users} may write to {path} ({_fix_of_mode(path, info, is_last=is_last)})"
+    group = _group_name(info.st_gid)
+    trust = f"if you trust them, set {TRUSTED_GROUPS_VARIABLE}={group}"
+    return f"members of group {group} may write to {path} ({fix}; {trust})"
 
 
 def _fix_of_mode(path: Path, info: os.stat_result, *, is_last: bool) -> str:
@@ -164,12 +170,20 @@ def user_name(uid: int) -> str:
 
 
 def _group_name(gid: int) -> str:
+    """Return the name of a group, or its number if it has no name."""
     import grp
 
     try:
-        return f"group {grp.getgrgid(gid).gr_name}"
+        return grp.getgrgid(gid).gr_name
     except KeyError:
-        return f"group {gid}"
+        return str(gid)
+
+
+def _is_trusted_group(gid: int) -> bool:
+    """Return whether the user trusts the members of a group."""
+    words = os.environ.get(TRUSTED_GROUPS_VARIABLE, "").split(",")
+    trusted = {word.strip() for word in words}
+    return str(gid) in trusted or _group_name(gid) in trusted
 
 
 def _is_own_group(gid: int) -> bool:

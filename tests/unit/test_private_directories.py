@@ -90,8 +90,25 @@ def test_members_of_a_group_are_other_users(state: Path) -> None:
     os.chown(state, -1, ANOTHER_USER)
     assert problem(state) == (
         f"members of group {ANOTHER_USER} may write to {state} "
-        f"(to change this, run: chmod go-w {state})"
+        f"(to change this, run: chmod go-w {state}; "
+        f"if you trust them, set SYMPHONY_TRUSTED_GROUPS={ANOTHER_USER})"
     )
+
+
+@as_root
+def test_members_of_a_trusted_group_may_write_to_the_directories(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, group in ((tmp_path / "home", 0), (state, ANOTHER_USER)):
+        os.chown(path, -1, group)
+        path.chmod(0o2775)
+    monkeypatch.setenv("SYMPHONY_TRUSTED_GROUPS", f"root, {ANOTHER_USER}")
+    assert problem(state) is None
+    monkeypatch.setenv("SYMPHONY_TRUSTED_GROUPS", "root")
+    assert problem(state)
+    state.chmod(0o2777)
+    monkeypatch.setenv("SYMPHONY_TRUSTED_GROUPS", str(ANOTHER_USER))
+    assert str(problem(state)).startswith("other users may write")
 
 
 @as_root
@@ -102,7 +119,7 @@ def test_fix_for_a_directory_that_a_group_shares(state: Path, tmp_path: Path) ->
     shared.chmod(0o2775)
     found = str(problem(state))
     assert found.startswith(f"members of group {ANOTHER_USER} may write to {shared} ")
-    command = found.partition("to change this, run: ")[2].rstrip(")")
+    command = found.partition("to change this, run: ")[2].partition(";")[0]
     subprocess.run(command.split(), check=True)
     assert mode(shared) == 0o3775
     assert problem(state) is None

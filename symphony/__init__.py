@@ -7,10 +7,11 @@ standard library. The package also provides the names of its backends and tools,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from symphony.lazy_names import import_when_used
 
+# Type checkers know this name. The module `typing` is not imported, because the programs of
+# symphony have not corrected their import path yet; see `symphony.import_path`.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from symphony.addons import DockerBuilder as DockerBuilder
     from symphony.addons import clean_images as clean_images
@@ -108,4 +109,5 @@ __all__ = [
     "address",
 ]
 
+del TYPE_CHECKING
 __getattr__, __dir__ = import_when_used(__name__, _MODULES)

@@ -1,8 +1,13 @@
 """The ``symphony`` command, also available as ``python -m symphony``."""
 
-import atexit
-import gc
-import sys
+# This must come first, because it determines which modules are imported from now on.
+from symphony.import_path import use_own_import_path
+
+use_own_import_path()
+
+import atexit  # noqa: E402
+import gc  # noqa: E402
+import sys  # noqa: E402
 
 # The number of new objects that causes a garbage collection. A short command keeps almost all
 # objects that it creates, so the collections find almost nothing. With Python's default of 700,

@@ -33,8 +33,9 @@ from symphony.host.run import directory
 from symphony.host.run.directory import REMOTE_FILE, RunDirectory
 from symphony.host.run.events import Event, EventReader, encode, is_finished
 from symphony.host.terminal_cluster import TerminalCluster
+from symphony.import_path import own_import_path
 from symphony_slurm import slurm
-from symphony_slurm.run_files import JOB_FILE, STOP_FILE, import_path
+from symphony_slurm.run_files import JOB_FILE, STOP_FILE
 from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_for_logs
 
 if TYPE_CHECKING:
@@ -341,7 +342,7 @@ class SlurmCluster(TerminalCluster):
         preflight.write_code(staging, manifest, archives)
         job = {
             "backend": self.backend,
-            "path": import_path(),
+            "path": own_import_path(),
             "working_directory": str(Path.cwd()),
             "run_id": manifest.run_id,
             "launched": manifest.launched,

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from symphony import private_directories
 from symphony.errors import BackendError, LaunchFailed
 from symphony.host.run.directory import full_disk_errors
+from symphony.import_path import own_import_path
 from symphony.state_directory import state_root
 from symphony_slurm import slurm
 from symphony_slurm.batch import START_PYTHON
-from symphony_slurm.run_files import import_path
 
 if TYPE_CHECKING:
     from symphony_slurm.render import JobOptions, SlurmManifest
@@ -51,7 +51,7 @@ def check_nodes(
         full_disk_errors(parent, len(manifest.processes)),
         tempfile.TemporaryDirectory(prefix=".check-", dir=parent) as directory,
     ):
-        Path(directory, "job.json").write_text(json.dumps({"path": import_path()}))
+        Path(directory, "job.json").write_text(json.dumps({"path": own_import_path()}))
         agent = Path(__file__).with_name("agent.py")
         program = [*START_PYTHON, sys.executable, "-I", "-S", str(agent), directory]
         selection = _selection(manifest, options, at_least)
@@ -104,7 +104,7 @@ def _record_of_check(root: Path, options: JobOptions) -> Path:
     checked = [
         _existing(root).stat().st_dev,
         sys.executable,
-        import_path(),
+        own_import_path(),
         (options.partition, options.account, options.qos),
         os.environ.get("SLURM_CONF"),
     ]

@@ -9,16 +9,8 @@ experiment. Without it, SIGTERM comes from Slurm.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 JOB_FILE = "job"
 ALIVE_FILE = "alive"
 NODES_FILE = "nodes.json"
 FAILURE_FILE = "failure"
 STOP_FILE = "stop"
-
-
-def import_path() -> list[str]:
-    """Return the import path of this program, which the programs on the nodes adopt."""
-    return [str(Path(entry).absolute()) for entry in sys.path if entry]

@@ -22,6 +22,7 @@ from types import (
 from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound, SpecError, SymphonyError
+from symphony.import_path import forget_modules_of_program, import_path_of_program
 from symphony.names import did_you_mean, join_names, suggested_name
 
 if TYPE_CHECKING:
@@ -262,11 +263,12 @@ def _importing_from(directory: Path) -> Iterator[ModuleType]:
     previous = list(sys.path)
     # Dataclasses look up their defining module in ``sys.modules``.
     sys.modules[_MODULE_NAME] = module
-    sys.path.insert(0, str(directory))
+    sys.path[:] = import_path_of_program(str(directory))
     try:
         yield module
     finally:
-        # A launch passes ``sys.path`` to the supervisor, which must not import the user's modules.
+        forget_modules_of_program(str(directory))
+        # symphony must not import the user's modules instead of its own.
         sys.path[:] = previous
 
 

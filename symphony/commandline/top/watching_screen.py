@@ -331,7 +331,7 @@ def open_browser(url: str) -> None:
     import sys
 
     subprocess.Popen(
-        [sys.executable, "-m", "webbrowser", url],
+        [sys.executable, "-I", "-m", "webbrowser", url],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

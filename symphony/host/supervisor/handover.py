@@ -29,6 +29,7 @@ from symphony.host.processes.mark import remove_own_mark
 from symphony.host.run import launch_settings
 from symphony.host.run.directory import RunDirectory, full_disk_errors
 from symphony.host.run.launch_settings import LaunchSettings
+from symphony.import_path import own_import_path
 from symphony.plan.restart_policy import Backoff
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def prepared_supervisor(
             parent = _spawn_supervisor(run, name, supervisor_end, environment)
         try:
             preparation = {
-                "path": sys.path,
+                "path": own_import_path(),
                 "children": children,
                 "settings": asdict(settings),
                 "replaces": replaces,

@@ -7,8 +7,13 @@ directory describes. When the supervisor is running, it writes its pid to the de
 
 from __future__ import annotations
 
-import os
-import sys
+# This must come first, because it determines which modules are imported from now on.
+from symphony.import_path import use_own_import_path
+
+use_own_import_path()
+
+import os  # noqa: E402
+import sys  # noqa: E402
 
 
 def main(arguments: list[str]) -> int:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError, LaunchFailed, SpecError
+from symphony.import_path import own_import_path
 from symphony.names import RUN_ID_VARIABLE
 from symphony.replace_file import replace_file
 from symphony.state_directory import (
@@ -258,7 +259,7 @@ def _spawn(directory: SupervisorDirectory, descriptor: int | None) -> None:
     # A process of a local experiment has this variable. Without it, a supervisor that such a
     # process starts is not a part of the local experiment.
     env = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
-    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    env["PYTHONPATH"] = os.pathsep.join(own_import_path())
     arguments = [sys.executable, "-m", MODULE, str(directory.path)]
     descriptors = [] if descriptor is None else [descriptor]
     arguments += [str(item) for item in descriptors]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from symphony.model.address_references import escape
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _VARIABLE = re.compile(
@@ -31,7 +33,9 @@ class Interpolation:
     def document(self, value: Any) -> Any:
         """Return a document in which all variables are replaced."""
         replaced = self._replaced(value)
-        return _with_literals(replaced, "$$" if self.parameters else "$")
+        if self.parameters:
+            return _with_literals(replaced, lambda text: text.replace(_LITERAL, "$$"))
+        return _with_literals(replaced, lambda text: escape(text.replace(_LITERAL, "$")))
 
     def _replaced(self, value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -62,9 +66,9 @@ class Interpolation:
         return f"${{{name}}}"
 
 
-def _with_literals(value: Any, dollars: str) -> Any:
+def _with_literals(value: Any, literal: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
-        return {key: _with_literals(item, dollars) for key, item in value.items()}
+        return {key: _with_literals(item, literal) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_literals(item, dollars) for item in value]
-    return value.replace(_LITERAL, dollars) if isinstance(value, str) else value
+        return [_with_literals(item, literal) for item in value]
+    return literal(value) if isinstance(value, str) else value

@@ -36,6 +36,7 @@ _REFERRING_RULES = frozenset(
         "ends-with",
         "no-processes",
         "ready",
+        "replicated",
         "start-order",
         "unbound-service",
         "unused-service",

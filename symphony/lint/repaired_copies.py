@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from symphony.model import Experiment
-from symphony.model.document_path import REPLICAS
+from symphony.model.address_references import escape
+from symphony.model.document_path import REPLICAS, takes_addresses
 from symphony.plan.findings import ERROR
 from symphony.plan.resolve import check_experiment
 
@@ -66,8 +67,9 @@ def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:
 def _without_reported_errors(experiment: Experiment) -> Experiment:
     """Return a copy of an experiment from which the values that cause errors have been removed."""
     data = experiment.dump_dict()
-    # A copy can lack these processes.
+    # A copy can lack these processes, and the services whose addresses the values contain.
     data.pop("ends_with", None)
+    data = _without_addresses(data, ())
     copy = _loaded(experiment, data)
     while True:
         paths = [finding.path for finding in check_experiment(copy) if finding.level == ERROR]
@@ -80,6 +82,15 @@ def _without_reported_errors(experiment: Experiment) -> Experiment:
         for path in sorted(removable, key=_by_index, reverse=True):
             _remove(data, path)
         copy = _loaded(experiment, data)
+
+
+def _without_addresses(value: Any, path: DocumentPath) -> Any:
+    """Return the value at a path with references to addresses as text."""
+    if isinstance(value, dict):
+        return {key: _without_addresses(item, (*path, key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_addresses(item, (*path, number)) for number, item in enumerate(value)]
+    return escape(value) if isinstance(value, str) and takes_addresses(path) else value
 
 
 def _by_index(path: DocumentPath) -> int:

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from symphony.model.address_texts import referenced_services, services_for_all
 from symphony.plan.addresses import addresses_variable
 from symphony.plan.findings import WARNING, Finding, finding_of
 from symphony.plan.resolve import check_experiment
+from symphony.plan.unexpanded import check_unexpanded_variables
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
 
 
 def rules(experiment: Experiment) -> Iterator[Finding]:
-    """Yield the errors in an experiment, and a warning for each bound service that is unused, and
-    for each process that connects to a service without replicas.
+    """Yield the errors in an experiment, and a warning for each bound service that is unused, for
+    each variable that no shell expands, and for each process that connects to a service without
+    replicas.
 
-    A service is unused if no process connects to it and it is not exposed.
+    A service is unused if no process connects to it, no value contains its address, and it is not
+    exposed.
     """
     yield from check_experiment(experiment)
+    yield from check_unexpanded_variables(experiment)
     yield from _services_without_replicas(experiment)
     yield from _unused_services(experiment)
 
@@ -44,6 +49,9 @@ def _unused_services(experiment: Experiment) -> Iterator[Finding]:
     components = experiment.list_components()
     used = {name for component in components for name in component.settings.connects}
     used.update(name for component in components for name in component.settings.exposes)
+    used.update(services_for_all(experiment))
+    for component in components:
+        used.update(referenced_services(component))
     for component in components:
         for name in component.settings.binds:
             if name not in used:

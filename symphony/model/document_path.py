@@ -37,6 +37,8 @@ TEXT_KEYS = frozenset(
     }
 )
 SHELL_KEYS = frozenset({"cmd", "cmds", "preamble_cmds"})
+# The values below these keys can contain addresses; see `symphony.model.address_references`.
+ADDRESS_KEYS = SHELL_KEYS | {"args", "command", "env", "stop_command"}
 # The key for the number of replicas of a process or group, and a synonym for it.
 REPLICAS, COUNT = "replicas", "count"
 # The key for the number of ranks of a process, and the setting of each rank.
@@ -47,6 +49,8 @@ REPLICA_KEYS = (REPLICAS, COUNT, RANKS)
 USER_DEFINED_KEYS = frozenset(
     {"binds", "connects", "exposes", "starts_after", "pod_yml", "container_yml"}
 )
+# The values below these keys are fields of Kubernetes objects.
+KUBERNETES_KEYS = frozenset({"pod_yml", "container_yml"})
 
 
 def is_text(path: DocumentPath, key: str, inherited: bool) -> bool:
@@ -64,10 +68,30 @@ def is_text(path: DocumentPath, key: str, inherited: bool) -> bool:
     return key in TEXT_KEYS and not has_user_defined_keys
 
 
+def can_be_composed_number(path: DocumentPath) -> bool:
+    """Return whether the value at ``path``, which is not always read as text, can be a number that
+    consists of digits and references, such as the port ``800${index}``.
+
+    A field of a Kubernetes object can require text, such as an annotation.
+    """
+    local_path = _path_in_component(path)
+    if not local_path:
+        return False
+    return local_path[0] not in KUBERNETES_KEYS
+
+
 def is_shell_line(path: DocumentPath) -> bool:
     """Return whether the value at ``path`` is run by a shell."""
     local_path = _path_in_component(path)
     return local_path is not None and local_path[:1] != () and local_path[0] in SHELL_KEYS
+
+
+def takes_addresses(path: DocumentPath) -> bool:
+    """Return whether the value at ``path`` can contain the addresses of services."""
+    local_path = _path_in_component(path)
+    if not local_path:
+        return False
+    return local_path[0] in ADDRESS_KEYS or local_path[:2] == ("ready", "command")
 
 
 def is_component(path: DocumentPath) -> bool:

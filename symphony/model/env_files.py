@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from symphony.errors import SpecError, shown_name
+from symphony.model.address_references import is_content
 from symphony.model.validators import ENV_NAME_PATTERN
 
 MAX_BYTES = 1 << 20
@@ -41,7 +42,8 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$$"}
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _REFERENCE = re.compile(
     rf"\$(?:(?P<dollar>\$)|(?P<name>{_NAME})"
-    rf"|\{{(?P<braced>{_NAME})(?:(?P<operator>:?-)(?P<default>[^${{}}]*))?\}}|(?P<other>))"
+    rf"|\{{(?P<braced>{_NAME})(?:(?P<operator>:?-)(?P<default>[^${{}}]*))?\}}"
+    r"|\{(?P<address>[^${}]*)\}|(?P<other>))"
 )
 
 
@@ -130,6 +132,12 @@ class _Parser:
         if match["dollar"]:
             return "$"
         name = match["name"] or match["braced"]
+        if name is None and is_content(match["address"] or ""):
+            raise self._error(
+                f"the value of {variable} contains the address of a service, which an env file "
+                "cannot contain; set the variable in env of the experiment file, or put the value "
+                "in single quotes for the text"
+            )
         if name is None:
             raise self._error(
                 f"a '$' in the value of {variable} is not followed by the name of a variable; put "

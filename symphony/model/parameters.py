@@ -3,24 +3,28 @@
 References are replaced only in a file that declares parameters. In such a file, ``${name}`` or
 ``${name:-default}`` is a reference to a parameter. However, in shell lines (``cmd``, ``cmds``,
 ``preamble_cmds``), a name that is not declared refers to a shell variable. ``$${`` stands for a
-literal ``${``.
+literal ``${``. References to addresses, such as ``${redis.addr}``, are replaced later; see
+`symphony.model.address_references`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model import validators
+from symphony.model.address_references import is_content
 from symphony.model.document_path import (
     REPLICA_KEYS,
     DocumentPath,
+    can_be_composed_number,
     is_component,
     is_shell_line,
     is_text,
+    takes_addresses,
 )
 from symphony.model.error_collector import ErrorCollector
 from symphony.model.limits import MAX_DIGITS
@@ -36,7 +40,11 @@ PARAMETER_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The prefixes of the variables that symphony sets in each process's environment.
 _RESERVED_PREFIX = re.compile(r"SYMPH_|SYMPHONY_")
 _REFERENCE = re.compile(r"(\$+)\{([^}]*)(\}?)")
+# A reference to an address can itself contain references, as in `${pool.${index}.addr}`.
+_ADDRESS = re.compile(r"(\$+\{)((?:[-\w.]|\$\{\w+\})+)\}")
+_INNER_REFERENCE = re.compile(r"\$\{\w+\}")
 _NAME_WITH_DEFAULT = re.compile(rf"({PARAMETER_NAME_PATTERN.pattern})(?::-(.*))?", re.DOTALL)
+_INTEGER = re.compile(r"0|[1-9][0-9]*")
 _NUMBER_OR_BOOLEAN = re.compile(r"true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
@@ -134,6 +142,18 @@ def text_of_value(value: object, subject: str) -> str:
     return validators.text(value, subject)
 
 
+def value_of_composed_text(text: str) -> Any:
+    """Return the integer that ``text`` represents, or ``text`` if it represents none.
+
+    ``text`` consists of a value and further characters. Its digits must not change.
+
+    >>> value_of_composed_text("8001"), value_of_composed_text("1.10")
+    (8001, '1.10')
+    """
+    is_integer = len(text) <= MAX_DIGITS and _INTEGER.fullmatch(text)
+    return int(text) if is_integer else text
+
+
 def value_of_text(text: str) -> Any:
     """Return the number or boolean that ``text`` represents, or ``text`` if it represents neither.
 
@@ -146,6 +166,21 @@ def value_of_text(text: str) -> Any:
 
     is_value = len(text) <= MAX_DIGITS and _NUMBER_OR_BOOLEAN.fullmatch(text)
     return json.loads(text) if is_value else text
+
+
+def _around_addresses(text: str, replaced: Callable[[str], str]) -> str:
+    """Return a text in which ``replaced`` has been applied to everything except the notation of
+    references to addresses.
+    """
+    result: list[str] = []
+    position = 0
+    for match in _ADDRESS.finditer(text):
+        opening, content = match.groups()
+        if is_content(_INNER_REFERENCE.sub("x", content)):
+            result += [replaced(text[position : match.start()]), opening, replaced(content), "}"]
+            position = match.end()
+    result.append(replaced(text[position:]))
+    return "".join(result)
 
 
 class _Substitution:
@@ -193,7 +228,7 @@ class _Substitution:
         if not isinstance(value, str) or "${" not in value:
             return value
         try:
-            return self._replace_in_scalar(value, as_text, in_copies, is_shell_line(path))
+            return self._replace_in_scalar(value, path, as_text, in_copies)
         except SpecError as exc:
             exc.path = path
             self._errors.add_unusable(exc)
@@ -223,14 +258,24 @@ class _Substitution:
         return result
 
     def _replace_in_scalar(
-        self, written: str, as_text: bool, in_copies: bool, in_shell_line: bool
+        self, written: str, path: DocumentPath, as_text: bool, in_copies: bool
     ) -> Any:
-        text = _REFERENCE.sub(
-            lambda match: self._replacement(match, in_copies, in_shell_line), written
-        )
+        in_shell_line = is_shell_line(path)
+
+        def replaced(text: str) -> str:
+            return _REFERENCE.sub(
+                lambda match: self._replacement(match, in_copies, in_shell_line), text
+            )
+
+        if takes_addresses(path):
+            return _around_addresses(written, replaced)
+        text = replaced(written)
+        if text == written or as_text:
+            return text
         whole_value = _REFERENCE.fullmatch(written)
-        is_reference = whole_value is not None and whole_value[1] == "$" and text != written
-        return value_of_text(text) if is_reference and not as_text else text
+        if whole_value is not None and whole_value[1] == "$":
+            return value_of_text(text)
+        return value_of_composed_text(text) if can_be_composed_number(path) else text
 
     def _replacement(self, match: re.Match[str], in_copies: bool, in_shell_line: bool) -> str:
         dollars, content, closing_brace = match.groups()
@@ -245,6 +290,12 @@ class _Substitution:
         escaped_dollars = "$" * (len(dollars) // 2)
         if len(dollars) % 2 == 0:
             return f"{escaped_dollars}{{{content}{closing_brace}"
+        if is_content(content):
+            raise SpecError(
+                f"{match[0]!r} is not replaced here: an address can be used in env, command, args, "
+                "cmd, cmds, preamble_cmds, stop_command and ready.command; write $${ for the text "
+                "${"
+            )
         if name_with_default is None or "${" in content:
             raise SpecError(
                 f"{match[0]!r} is not a reference: write ${{name}} or ${{name:-default}}, "

@@ -16,9 +16,23 @@ from typing import Any
 
 from symphony.errors import SpecError, error_path
 from symphony.model import validators
-from symphony.model.document_path import COUNT, RANK_OF, RANKS, REPLICA_KEYS, REPLICAS
+from symphony.model.document_path import (
+    COUNT,
+    RANK_OF,
+    RANKS,
+    REPLICA_KEYS,
+    REPLICAS,
+    DocumentPath,
+    can_be_composed_number,
+    is_text,
+)
 from symphony.model.error_collector import ErrorCollector
-from symphony.model.parameters import GROUP_INDEX, INDEX, value_of_text
+from symphony.model.parameters import (
+    GROUP_INDEX,
+    INDEX,
+    value_of_composed_text,
+    value_of_text,
+)
 from symphony.model.value_types import MAX_REPLICAS
 
 MEMBERS = "processes"
@@ -150,7 +164,7 @@ class _Replication:
         own_data = {key: value for key, value in data.items() if key not in REPLICA_KEYS}
         if indexes:
             replicated = replicated_services(own_data)
-            own_data = _with_indexes(own_data, indexes)
+            own_data = _with_indexes(own_data, indexes, (), as_text=False)
             if replicated:
                 own_data[REPLICATED] = replicated
         if data.get(RANKS) is not None:
@@ -251,26 +265,38 @@ def _start_after_copies(entry: Entry, copies: Copies) -> Entry:
 _REFERENCE = re.compile(rf"(\$+)\{{({INDEX}|{GROUP_INDEX})\}}")
 
 
-def _with_indexes(value: Any, indexes: Indexes) -> Any:
-    """Return a value with its index references replaced, including those in keys."""
+def _with_indexes(value: Any, indexes: Indexes, path: DocumentPath, *, as_text: bool) -> Any:
+    """Return a value with its index references replaced, including those in keys.
+
+    ``path`` leads to the value in the description of its process or group. ``as_text`` is true if
+    the value is always read as text.
+    """
     if isinstance(value, Mapping):
         return {
-            _replace_references(key, indexes, is_text=True): _with_indexes(item, indexes)
+            _replace_in_text(key, indexes): _with_indexes(
+                item, indexes, (*path, key), as_text=is_text(path, key, as_text)
+            )
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_with_indexes(item, indexes) for item in value]
-    return _replace_references(value, indexes, is_text=False)
+        return [
+            _with_indexes(item, indexes, (*path, number), as_text=as_text)
+            for number, item in enumerate(value)
+        ]
+    text = _replace_in_text(value, indexes)
+    if text == value:
+        return value
+    whole_value = _REFERENCE.fullmatch(value)
+    if whole_value is not None and whole_value[1] == "$":
+        return value_of_text(text)
+    is_number = not as_text and can_be_composed_number(path)
+    return value_of_composed_text(text) if is_number else text
 
 
-def _replace_references(value: Any, indexes: Indexes, *, is_text: bool) -> Any:
+def _replace_in_text(value: Any, indexes: Indexes) -> Any:
     if not isinstance(value, str) or "${" not in value:
         return value
-    text = _REFERENCE.sub(lambda match: _replacement(match, indexes), value)
-    whole_value = _REFERENCE.fullmatch(value)
-    if whole_value is not None and whole_value[1] == "$" and not is_text:
-        return value_of_text(text)
-    return text
+    return _REFERENCE.sub(lambda match: _replacement(match, indexes), value)
 
 
 def _replacement(match: re.Match[str], indexes: Indexes) -> str:

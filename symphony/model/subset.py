@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from symphony.errors import SpecError
+from symphony.model.address_texts import referenced_services, services_for_all
 from symphony.model.group import ProcessGroup
 from symphony.model.process import Process
 from symphony.names import join_names
@@ -42,8 +43,9 @@ class Selection:
 def select(experiment: Experiment, names: Iterable[str]) -> Selection:
     """Return the processes that ``names`` select, and the processes that they need.
 
-    A process needs the processes that bind the services that it or its group connects to, and the
-    processes that it or its group starts after. Raises `NotFound` if a name selects no process.
+    A process needs the processes that bind the services that it or its group connects to, or whose
+    addresses its values contain, and the processes that it or its group starts after. Raises
+    `NotFound` if a name selects no process.
     """
     experiment.check_values()
     processes = experiment.list_all_processes()
@@ -129,10 +131,12 @@ def _needs_of(
 ) -> list[str]:
     """Return the names of the processes that a process needs directly."""
     needed: list[str] = []
+    for service in services_for_all(experiment):
+        needed += [other.name for other in owners.get(service, ())]
     for component in (process, process.group):
         if component is None:
             continue
-        for service in component.settings.connects:
+        for service in (*component.settings.connects, *referenced_services(component)):
             servers = [other.name for other in owners.get(service, ())]
             # A member of the group that binds the service may serve it itself.
             if process.name not in servers:

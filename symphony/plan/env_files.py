@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.errors import SymphonyError
+from symphony.model.address_references import escape
 from symphony.model.settings import Settings
 from symphony.plan.findings import ERROR, Finding, finding_of
 
@@ -23,7 +24,8 @@ KEY = "env_file"
 class EnvFiles:
     """The contents of the env files of an experiment. Each of the keys is a path as in the file.
 
-    ``variables`` contains the files that were read, and ``errors`` the messages for the others.
+    ``variables`` contains the files that were read, with values in which references to addresses
+    are escaped, and ``errors`` the messages for the others.
     """
 
     variables: dict[str, dict[str, str]]
@@ -59,9 +61,12 @@ def read_env_files(experiment: Experiment) -> EnvFiles:
         from symphony.model import env_files
 
         try:
-            variables[file] = env_files.read(base / file, os.environ)
+            read = env_files.read(base / file, os.environ)
         except SymphonyError as exc:
             errors[file] = str(exc)
+        else:
+            # The values cannot contain references to addresses, so they are used without changes.
+            variables[file] = {name: escape(value) for name, value in read.items()}
     return EnvFiles(variables, errors)
 
 

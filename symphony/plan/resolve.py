@@ -19,6 +19,12 @@ from symphony.model.code import CodeSource, code_source
 from symphony.model.settings import POD, Settings
 from symphony.model.validators import DEFAULT_PORT_RANGE
 from symphony.plan import encryption_keys
+from symphony.plan.address_values import (
+    AddressValues,
+    ProcessValues,
+    ServiceNames,
+    check_address_references,
+)
 from symphony.plan.addresses import (
     AddressBook,
     AddressScheme,
@@ -223,6 +229,7 @@ def resolve(
         experiment.port_range or DEFAULT_PORT_RANGE,
         replicated_services(experiment),
     )
+    values = AddressValues(ServiceNames.of(experiment), addresses)
     dependencies = start_dependencies(experiment)
     shared_env = {
         **addresses.environment(),
@@ -236,6 +243,7 @@ def resolve(
             process,
             settings[process.name],
             defaults=defaults or Defaults(),
+            values=values.of((process.name, None if process.group is None else process.group.name)),
             starts_after=dependencies[process.name],
             encrypted=encrypted,
             experiment_env={**env_files.env(experiment.env_file), **experiment.env},
@@ -278,6 +286,7 @@ def _check(
     yield from _check_members(experiment)
     yield from check_env_files(experiment, env_files)
     yield from check_services(experiment)
+    yield from check_address_references(experiment)
     yield from check_ranks(experiment)
     yield from check_start_order(experiment)
     yield from check_policies(experiment)
@@ -311,16 +320,18 @@ def _planned_process(
     settings: Settings,
     *,
     defaults: Defaults,
+    values: ProcessValues,
     starts_after: dict[str, str],
     encrypted: Collection[str],
     experiment_env: Mapping[str, str],
 ) -> PlannedProcess:
     group = process.group
     pod_component = process if group is None else group
-    preamble_cmds = [*defaults.preamble_cmds, *experiment.preamble_cmds]
+    own_preamble = [*experiment.preamble_cmds]
     if group is not None:
-        preamble_cmds += group.preamble_cmds
-    preamble_cmds += process.preamble_cmds
+        own_preamble += group.preamble_cmds
+    own_preamble += process.preamble_cmds
+    preamble_cmds = (*defaults.preamble_cmds, *values.texts(own_preamble, in_shell_line=True))
     code = code_source(process)
     start_dirs = [
         defaults.start_dir if code is None else None,
@@ -340,17 +351,21 @@ def _planned_process(
     inherited_env = {
         key: value for key, value in experiment_env.items() if key not in settings.env_secrets
     }
+    env = {**inherited_env, **settings.env}
+    ready = settings.ready
+    if ready is not None and "command" in ready:
+        settings.ready = {**ready, "command": list(values.texts(ready["command"]))}
     pod = pod_component.settings.at_level(POD)
     return PlannedProcess(
         name=process.name,
         group=None if group is None else group.name,
         container_image=process.container_image,
-        command=None if process.command is None else tuple(process.command),
-        args=tuple(process.args or ()),
-        cmds=None if process.cmds is None else tuple(process.cmds),
-        preamble_cmds=tuple(preamble_cmds),
+        command=None if process.command is None else values.texts(process.command),
+        args=values.texts(process.args or ()),
+        cmds=None if process.cmds is None else values.texts(process.cmds, in_shell_line=True),
+        preamble_cmds=preamble_cmds,
         start_dir=_joined_directories(start_dirs),
-        env={**inherited_env, **settings.env},
+        env={key: values.text(value) for key, value in env.items()},
         settings=settings,
         pod=pod,
         restart=RestartPolicy.of(pod.restart_policy),

@@ -336,12 +336,16 @@ class BackendContract:
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         (web,) = _free_ports(1)
-        self.add(experiment, "one", programs.REPORT).binds(["a-b", "c"]).exposes({"web": web})
+        one = self.add(experiment, "one", programs.REPORT, "--c=${c.addr}", "$${c.addr}")
+        one.binds(["a-b", "c"]).exposes({"web": web}).set_env("AT", "${a-b.bind_host}:${a-b.port}")
         group = experiment.new_process_group("team")
         self.add(group, "two", programs.REPORT).connects("c")
         self.finish(cluster, experiment)
-        environments = [self.report(cluster, name)["env"] for name in ("one", "two")]
+        reports = [self.report(cluster, name) for name in ("one", "two")]
+        environments = [report["env"] for report in reports]
         first, second = environments
+        assert reports[0]["argv"] == [f"--c={first['SYMPH_C_ADDR']}", "${c.addr}"]
+        assert first["AT"] == f"{first['SYMPH_A_B_BIND_HOST']}:{first['SYMPH_A_B_PORT']}"
         for name in ("A_B", "C", "WEB"):
             for suffix in ("HOST", "PORT", "ADDR", "BIND_HOST"):
                 variable = f"SYMPH_{name}_{suffix}"

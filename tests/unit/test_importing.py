@@ -162,6 +162,7 @@ def test_two_services_do_not_have_one_port(tmp_path: Path) -> None:
         ("c ${A:-x} ${A:-y} ${B?no}", ["c", "${A}", "${A:-y}", "${B}"], {"A": "x", "B": None}),
         ("c ${FROM_FILE:-x}", ["c", "${FROM_FILE}"], {"FROM_FILE": "file"}),
         ("c $$A $${B}", ["c", "$A", "${B}"], None),
+        ("c $${b.c}", ["c", "$${b.c}"], None),
         ("c $A $${B}", ["c", "${A}", "$${B}"], {"A": ""}),
         ("c ${A:+x}", ["c"], None),
     ],

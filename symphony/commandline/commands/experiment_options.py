@@ -6,6 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.base_commands import BaseCommands
+from symphony.commandline.output.terminal import print_note
+from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
@@ -40,7 +42,10 @@ class ExperimentOptions(BaseCommands):
         )
 
     def _load_with_policies(self, args: argparse.Namespace) -> Experiment:
-        """Load the experiment, and replace the policies that are given on the command line."""
+        """Load the experiment, and replace the policies that are given on the command line.
+
+        Print a warning for each variable that no shell expands.
+        """
         experiment = self._load_experiment(args)
         names = [name for text in args.ends_with for name in text.split(",")]
         if names:
@@ -49,4 +54,17 @@ class ExperimentOptions(BaseCommands):
             experiment.on_failure = args.on_failure
         if args.deadline is not None:
             experiment.deadline = args.deadline
+        self._warn_of_unexpanded_variables(experiment)
         return experiment
+
+    def _warn_of_unexpanded_variables(self, experiment: Experiment) -> None:
+        from symphony.plan.unexpanded import check_unexpanded_variables
+
+        findings = list(check_unexpanded_variables(experiment))
+        if not findings:
+            return
+        from symphony.lint.merge import merge_findings
+
+        for finding in merge_findings(findings):
+            processes = f"{join_names(finding.processes, limit=3)}: " if finding.processes else ""
+            print_note(f"{self.prog}: warning: {processes}{finding.message}")

@@ -26,6 +26,7 @@ from symphony.cluster.matching import (
     find_status,
     fuzzy_match,
     launch_in_progress,
+    runs_from_elsewhere,
 )
 from symphony.errors import AlreadyExists, NotFound, SpecError, SymphonyError, Unsupported, shown
 from symphony.names import check_is_text, did_you_mean
@@ -301,9 +302,9 @@ class Cluster(CheckedAttributes, abc.ABC):
         not wait for others.
 
         If a running experiment has the same name, it is not changed and `AlreadyExists` is raised,
-        unless ``force`` is set. With ``force``, the new experiment replaces it. An experiment that
-        has finished is always replaced. If the launch fails, everything that it created is removed
-        and `LaunchFailed` is raised.
+        unless ``force`` is set. With ``force``, the new experiment replaces it, whatever its origin
+        is; see `check_origin`. An experiment that has finished is always replaced. If the launch
+        fails, everything that it created is removed and `LaunchFailed` is raised.
 
         If `SymphonyConfig` sets an experiment directory, the experiment and its manifest are saved
         there. Replacing an experiment that is already saved there also requires ``force``.
@@ -317,7 +318,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         if dry_run not in (True, False, "server"):
             raise SpecError(f"dry_run must be True, False or 'server', not {shown(dry_run)}")
         if not dry_run:
-            with _errors_in_experiment_first(experiment):
+            with _errors_in_experiment_first(experiment), self._naming_the_origin(experiment):
                 return self._launch_and_save(experiment, force=force, on_change=on_change)
         manifest = self.dry_run(experiment, force=force, server=dry_run == "server")
         sys.stdout.write(str(manifest))
@@ -340,7 +341,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         checked only with ``server``.
         """
         if not force:
-            with _errors_in_experiment_first(experiment):
+            with _errors_in_experiment_first(experiment), self._naming_the_origin(experiment):
                 self._check_not_saved(experiment.name)
                 if server or self.dry_run_checks_name:
                     self._check_not_running(experiment.name)
@@ -366,6 +367,37 @@ class Cluster(CheckedAttributes, abc.ABC):
         with contextlib.suppress(NotFound):
             if not self.describe_experiment(name).ended:
                 raise experiment_exists(name)
+
+    def check_origin(self, experiment: Experiment) -> None:
+        """Raise `AlreadyExists` if an experiment of this name exists and has another origin.
+
+        The origin of an experiment is the directory of its file, or the Git worktree that contains
+        this directory. Nothing is raised if an origin is not known, or if the recorded origin does
+        not exist on this machine.
+        """
+        from symphony.runs.origin import other_origin
+
+        if experiment.file is None:
+            return
+        try:
+            record = self._launch_record(experiment.name)
+        except SymphonyError:
+            # The experiment has been deleted, or its record does not contain its origin.
+            return
+        origin = other_origin(record, experiment.file.parent)
+        if origin is not None:
+            raise runs_from_elsewhere(experiment.name, origin)
+
+    @contextlib.contextmanager
+    def _naming_the_origin(self, experiment: Experiment) -> Iterator[None]:
+        """If the block raises `ExperimentIsRunning` for an experiment with another origin, raise an
+        error that names this origin.
+        """
+        try:
+            yield
+        except ExperimentIsRunning:
+            self.check_origin(experiment)
+            raise
 
     def _launch_and_save(
         self, experiment: Experiment, *, force: bool, on_change: OnChange
@@ -462,7 +494,8 @@ class Cluster(CheckedAttributes, abc.ABC):
 
         If the call is interrupted, the running experiment is the previous or the new one, and
         another call completes the change. Two calls at once do not mix: one of them waits or is
-        refused. `AlreadyExists` is raised if the experiment would have to be launched again for a
+        refused. `AlreadyExists` is raised if the running experiment has another origin; see
+        `check_origin`. It is also raised if the experiment would have to be launched again for a
         change, unless ``force`` is set. ``on_change`` is called with each status that differs from
         the previous one.
         """
@@ -488,6 +521,8 @@ class Cluster(CheckedAttributes, abc.ABC):
             changes = self.diff(experiment, start=start)
             if changes.launch:
                 raise launch_in_progress(experiment.name)
+        if not changes.launch:
+            self.check_origin(experiment)
         if force and (changes.launch or changes.relaunch):
             if changes.relaunch:
                 self._delete_elsewhere(experiment.name)

@@ -39,6 +39,7 @@ def described_experiment(record: Mapping[str, Any]) -> Experiment:
         name = record["experiment"]
         raise BackendError(f"the record of experiment {name!r} cannot be read: {exc}") from exc
     experiment.base_dir = Path(record["base_directory"])
+    experiment.file = record.get("file")
     source = record.get("source")
     experiment.source = None if source is None else Source.from_dict(source)
     return experiment
@@ -141,6 +142,7 @@ def _with_definition(experiment: Experiment, definition: Mapping[str, Any]) -> E
 
     changed = Experiment.load_dict(definition)
     changed.base_dir = experiment.base_dir
+    changed.file = experiment.file
     changed.source = experiment.source
     changed.recorded_code = experiment.recorded_code
     return changed

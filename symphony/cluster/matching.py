@@ -224,6 +224,16 @@ def experiment_exists(name: str) -> ExperimentIsRunning:
     )
 
 
+def runs_from_elsewhere(name: str, origin: str) -> AlreadyExists:
+    """Return the error for changing or launching an experiment whose name is in use by a running
+    experiment with another origin; see `symphony.runs.origin`.
+    """
+    return AlreadyExists(
+        f"experiment {name!r} runs from {origin} and was not changed; choose another name "
+        f"(--name), or replace it with: launch --force"
+    )
+
+
 def launch_in_progress(name: str) -> AlreadyExists:
     """Return the error for an experiment that another command is launching."""
     return AlreadyExists(

@@ -53,6 +53,7 @@ def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]
         )
     experiment = _load(source.scaled(counts))
     experiment.base_dir = Path(record["base_directory"])
+    experiment.file = record.get("file")
     experiment.ends_with = _with_origins(definition.get("ends_with") or [], present)
     experiment.on_failure = definition.get("on_failure")
     experiment.deadline = definition.get("deadline")

@@ -126,6 +126,7 @@ class Experiment(CheckedAttributes):
         self.record_usage = record_usage
         self.sbatch_options = sbatch_options  # type: ignore[assignment]
         self._base_dir: Path | None = None
+        self._file: Path | None = None
         self._replicas: dict[str, list[str]] = {}
         # Maps each process or group with no replicas to its services.
         self._absent_services: dict[str, dict[str, int | None]] = {}
@@ -150,6 +151,15 @@ class Experiment(CheckedAttributes):
     @base_dir.setter
     def base_dir(self, value: str | Path | None) -> None:
         self._base_dir = None if value is None else validators.path(value, "base_dir")
+
+    @property
+    def file(self) -> Path | None:
+        """The file from which the experiment was loaded, or None if there is none."""
+        return self._file
+
+    @file.setter
+    def file(self, value: str | Path | None) -> None:
+        self._file = None if value is None else validators.path(value, "file")
 
     @property
     def replicas(self) -> dict[str, list[str]]:

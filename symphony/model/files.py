@@ -41,6 +41,7 @@ def load(
     result = load_experiment(experiment_class, data, parameters)
     if result.experiment is not None:
         result.experiment.base_dir = path.absolute().parent
+        result.experiment.file = path.absolute()
     errors = [with_position(error, locate) for error in result.errors]
     return LoadResult(result.experiment, errors)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from symphony.runs.origin import find_origin
 from symphony.status import ExperimentStatus
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def launch_record(
       the epoch.
     * ``definition`` has the keys of an experiment file, and contains the values of all parameters.
       Relative paths in it are relative to ``base_directory``.
+    * ``file`` is the path of the experiment file, and ``origin`` its origin; see
+      `symphony.runs.origin`. Both are None for an experiment that a program describes.
     * ``source`` contains the document of the file and the values of its parameters, with which the
       experiment can be scaled, or is None; see `symphony.model.scaling`.
     * ``command`` contains the arguments of the program that launched the experiment, in the
@@ -87,6 +90,8 @@ def launch_record(
         "definition": experiment.dump_dict(),
         "source": None if experiment.source is None else experiment.source.to_dict(),
         "base_directory": str(experiment.base_dir or Path.cwd()),
+        "file": None if experiment.file is None else str(experiment.file),
+        "origin": None if experiment.file is None else str(find_origin(experiment.file.parent)),
         "command": sys.argv,
         "working_directory": str(Path.cwd()),
         "host": os.uname().nodename,

@@ -835,12 +835,17 @@ class BackendContract:
         ]
         assert addresses[0] == addresses[1]
 
-    def test_up_changes_what_differs_and_nothing_else(self, cluster: Cluster) -> None:
+    def test_up_changes_what_differs_and_nothing_else(
+        self, cluster: Cluster, tmp_path: Path
+    ) -> None:
         self.can("up")
+        here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+        here.mkdir()
         report = f"{programs.REPORT}\n{programs.FOREVER}"
 
         def describe(rate: str, last: str) -> Experiment:
             experiment = cluster.new_experiment("contract")
+            experiment.file = here / "contract.yml"
             server = self.add(experiment, "server", programs.FOREVER).binds("echo")
             server.ready(log="^up", timeout=self.timeout)
             changed = self.add(experiment, "changed", report, env={"RATE": rate})
@@ -853,7 +858,12 @@ class BackendContract:
         before = cluster.wait("contract", until="ready", timeout=self.timeout)
         assert cluster.diff(old).is_empty
         assert cluster.diff(new).summary == "1 added, 1 removed, 1 restarted, 1 unchanged"
+        new.file = elsewhere / "contract.yml"
+        for act in (cluster.up, cluster.launch):
+            with pytest.raises(AlreadyExists, match=re.escape(f"runs from {here}")):
+                act(new)
         assert cluster.describe_experiment("contract") == before
+        new.file = here / "contract.yml"
         assert cluster.up(new).names("restarted") == ["changed"]
         after = cluster.wait("contract", until="ready", timeout=self.timeout)
         assert [process.name for process in after] == ["server", "changed", "added"]

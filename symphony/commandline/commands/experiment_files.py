@@ -104,6 +104,7 @@ def _describe_wrong_path(path: Path) -> str:
 def _renamed(experiment: Experiment, name: str) -> Experiment:
     result = type(experiment).load_dict({**experiment.dump_dict(), "name": name})
     result.base_dir = experiment.base_dir
+    result.file = experiment.file
     result.replicas = experiment.replicas
     if experiment.source is not None:
         result.source = experiment.source.renamed(name)
@@ -126,6 +127,7 @@ def _load_python(
         arguments = _build_arguments(build, path, parameters)
         experiment = cluster.new_experiment(name or _experiment_name(module, path))
         experiment.base_dir = absolute.parent
+        experiment.file = absolute
         with _errors_located_in(path, f"{BUILD_FUNCTION}(exp) failed"):
             _refuse_deferred_result(build(experiment, **arguments))
     return experiment

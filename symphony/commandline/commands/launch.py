@@ -75,6 +75,9 @@ class LaunchCommands(ExperimentOptions):
         experiment keeps running when the terminal is closed. It prints the addresses of the exposed
         services.
 
+        If an experiment of this name is running, the launch is refused. --force replaces it, also
+        if it runs from the file of another directory.
+
         --follow shows the logs until all processes have exited. Ctrl-C stops the experiment; a
         second Ctrl-C kills it. SIGTERM and SIGHUP (a closed terminal) also stop it. The exit code
         is that of the experiment, or 128 + n after signal n: 130 after Ctrl-C, 143 after SIGTERM.

@@ -298,6 +298,7 @@ def _load_definition(run: Run, name: str | None, *, with_code: bool) -> Experime
         definition["processes"] = _with_recorded_code(run, definition["processes"])
     experiment = without_debugger(Experiment.load_dict(definition))
     experiment.base_dir = record.get("base_directory")
+    experiment.file = record.get("file")
     return experiment
 
 

@@ -66,6 +66,9 @@ class UpCommands(ExperimentOptions):
         The command shows the changes, and returns when they are done. If it is interrupted, run it
         again; it completes the changes.
 
+        An experiment that runs from the file of another directory is not changed. The files of one
+        Git worktree count as one directory.
+
         With --watch, the command then follows the files of the code and the experiment file, and
         makes the experiment equal to them after each edit. Ignored files have no effect. After an
         error, the command waits for the next edit. Ctrl-C leaves the experiment running. This needs
@@ -214,6 +217,8 @@ class UpCommands(ExperimentOptions):
         with show_progress() as shown, packing_once(ByteProgress(shown).report):
             changes = self.cluster.diff(experiment, start=start)
             shown.clear()
+            if not changes.launch:
+                self.cluster.check_origin(experiment)
             if args.dry_run or changes.is_empty:
                 _show(changes, args.json, compact=args.watch)
                 return OK

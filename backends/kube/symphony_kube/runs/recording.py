@@ -48,7 +48,7 @@ Object = dict[str, Any]
 # The key of a record with the values that identify the objects of a run.
 CLUSTER_KEY = "cluster"
 # The keys of a record that a change of a running experiment replaces.
-_DESCRIPTION_KEYS = ("definition", "source", "base_directory")
+_DESCRIPTION_KEYS = ("definition", "source", "base_directory", "file", "origin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

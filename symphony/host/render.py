@@ -319,6 +319,11 @@ def _log_limit_bytes(settings: Settings) -> int:
 
 
 def _argv(process: PlannedProcess, shell: str) -> list[str]:
+    if not process.command and process.args and process.args[0].startswith("-"):
+        raise SpecError(
+            f"process {process.path!r} has no command: its args are options for the entry point of "
+            "an image, which this backend cannot run; give it command="
+        )
     found = argv(process, shell)
     if not found:
         raise SpecError(

@@ -1,11 +1,11 @@
-"""The rule for replicas and ranks that have the same fixed port on one machine."""
+"""The rule for services that have the same fixed port on one machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from symphony.plan.addresses import hint_for_one_port, replicas_with_one_port
+from symphony.plan.addresses import hint_for_one_port, services_with_one_port
 from symphony.plan.findings import Finding, finding_of
 from symphony.plan.services import service_requests
 
@@ -15,17 +15,23 @@ if TYPE_CHECKING:
 
 
 def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
-    """Yield an error for each replica that binds a service on the same port as another one."""
+    """Yield an error for each service that has the same fixed port as another one."""
     components = {component.name: component for component in experiment.list_components()}
     requests = service_requests(experiment)
     shares_ports = target.cluster.shares_ports
-    for other, request in replicas_with_one_port(requests, shares_ports=shares_ports):
-        component, service = components[request.owner], request.replica_of or ""
+    for other, request in services_with_one_port(requests, shares_ports=shares_ports):
+        component, service = components[request.owner], request.declared_name
+        place = "on the same machine" if shares_ports else "in the same Pod"
+        problem = f"gives port {request.port} to service {service!r}, but service"
+        if request.replica_of is not None and other.replica_of == request.replica_of:
+            problem = f"binds service {service!r} on port {request.port}, which"
+            holder = f"{other.owner!r} has {place}"
+        else:
+            holder = f"{other.declared_name!r} of {other.owner!r} has it {place}"
         yield finding_of(
             component,
             "port-twice",
-            f"binds service {service!r} on port {request.port}, which {other.owner!r} has on the "
-            "same machine",
-            hint_for_one_port(service),
+            f"{problem} {holder}",
+            hint_for_one_port(request),
             below=("binds" if service in component.settings.binds else "exposes", service),
         )

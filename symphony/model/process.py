@@ -69,7 +69,9 @@ PROCESS_OPTIONS = field_table(
     Field(
         name="args",
         type=STRINGS,
-        description="The arguments after the command: one argument (never split) or a list.",
+        description="The arguments after the command: one argument (never split) or a list. "
+        "Without a command, Kubernetes passes them to the entry point of the image, and the other "
+        "backends run the first one as the program.",
     ),
     Field(
         name="cmd",

@@ -44,6 +44,11 @@ class ServiceRequest:
     replica_of: str | None = None
     master_of: str | None = None
 
+    @property
+    def declared_name(self) -> str:
+        """The name of the service in the experiment's description."""
+        return self.name if self.replica_of is None else self.replica_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
@@ -242,11 +247,11 @@ def assign_addresses(
     ``pool`` contains the first and the last port of the range from which ports are chosen.
     ``replicated`` contains the names of the replicated services.
 
-    Raises `SpecError` in the same cases as `choose_ports`, and if replicas on one machine have the
+    Raises `SpecError` in the same cases as `choose_ports`, and if services on one machine have the
     same fixed port.
     """
     requests = list(requests)
-    _check_ports_of_replicas(requests, scheme)
+    _check_fixed_ports(requests, scheme)
     ports = choose_ports(requests, pool, scheme.refuse, scheme.present)
     endpoints = [_endpoint(request, ports[request.name], scheme) for request in requests]
     return AddressBook(tuple(endpoints), tuple(replicated))
@@ -270,16 +275,16 @@ def _endpoint(request: ServiceRequest, port: int, scheme: AddressScheme) -> Endp
     )
 
 
-def replicas_with_one_port(
+def services_with_one_port(
     requests: Iterable[ServiceRequest], *, shares_ports: bool
 ) -> Iterator[tuple[ServiceRequest, ServiceRequest]]:
-    """Yield each replica that has the same fixed port as another one, after the other one.
+    """Yield each service that has the same fixed port as another one, after the other one.
 
     If ``shares_ports`` is false, only the members of a group share their ports.
     """
     owners: dict[tuple[str, int], ServiceRequest] = {}
     for request in requests:
-        if request.replica_of is None or request.port is None:
+        if request.port is None:
             continue
         machine = "" if shares_ports else request.unit
         other = owners.setdefault((machine, request.port), request)
@@ -287,22 +292,28 @@ def replicas_with_one_port(
             yield other, request
 
 
-def hint_for_one_port(service: str) -> str:
-    """Return how to give each replica of a service a port of its own."""
+def hint_for_one_port(request: ServiceRequest) -> str:
+    """Return how to give a service a port of its own."""
+    if request.replica_of is None:
+        return "choose another port for one of them"
     return (
         "remove the port, so that each gets its own, or give each a port of its own, as in "
-        f"{service}: 80${{index}}"
+        f"{request.replica_of}: 80${{index}}"
     )
 
 
-def _check_ports_of_replicas(requests: Iterable[ServiceRequest], scheme: AddressScheme) -> None:
-    """Raise `SpecError` if replicas that share their ports have the same fixed port."""
-    for other, request in replicas_with_one_port(requests, shares_ports=scheme.shares_ports):
+def _check_fixed_ports(requests: Iterable[ServiceRequest], scheme: AddressScheme) -> None:
+    """Raise `SpecError` if services that share their ports have the same fixed port."""
+    for other, request in services_with_one_port(requests, shares_ports=scheme.shares_ports):
         place = "on one machine" if scheme.shares_ports else f"in one Pod ({request.unit})"
-        raise SpecError(
-            f"{other.owner!r} and {request.owner!r} both bind service {request.replica_of!r} "
-            f"on port {request.port} {place}; {hint_for_one_port(request.replica_of or '')}"
-        )
+        if request.replica_of is not None and other.replica_of == request.replica_of:
+            service = f"service {request.replica_of!r}"
+        else:
+            service = f"services {other.declared_name!r} and {request.declared_name!r}"
+        problem = f"{other.owner!r} and {request.owner!r} both bind {service}"
+        if other.owner == request.owner:
+            problem = f"{request.owner!r} binds {service}"
+        raise SpecError(f"{problem} on port {request.port} {place}; {hint_for_one_port(request)}")
 
 
 def choose_ports(
@@ -315,9 +326,8 @@ def choose_ports(
 
     Fixed ports are assigned first. Services in ``present`` then keep their ports if these are in
     the pool. The other services get ports from the pool in declaration order, so that the same
-    requests get the same ports if the same ports are available. Two services must not request the
-    same port. Raises `SpecError` if a fixed port is unavailable, or if the pool does not contain
-    enough available ports.
+    requests get the same ports if the same ports are available. Raises `SpecError` if a fixed port
+    is unavailable, or if the pool does not contain enough available ports.
     """
     requests = list(requests)
     services: dict[int, str] = {}
@@ -325,7 +335,7 @@ def choose_ports(
     for request in requests:
         if request.port is not None:
             chosen[request.name] = request.port
-            # Replicas on different machines can have the same port.
+            # Services on different machines can have the same port.
             reason = None if request.port in services else refuse(request.port)
             if reason:
                 raise SpecError(

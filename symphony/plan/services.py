@@ -86,7 +86,6 @@ def check_services(experiment: Experiment) -> Iterator[Finding]:
         yield from _replication_of_a_foreign_service(component)
     yield from _services_encrypted_by_some_replicas(experiment)
     yield from _services_that_share_a_variable(experiment)
-    yield from _services_that_share_a_port(experiment)
 
 
 def _services_with_two_servers(experiment: Experiment) -> Iterator[Finding]:
@@ -241,22 +240,3 @@ def _services_that_share_a_variable(experiment: Experiment) -> Iterator[Finding]
                     "rename one of them",
                     below=(key, name),
                 )
-
-
-def _services_that_share_a_port(experiment: Experiment) -> Iterator[Finding]:
-    owners: dict[int, tuple[str, Process | ProcessGroup]] = {}
-    for component in experiment.list_components():
-        for key in ("binds", "exposes"):
-            for name, port in getattr(component.settings, key).items():
-                if port is None:
-                    continue
-                other, owner = owners.setdefault(port, (name, component))
-                if other != name:
-                    yield finding_of(
-                        component,
-                        "port-twice",
-                        f"gives port {port} to service {name!r}, but service {other!r} of "
-                        f"{owner.path!r} has it",
-                        "choose another port for one of them",
-                        below=(key, name),
-                    )

@@ -27,16 +27,17 @@ def argv(process: PlannedProcess, shell: str, *, first: Sequence[str] = ()) -> l
 
     The result is the process's own command if no shell is needed, and otherwise ``shell`` with a
     script that contains the lines to run. ``first`` contains shell lines that run before the
-    preamble. The result is an empty list if the process has neither ``command`` nor ``cmds``.
+    preamble. Without an image, there is no entry point, so ``args`` without ``command`` are the
+    program and its arguments. The result is an empty list if the process has none of these.
     """
     # If a preamble line fails, the shell exits.
     preamble = [f"{{ {line}\n}} || exit" for line in (*first, *process.preamble_cmds)]
     if process.cmds is not None:
         script = "\n".join([*preamble, shell_line(process.cmds)])
         return [shell, "-c", script]
-    if not process.command:
+    command = [*(process.command or ()), *process.args]
+    if not command:
         return []
-    command = [*process.command, *process.args]
     if not preamble:
         return command
     script = "\n".join([*preamble, 'exec "$@"'])

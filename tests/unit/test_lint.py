@@ -550,6 +550,16 @@ def test_ranks_on_one_machine_cannot_have_the_same_fixed_port(local: Target) -> 
     assert problems_of(exp) == []
 
 
+def test_services_on_one_machine_cannot_have_the_same_fixed_port(local: Target) -> None:
+    exp = Experiment("e")
+    exp.new_process("a", command="true").exposes({"x": 80})
+    exp.new_process("b", command="true").exposes({"y": 80})
+    problem = "gives port 80 to service 'y', but service 'x' of 'a' has it on the same machine"
+    assert problems_of(exp, local) == [("error", "port-twice", problem)]
+    # Each process is a Pod.
+    assert problems_of(exp) == []
+
+
 def test_a_client_of_a_service_without_replicas_is_warned(local: Target) -> None:
     exp = Experiment("e")
     exp.new_replicas("server", 0, binds="inference", command="true")

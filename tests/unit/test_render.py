@@ -85,6 +85,15 @@ def test_process_without_a_command_is_refused(options: dict[str, Any]) -> None:
     )
 
 
+def test_args_without_a_command_are_the_program() -> None:
+    experiment = Experiment("e")
+    experiment.new_process("p", args=["echo", "a"], preamble_cmds="export A=1")
+    assert run(experiment).stdout == "a\n"
+    experiment.new_process("q", args=["--option"], container_image="i")
+    with pytest.raises(SpecError, match="process 'q' has no command: its args are options for"):
+        rendered(experiment)
+
+
 def run(
     experiment: Experiment, defaults: Defaults | None = None
 ) -> subprocess.CompletedProcess[str]:

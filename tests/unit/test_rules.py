@@ -93,12 +93,6 @@ RULES: list[tuple[str, Change, str, str]] = [
         "process 'a': services 'replay' and 'replay-bind' share the variable SYMPH_REPLAY_BIND_HOS",
     ),
     (
-        "port-twice",
-        lambda e: e.get_process("a").binds({"x": 80}) and e.get_process("b").exposes({"y": 80}),
-        "processes.b.exposes.y",
-        "process 'b': gives port 80 to service 'y', but service 'x' of 'a' has it; choose another",
-    ),
-    (
         "start-order",
         lambda e: e.get_process("a").starts_after("bb"),
         "processes.a.starts_after.bb",

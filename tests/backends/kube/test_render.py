@@ -303,6 +303,15 @@ def test_shell_without_a_command_is_refused(options: dict[str, str], what: str) 
         rendered(exp)
 
 
+def test_container_yml_replaces_a_relative_start_directory() -> None:
+    exp, process = one(command=None, args="--x", start_dir="here")
+    process.container_yml = {"workingDir": None}
+    item = containers_of(rendered(exp))["p"]
+    assert (item["args"], item.get("command"), item.get("workingDir")) == (["--x"], None, None)
+    process.container_yml = {"workingDir": "/app"}
+    assert containers_of(rendered(exp))["p"]["workingDir"] == "/app"
+
+
 @pytest.mark.parametrize("name", [".", "..", "..data"])
 def test_invalid_variable_names_are_refused(name: str) -> None:
     exp, process = one()

@@ -141,7 +141,7 @@ def _command(process: PlannedProcess) -> Object:
         if process.args:
             result["args"] = [escape(word) for word in process.args]
     directory = start_directory(process)
-    if directory is not None and relative_dir is None:
+    if directory is not None and posixpath.isabs(directory):
         result["workingDir"] = directory
     if (process.settings.per_pod or 1) > 1:
         return _with_launcher(process, result)
@@ -164,11 +164,14 @@ def _with_launcher(process: PlannedProcess, fields: Object) -> Object:
 
 
 def _relative_start_dir(process: PlannedProcess) -> str | None:
-    """Return the start directory if it is relative, or None otherwise."""
+    """Return the start directory if it is relative, or None otherwise.
+
+    The result is also None if ``container_yml`` sets or removes the working directory.
+    """
     directory = start_directory(process)
     if directory is None or posixpath.isabs(directory):
         return None
-    return directory
+    return None if "workingDir" in process.settings.container_yml else directory
 
 
 def _change_directory(directory: str) -> str:

@@ -520,6 +520,16 @@ class Component(CheckedAttributes):
                 "a toleration without a key tolerates every taint; "
                 "set operator='Exists' to allow it"
             )
+        if operator == "Exists" and value not in (None, ""):
+            raise SpecError(
+                "a toleration with operator='Exists' accepts every value; remove value, or set "
+                "operator='Equal'"
+            )
+        if toleration_seconds is not None and effect != "NoExecute":
+            raise SpecError(
+                "toleration_seconds has an effect only on taints that end running Pods; "
+                "set effect='NoExecute', or remove it"
+            )
         _add_new(self._settings.tolerations, [toleration])
         return self
 

@@ -31,6 +31,7 @@ from symphony.model.limits import (
     TOO_MANY_DIGITS,
     TOO_MANY_VALUES,
 )
+from symphony.model.yaml_causes import likely_cause
 
 _BINARY_TAG = "tag:yaml.org,2002:binary"
 _NULL_TAG = "tag:yaml.org,2002:null"
@@ -277,8 +278,13 @@ def from_yaml(
         raise SpecError(f"{_position(path, exc.problem_mark)}: {exc.problem}") from exc
     except yaml.MarkedYAMLError as exc:
         problem = ", ".join(part for part in (exc.context, exc.problem) if part)
-        position = _position(path, exc.problem_mark or exc.context_mark)
-        raise SpecError(f"{position}: not YAML: {problem}") from exc
+        mark = exc.problem_mark or exc.context_mark
+        cause = None
+        if mark is not None:
+            context_line = exc.context_mark.line if exc.context_mark else None
+            cause = likely_cause(text, problem, mark.line, mark.column, context_line)
+        hint = f"; {cause}" if cause else ""
+        raise SpecError(f"{_position(path, mark)}: not YAML: {problem}{hint}") from exc
     except yaml.YAMLError as exc:
         raise SpecError(f"{path}: not YAML: {str(exc).splitlines()[0]}") from exc
     except RecursionError:

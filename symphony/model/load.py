@@ -140,7 +140,7 @@ class _Loader:
                 experiment.build_image(repository, **given)
 
     def _load_processes(self, experiment: Experiment, value: Any) -> None:
-        described = {} if value is None else validators.mapping(value, "processes")
+        described = {} if value is None else _mapping_of_processes(value)
         expansion = replicas.expand(described, self._errors)
         experiment.replicas = expansion.copies
         for name, data in expansion.absent.items():
@@ -338,10 +338,24 @@ class _Loader:
                     )
 
 
-def _hint_for_experiment_key(key: str, _: Any) -> str:
+def _hint_for_experiment_key(key: str, value: Any) -> str:
     from symphony.model.foreign_keys import experiment_hint
 
+    is_process = isinstance(value, Mapping) and not _PROCESS_KEYS.keys().isdisjoint(value)
+    if is_process:
+        return f"; if {shown(key)} is a process, indent it below processes"
     return experiment_hint(key)
+
+
+def _mapping_of_processes(value: Any) -> dict[str, Any]:
+    """Return the processes by name. Raises `SpecError` if ``value`` is not a mapping."""
+    is_list_of_mappings = isinstance(value, list) and isinstance(next(iter(value), None), Mapping)
+    if is_list_of_mappings:
+        raise SpecError(
+            "processes must be a mapping from names to processes, not a list; write 'NAME:' "
+            "instead of '- NAME:'"
+        )
+    return validators.mapping(value, "processes")
 
 
 def _items(value: Any, subject: str) -> list[Any]:

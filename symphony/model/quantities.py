@@ -16,6 +16,11 @@ from fractions import Fraction
 from symphony.errors import SpecError, shown
 
 MEBIBYTE_BYTES = 2**20
+_LEAST_MEMORY_BYTES = 10**6
+_REASONS_FOR_LITTLE_MEMORY = {
+    "": ", because an amount without a unit is in bytes",
+    "m": ", because m stands for thousandths of a byte",
+}
 # A smaller log would often not contain the lines that explain an error.
 MIN_LOG_LIMIT_BYTES = 2**16
 MILLICORES_PER_CORE = 1000
@@ -33,6 +38,8 @@ QUANTITY_PATTERN = re.compile(rf"{_NUMBER}(m|k|[MGTPE]|[KMGTPE]i|{_EXPONENT})?")
 # The notation that a cluster can report. This notation also includes nano and micro units.
 _REPORTED_PATTERN = re.compile(rf"{_NUMBER}([numkMGTPE]|[KMGTPE]i|{_EXPONENT})?")
 _PLAIN_NUMBER_PATTERN = re.compile(_NUMBER)
+# Notations of other programs: a number, an optional prefix of a unit, and an optional B for bytes.
+_SIMILAR_PATTERN = re.compile(r"([0-9]+(?:[.,][0-9]+)?)\s*([kKmMgGtTpPeE]?)([iI]?)([bB]?)")
 
 _FACTORS: Mapping[str, Fraction] = {
     "": Fraction(1),
@@ -77,6 +84,24 @@ def quantity_text(value: object, subject: str) -> str:
     match = None if text is None else QUANTITY_PATTERN.fullmatch(text)
     if text is None or match is None or len(match[1]) > MAX_NUMBER_LENGTH:
         raise _not_a_quantity(value, subject)
+    return text
+
+
+def memory_text(value: object, subject: str) -> str:
+    """Return an amount of memory as a string; see `quantity_text`.
+
+    Raises `SpecError` if ``value`` is not a quantity, or is less than a megabyte but not zero. No
+    container can start with so little memory, so the unit is missing or wrong. Kubernetes accepts
+    ``100m``, which is a tenth of a byte.
+    """
+    text = quantity_text(value, subject)
+    if 0 < parse_quantity(text, subject) < _LEAST_MEMORY_BYTES:
+        number, unit = _split_unit(text)
+        reason = _REASONS_FOR_LITTLE_MEMORY.get(unit, "")
+        raise SpecError(
+            f"{subject} {text!r} is less than a megabyte{reason}; "
+            f"did you mean '{number}M' or '{number}Mi'?"
+        )
     return text
 
 
@@ -175,7 +200,39 @@ def _as_text(value: object) -> str | None:
 
 
 def _not_a_quantity(value: object, subject: str) -> SpecError:
-    return SpecError(f"{subject} must be an amount such as 2, '500m' or '4Gi', not {shown(value)}")
+    suggestion = _similar_quantity(value)
+    hint = f"; did you mean {suggestion!r}?" if suggestion else ""
+    return SpecError(
+        f"{subject} must be an amount such as 2, '500m' or '4Gi', not {shown(value)}{hint}"
+    )
+
+
+def _split_unit(quantity: str) -> tuple[str, str]:
+    """Return the number and the unit of a quantity. The unit is empty if there is none."""
+    match = QUANTITY_PATTERN.fullmatch(quantity)
+    return (match[1], match[2] or "") if match else (quantity, "")
+
+
+def _similar_quantity(value: object) -> str | None:
+    """Return the quantity that a similar notation probably means, or None if there is none.
+
+    Other programs write units in any case, separate them with a space and add a B for bytes. The
+    units of docker without an i, such as ``8g``, are powers of 1024.
+
+    >>> _similar_quantity("8GB"), _similar_quantity("512 mib"), _similar_quantity("8g")
+    ('8G', '512Mi', '8Gi')
+    """
+    if not isinstance(value, str) or len(value) > MAX_NUMBER_LENGTH:
+        return None
+    match = _SIMILAR_PATTERN.fullmatch(value.strip())
+    if match is None:
+        return None
+    number, prefix, binary, in_bytes = match[1].replace(",", "."), match[2], match[3], match[4]
+    if not prefix:
+        return number
+    if binary or (prefix in "gt" and not in_bytes):
+        return f"{number}{prefix.upper()}i"
+    return f"{number}{'k' if prefix in 'kK' else prefix.upper()}"
 
 
 def _parse_number_text(text: str, subject: str) -> Fraction:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from symphony.errors import SpecError, error_path
+from symphony.errors import SpecError, error_path, shown
 from symphony.model import validators
 from symphony.model.document_path import (
     COUNT,
@@ -190,7 +190,19 @@ class _Replication:
 
 
 def _description(value: Any, origin: str) -> dict[str, Any]:
-    return {} if value is None else validators.mapping(value, f"process {origin!r}")
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        # A file without errors does not need these names.
+        from symphony.model.process import PROCESS_OPTIONS
+        from symphony.model.settings import SETTINGS
+
+        if origin in PROCESS_OPTIONS or origin in SETTINGS:
+            raise SpecError(
+                f"process {origin!r} must be a mapping, not {shown(value)}; if {origin} is a "
+                "setting, indent it below the name of a process"
+            )
+    return validators.mapping(value, f"process {origin!r}")
 
 
 def _copy_numbers(data: Mapping[str, Any]) -> range | None:

@@ -26,6 +26,7 @@ from symphony.model.value_types import (
     HTTP_TEST,
     LABELS,
     LOG_SIZE,
+    MEMORY,
     NAME,
     NONEMPTY_TEXT,
     PROGRAM,
@@ -145,10 +146,10 @@ RESOURCE_FIELDS = field_table(
     Field(name="cpu", type=QUANTITY, description="the number of CPU cores"),
     Field(
         name="memory",
-        type=QUANTITY,
+        type=MEMORY,
         description="the number of bytes, or an amount with a unit such as '4Gi'",
     ),
-    Field(name="mem", type=QUANTITY, description="a synonym for memory", subject="memory"),
+    Field(name="mem", type=MEMORY, description="a synonym for memory", subject="memory"),
 )
 LIMIT_FIELDS = {
     **RESOURCE_FIELDS,
@@ -224,8 +225,15 @@ JOB_FIELDS = field_table(
     ),
 )
 
+
+def _label_key(value: object, subject: str) -> str:
+    return validators.label_key(value, subject)
+
+
+_LABEL_KEY = ValueType(TEXT.schema, _label_key)
+
 TOLERATION_FIELDS = field_table(
-    Field(name="key", type=TEXT, description="the key of the taint"),
+    Field(name="key", type=_LABEL_KEY, description="the key of the taint"),
     Field(
         name="operator",
         type=choice(TOLERATION_OPERATORS),
@@ -248,13 +256,6 @@ _HAS_EXISTS_OPERATOR: Schema = {
     "required": ["operator"],
     "properties": {"operator": {"const": "Exists"}},
 }
-
-
-def _label_key(value: object, subject: str) -> str:
-    return validators.label_key(value, subject)
-
-
-_LABEL_KEY = ValueType(TEXT.schema, _label_key)
 
 TOPOLOGY_SPREAD_FIELDS = field_table(
     Field(

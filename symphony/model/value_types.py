@@ -20,7 +20,7 @@ from symphony.model.durations import (
     MAX_TIME_LIMIT_SECONDS,
     parse_positive_duration,
 )
-from symphony.model.quantities import QUANTITY_PATTERN, log_size_text, quantity_text
+from symphony.model.quantities import QUANTITY_PATTERN, log_size_text, memory_text, quantity_text
 
 Schema = dict[str, Any]
 
@@ -398,6 +398,7 @@ RESOURCE_NAME = ValueType(
     validators.resource_name,
 )
 QUANTITY = ValueType(definition("quantity"), quantity_text)
+MEMORY = ValueType(definition("quantity"), memory_text)
 LOG_SIZE = ValueType(definition("quantity"), log_size_text)
 ENV = ValueType(definition("env"), pairs(validators.env_pair))
 ENV_FILES = ValueType(

@@ -96,9 +96,15 @@ def test_warnings_are_failures_only_with_strict(program: Program) -> None:
     path = program.file("rl", {"a": {"command": "true", "container_image": "x", "binds": "s"}})
     done = program("check", path)
     assert done.returncode == 0
-    assert done.stderr.startswith(f"{path}: 1 warning")
-    assert "kube, local" in done.stderr
+    assert done.stderr == f"{path}: 1 warning for local\n"
     assert program("check", path, "--strict").returncode == 1
+
+
+def test_only_the_chosen_backend_is_checked(program: Program) -> None:
+    path = program.file("rl", {"a": {"command": "true", "env": {"DATA": "/home/user/data"}}})
+    assert program("check", path).stderr == f"{path}: no problems found for local\n"
+    both = program("check", path, "-b", "local", "--target", "kube")
+    assert both.stderr == f"{path}: 1 error, 1 warning for local, kube\n"
 
 
 def test_file_without_problems(program: Program) -> None:

@@ -333,7 +333,10 @@ def test_existing_job_is_only_replaced_with_force(program: Program) -> None:
         (["--name", "My_Job", "--", "true"], "'my-job'"),
         (["--", "!"], "pass --name"),
         (["--cpu", "two", "--", "true"], "--cpu: "),
-        (["--memory", "4096", "--", "true"], "--memory: '4096' is less than a megabyte"),
+        (
+            ["--memory", "4096", "--", "true"],
+            "'4096' is less than a megabyte",
+        ),
         (["--gpu", "0.5", "--", "true"], "--gpu: "),
         (["--time", "soon", "--", "true"], "--time: "),
         (["--replicas", "0", "--", "true"], "replicas must be between 1 and 10000, not '0'"),

@@ -133,7 +133,8 @@ def record(
     return st.fixed_dictionaries(required or {}, optional=optional)
 
 
-_resources = {"cpu": quantities, "memory": quantities}
+memory = st.one_of(st.just(0), st.integers(10**6, 10**12), st.sampled_from(["4Gi", "1.5M", "2e7"]))
+_resources = {"cpu": quantities, "memory": memory}
 _mount = {"mount_path": absolute}
 _file_names = st.from_regex(r"[-_a-zA-Z0-9]{1,6}", fullmatch=True)
 _files = st.one_of(
@@ -170,12 +171,12 @@ def _mounted_at(item: dict[str, Any]) -> str:
 tolerations = st.one_of(
     record(
         {"key": label_keys},
-        operator=st.sampled_from(model_settings.TOLERATION_OPERATORS),
+        operator=st.just("Equal"),
         value=texts,
         effect=st.sampled_from(model_settings.TAINT_EFFECTS),
-        toleration_seconds=counts,
     ),
-    st.just({"operator": "Exists"}),
+    record({"operator": st.just("Exists")}, key=label_keys),
+    record({"key": label_keys, "effect": st.just("NoExecute")}, toleration_seconds=counts),
 )
 _plain = st.one_of(st.none(), st.booleans(), st.integers(), texts)
 yml = st.dictionaries(

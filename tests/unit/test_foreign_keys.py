@@ -66,7 +66,7 @@ CASES: list[tuple[str, Any, dict[str, Any]]] = [
     ("ports", ["${PORT:-80}:8080"], {"exposes": {"web": 8080}}),
     ("cpus", "0.50", {"resource_limit": {"cpu": 0.5}}),
     ("mem_limit", "512m", {"resource_limit": {"memory": "512Mi"}}),
-    ("mem_reservation", 1024, {"resource_request": {"memory": 1024}}),
+    ("mem_reservation", 1048576, {"resource_request": {"memory": 1048576}}),
     ("shm_size", "2gb", {"volumes": [{"shared_memory": {"size": "2Gi"}}]}),
     ("tmpfs", "/run:size=1m", {"volumes": [{"empty_dir": {"mount_path": "/run", "memory": True}}]}),
     (

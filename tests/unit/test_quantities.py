@@ -105,3 +105,27 @@ def test_numbers_are_rounded_up_to_whole_units() -> None:
 def test_whole_numbers_have_a_lower_bound(value: float, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         quantities.parse_whole_number(value, "gpu_count", least=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "suggestion"),
+    [
+        ("8GB", "8G"),
+        ("8gib", "8Gi"),
+        ("8g", "8Gi"),
+        ("8K", "8k"),
+        ("8 G", "8G"),
+        ("1,5", "1.5"),
+    ],
+)
+def test_a_similar_notation_is_suggested(value: str, suggestion: str) -> None:
+    with pytest.raises(SpecError, match=f"; did you mean '{suggestion}'\\?$"):
+        quantities.quantity_text(value, "memory")
+
+
+@pytest.mark.parametrize("value", ["100m", "8", "500k"])
+def test_memory_of_less_than_a_megabyte_is_refused(value: str) -> None:
+    number = value.rstrip("mk")
+    with pytest.raises(SpecError, match=f"did you mean '{number}M' or '{number}Mi'"):
+        quantities.memory_text(value, "memory")
+    assert quantities.memory_text("0", "memory") == "0"

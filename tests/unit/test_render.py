@@ -291,7 +291,7 @@ def test_settings_of_other_backends_are_listed_as_ignored() -> None:
     process = experiment.new_process("p", command="c", container_image="i", env={"A": "1"})
     process.binds("s").connects("s").exposes("w").ready(tcp="s").starts_after("q")
     process.restart_policy("Always").termination_grace_period(1)
-    process.resource_request(cpu=1).resource_limit(cpu=1, memory=1, gpu=1)
+    process.resource_request(cpu=1).resource_limit(cpu=1, memory="1M", gpu=1)
     process.image_pull_policy("Always").job(ttl=1).mount_pvc("c", "/m")
     process.node_selector("a", "b").add_toleration(operator="Exists").add_label("a", "b")
     process.pod_yml = {"a": 1}

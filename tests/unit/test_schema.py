@@ -134,7 +134,7 @@ FULL: dict[str, Any] = {
             "binds": {"db": 7001, "more": None},
             "exposes": ["web"],
             "resource_request": {"cpu": 0.5, "memory": "1Gi"},
-            "resource_limit": {"cpu": "500m", "mem": 1024, "gpu": 1},
+            "resource_limit": {"cpu": "500m", "mem": 1048576, "gpu": 1},
             "image_pull_policy": "Always",
             "restart_policy": "OnFailure",
             "termination_grace_period": 0,

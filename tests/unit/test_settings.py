@@ -64,7 +64,7 @@ VALUES: list[tuple[str, list[Call], Any]] = [
         [lambda c: c.resource_request(cpu=0.5), lambda c: c.resource_request(memory="1Gi")],
         {"cpu": "0.5", "memory": "1Gi"},
     ),
-    ("resource_request", [lambda c: c.resource_request(mem=1024)], {"memory": "1024"}),
+    ("resource_request", [lambda c: c.resource_request(mem=1048576)], {"memory": "1048576"}),
     (
         "resource_limit",
         [lambda c: c.resource_limit(cpu=2, gpu=1), lambda c: c.resource_limit(mem="2Gi", cpu=3)],
@@ -209,8 +209,8 @@ VALUES: list[tuple[str, list[Call], Any]] = [
     ("together_or_not", [lambda c: c.together_or_not(), lambda c: c.together_or_not("5m")], 300),
     (
         "tolerations",
-        [lambda c: c.add_toleration(key="k", value=1, effect="NoSchedule", toleration_seconds=2)],
-        [{"key": "k", "value": "1", "effect": "NoSchedule", "toleration_seconds": 2}],
+        [lambda c: c.add_toleration(key="k", value=1, effect="NoExecute", toleration_seconds=2)],
+        [{"key": "k", "value": "1", "effect": "NoExecute", "toleration_seconds": 2}],
     ),
     (
         "tolerations",
@@ -309,6 +309,9 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.mount_shared_memory().mount_empty_dir("/dev/shm"), "two volumes at '/dev/shm'"),
     (lambda c: c.node_selector("a b", "c"), "label key 'a b' is not valid"),
     (lambda c: c.add_toleration(value="v"), "set operator='Exists' to allow it"),
+    (lambda c: c.add_toleration(key="k l"), "key must be the key of a label, [prefix/]name"),
+    (lambda c: c.add_toleration(key="k", operator="Exists", value="v"), "remove value, or set "),
+    (lambda c: c.add_toleration(key="k", toleration_seconds=2), "set effect='NoExecute', or "),
     (lambda c: c.add_toleration(key="k", effect="no"), "effect must be one of NoSchedule"),
     (lambda c: c.add_labels(["a"]), "labels must be a mapping"),
     (assigned("pod_yml", []), "pod_yml must be a mapping, not []"),

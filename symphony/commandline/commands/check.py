@@ -25,7 +25,7 @@ class CheckCommands(BaseCommands):
             action="append",
             default=[],
             help="backend to check for, or all; repeatable "
-            "(default: the value of -b, else all installed backends)",
+            "(default: the backend on which launch would run the experiment)",
         )
         parser.add_argument("--offline", action="store_true", help="do not query any cluster")
         self._add_hidden_dry_run(parser)
@@ -37,18 +37,20 @@ class CheckCommands(BaseCommands):
     def action_check(self, args: argparse.Namespace) -> int | None:
         """Check an experiment file for problems without launching it.
 
-        The command reports all problems at once: missing images, paths and addresses that exist
-        only on this machine, services that no process binds or to which no process connects,
-        environments that are close to the size limit, GPUs that no node provides, and everything
-        that a backend rejects. Each finding is printed on one line, with its position in the file
-        and a suggested fix. Nothing is launched, and a cluster is queried only for its nodes. With
-        -b slurm, a short job checks whether idle nodes can run symphony. The options of a backend
-        are available with -b, and with --target if it names one backend.
+        The command reports what concerns one backend: the one on which launch would run the
+        experiment, or those of --target. It reports all problems at once: missing images, paths and
+        addresses that exist only on this machine, services that no process binds or to which no
+        process connects, environments that are close to the size limit, GPUs that no node provides,
+        and everything that a backend rejects. Each finding is printed on one line, with its
+        position in the file and a suggested fix. Nothing is launched, and a cluster is queried only
+        for its nodes. With -b slurm, a short job checks whether idle nodes can run symphony. The
+        options of a backend are available with -b, and with --target if it names one backend.
 
         The exit code is 1 if there are errors or, with --strict, warnings. Otherwise, it is 0.
 
         For example:
-          symphony check rl.yml --target kube
+          symphony check rl.yml
+          symphony check rl.yml --target kube,slurm
           symphony check rl.yml --target slurm --partition gpu
           symphony check rl.yml -b kube -n team-a --image rl:1
           symphony check experiment.py --strict --json
@@ -59,9 +61,11 @@ class CheckCommands(BaseCommands):
         from symphony.commandline.commands.experiment_files import load_with_errors
 
         backends = [name for option in args.target for name in option.split(",") if name]
-        if not backends and args.backend:
-            backends = [args.backend]
-        report = CheckReport(Path(args.file), backends, self._cluster_for)
+        # Checks that run programs on the nodes are only for backends that the user has named.
+        is_thorough = bool(backends or args.backend)
+        if args.backend or not backends:
+            backends.insert(0, self._chosen_backend())
+        report = CheckReport(Path(args.file), backends, self._cluster_for, is_thorough=is_thorough)
         parameters = dict(args.parameters)
         report.collect(
             lambda: load_with_errors(self.cluster, Path(args.file), args.name, parameters),
@@ -78,6 +82,14 @@ class CheckCommands(BaseCommands):
             print_note(report.summary())
         return report.exit_code(strict=args.strict)
 
+    def _chosen_backend(self) -> str:
+        """Return the name of the backend on which ``launch`` would run the experiment."""
+        from symphony.cluster.plugins import find_backend
+
+        if self.has_custom_cluster:
+            return self.cluster.backend
+        return find_backend(self.backend_name).name
+
     def _cluster_for(self, backend: str) -> Cluster:
         """Return a cluster for ``backend``.
 
@@ -86,10 +98,6 @@ class CheckCommands(BaseCommands):
         from symphony.cluster import Cluster
         from symphony.cluster.plugins import find_backend
 
-        if self.has_custom_cluster:
-            selected = self.cluster.backend
-        else:
-            selected = find_backend(self.backend_name).name
-        if selected == find_backend(backend).name:
+        if self._chosen_backend() == find_backend(backend).name:
             return self.cluster
         return Cluster.new(backend)

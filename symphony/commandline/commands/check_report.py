@@ -40,23 +40,28 @@ class CheckReport:
     """The findings for one experiment file and one or more backends."""
 
     def __init__(
-        self, path: Path, backends: Sequence[str], open_cluster: Callable[[str], Cluster]
+        self,
+        path: Path,
+        backends: Sequence[str],
+        open_cluster: Callable[[str], Cluster],
+        *,
+        is_thorough: bool,
     ) -> None:
         """Open a cluster for each backend.
 
-        If ``backends`` is empty or contains ``"all"``, the report covers every installed backend
-        that can be used. Raises `PluginError` if a requested backend cannot be used.
+        If ``backends`` contains ``"all"``, the report covers every installed backend that can be
+        used. If ``is_thorough`` is true, checks may run programs on the nodes of a cluster. Raises
+        `PluginError` if a requested backend cannot be used.
         """
         self._path = path
         self._open_cluster = open_cluster
-        # Checks that run programs on the nodes are only for backends that the user has named.
-        self._is_thorough = bool(backends)
+        self._is_thorough = is_thorough
         self.findings: list[tuple[Position, Finding]] = []
         self.experiment: str | None = None
-        if backends and ALL_BACKENDS not in backends:
-            self.targets = self._requested_targets(backends)
-        else:
+        if ALL_BACKENDS in backends:
             self.targets = self._installed_targets()
+        else:
+            self.targets = self._requested_targets(backends)
 
     def collect(self, load: Callable[[], LoadResult], *, offline: bool) -> None:
         """Load the experiment, and collect all findings.

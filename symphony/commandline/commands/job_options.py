@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError, SymphonyError
 from symphony.model.durations import parse_time_limit, parse_whole_seconds
-from symphony.model.quantities import parse_quantity, quantity_text
+from symphony.model.quantities import memory_text, parse_quantity, quantity_text
 from symphony.names import MAX_LENGTH, suggested_name
 
 if TYPE_CHECKING:
@@ -46,9 +46,6 @@ PROCESS_NAME = "main"
 # In the command of a job with replicas, this text stands for the number of the replica, as in the
 # file of an experiment.
 INDEX_REFERENCE = "${index}"
-# A smaller value is probably a number without its unit, because no program can run in so little
-# memory.
-_LEAST_MEMORY_BYTES = 1_000_000
 
 Pair = tuple[str, str]
 
@@ -316,19 +313,8 @@ def parse_cpu(text: str) -> str:
 
 
 def parse_memory(text: str) -> str:
-    """Validate ``text`` as an amount of memory, with or without a unit, and return it.
-
-    Raises `SpecError` for less than one megabyte, because the user has probably omitted the unit.
-    """
-    quantity = quantity_text(text, "the amount of memory")
-    if parse_quantity(quantity) < _LEAST_MEMORY_BYTES:
-        digits = re.match(r"[\d.]+", quantity)
-        number = digits.group() if digits else "512"
-        raise SpecError(
-            f"{text!r} is less than a megabyte (the default unit is bytes); "
-            f"for example '{number}Mi'"
-        )
-    return quantity
+    """Validate ``text`` as an amount of memory, with or without a unit, and return it."""
+    return memory_text(text, "the amount of memory")
 
 
 def parse_mount(text: str) -> Mount:

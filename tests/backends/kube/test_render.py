@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -282,6 +283,33 @@ def test_missing_images_are_reported() -> None:
     exp.get_process("c").container_yml = {"image": "own:1"}
     with pytest.raises(SpecError, match="^process 'a' has no container_image: "):
         rendered(exp, RenderOptions())
+
+
+@pytest.mark.parametrize(
+    ("image", "hint"),
+    [
+        ("team/RL:v1", "did you mean 'team/rl:v1'"),
+        ("rl:", "write 'rl' or 'rl:TAG'"),
+        ("r l", "remove the spaces"),
+        ("https://registry.example/rl:1", "write it without https://"),
+        ("rl@sha256:12", "write "),
+    ],
+)
+def test_the_name_of_an_image_is_checked(image: str, hint: str) -> None:
+    exp = Experiment("e")
+    exp.new_process("a", container_image=image, command="c")
+    with pytest.raises(SpecError, match=f"^process 'a' has the image .*{re.escape(hint)}"):
+        rendered(exp)
+
+
+def test_a_request_above_the_limit_is_refused() -> None:
+    exp = Experiment("e")
+    process = exp.new_process("a", container_image="registry.example:5000/rl:v1", command="c")
+    process.resource_request(cpu=1, memory="2Gi").resource_limit(cpu="1000m", memory="2Gi")
+    rendered(exp)
+    process.container_yml = {"resources": {"limits": {"memory": "1Gi"}}}
+    with pytest.raises(SpecError, match="request of 2Gi memory is above the limit of 1Gi; raise"):
+        rendered(exp)
 
 
 def test_entry_point_of_the_image() -> None:

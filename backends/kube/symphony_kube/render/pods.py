@@ -11,6 +11,7 @@ from symphony.names import did_you_mean
 from symphony.plan.ranks import master_service
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT
 from symphony_kube.render.cluster_overrides import with_cluster_override, with_security
+from symphony_kube.render.container_checks import check_container
 from symphony_kube.render.containers import DEFAULT_GRACE_SECONDS, container, ports
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data
@@ -251,7 +252,17 @@ def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
         body = _apply_override(body, options.pod_yml, "the option pod_yml")
     if settings.pod_yml:
         body = _apply_override(body, settings.pod_yml, f"pod_yml of {unit.description}")
+    _check_containers(unit, body["spec"].get("containers"))
     return {**body, "spec": with_security(body["spec"], options.security)}
+
+
+def _check_containers(unit: PlannedUnit, containers: Any) -> None:
+    """Raise `SpecError` if the API server would refuse the container of a process."""
+    paths = {process.name: process.path for process in unit.processes}
+    for rendered in containers:
+        path = paths.get(rendered.get("name"))
+        if path is not None:
+            check_container(rendered, path)
 
 
 def _restart_policy(unit: PlannedUnit, context: RenderContext) -> str:

@@ -615,9 +615,9 @@ class Cluster(CheckedAttributes, abc.ABC):
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
-        grace: float | None = None,
+        grace: float | str | None = None,
         at_once: bool = False,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Stop processes, wait until they have exited, and return their statuses.
 
@@ -625,12 +625,13 @@ class Cluster(CheckedAttributes, abc.ABC):
         process or group with a count, such as ``agent`` for ``agent-0`` to ``agent-7``. It can also
         be a pattern, such as ``agent-*``. None selects all processes.
 
-        A process receives SIGTERM, and is killed if it is still running after ``grace`` seconds, by
-        default its own grace period. With ``at_once``, it is killed immediately. Its restart policy
+        A process receives SIGTERM, and is killed if it is still running after ``grace``, by default
+        its own grace period. With ``at_once``, it is killed immediately. Its restart policy
         does not apply. The experiment does not finish while it has a process that was stopped in
         this way, so that `start_processes` can start the process again.
 
-        ``timeout`` is in seconds; `TimeoutError` is raised when it expires, and the stop goes on.
+        `TimeoutError` is raised when ``timeout`` expires, and the stop goes on. ``grace`` and
+        ``timeout`` are in seconds or have a unit, such as ``"5m"``.
         Raises `NotFound` if a name selects no process, and `Unsupported` if the backend cannot
         control single processes.
         """
@@ -641,7 +642,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Start processes that were stopped or have exited, and return their statuses.
 
@@ -657,9 +658,9 @@ class Cluster(CheckedAttributes, abc.ABC):
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
-        grace: float | None = None,
+        grace: float | str | None = None,
         at_once: bool = False,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Stop processes, start them again, and return their statuses.
 
@@ -829,24 +830,25 @@ class Cluster(CheckedAttributes, abc.ABC):
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
-        interval: float = 1.0,
+        interval: float | str = 1.0,
     ) -> Iterator[ExperimentUsage]:
         """Iterate over samples of the resources that the running processes of an experiment use.
 
         ``processes`` selects processes as in `stop_processes`. The first sample comes as soon as
-        the CPU use has been measured, and then one sample every ``interval`` seconds, or less often
-        if the backend measures less often. Only the iteration causes work. It continues until the
+        the CPU use has been measured, and then one sample every ``interval``, or less often if the
+        backend measures less often. Only the iteration causes work. It continues until the
         experiment has finished or was deleted. Raises `Unsupported` with the reason if the backend
         cannot report anything.
         """
-        if interval <= 0:
-            raise SpecError(f"interval must be a number of seconds above 0, not {shown(interval)}")
+        from symphony.model.durations import parse_positive_duration
+
+        seconds = parse_positive_duration(interval, "interval")
         status = self.describe_experiment(experiment)
         names: Collection[str] | None = None
         if processes is not None:
             describe = functools.partial(self.describe_experiment, experiment)
             names = SelectedNames(status, processes, describe)
-        return self._iter_usage(experiment, names, interval)
+        return self._iter_usage(experiment, names, seconds)
 
     def _iter_usage(
         self, experiment: str, names: Collection[str] | None, interval: float
@@ -872,7 +874,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         self,
         experiment: str,
         *,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
         on_change: OnChange = None,
         until: Until = "ended",
         processes: Sequence[str] | None = None,
@@ -880,12 +882,12 @@ class Cluster(CheckedAttributes, abc.ABC):
         """Block until every process has finished, and return the status of the experiment.
 
         ``processes`` selects the processes to wait for, as in `stop_processes`. None selects all.
-        ``timeout`` is in seconds; `TimeoutError` is raised when it expires. ``on_change`` is called
-        with each status that differs from the previous one. With ``until="started"`` or
-        ``until="ready"``, block only until every process has started or is ready, respectively.
-        This method does not wait for processes that have finished or, with ``until="ready"``, for
-        processes that did not become ready in time. The returned status contains the state of each
-        process.
+        ``timeout`` is in seconds or has a unit, such as ``"5m"``; `TimeoutError` is raised when it
+        expires. ``on_change`` is called with each status that differs from the previous one. With
+        ``until="started"`` or ``until="ready"``, block only until every process has started or is
+        ready, respectively. This method does not wait for processes that have finished or, with
+        ``until="ready"``, for processes that did not become ready in time. The returned status
+        contains the state of each process.
         """
 
     # --- using ---

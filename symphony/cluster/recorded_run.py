@@ -90,7 +90,7 @@ class RecordedRun(Cluster):
         self,
         experiment: str,
         *,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
         on_change: OnChange = None,
         until: Until = "ended",
         processes: Sequence[str] | None = None,

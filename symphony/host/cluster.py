@@ -638,9 +638,9 @@ class HostCluster(Cluster):
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
-        grace: float | None = None,
+        grace: float | str | None = None,
         at_once: bool = False,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Stop processes, and wait until they have exited; see `Cluster.stop_processes`."""
         seconds = _grace_seconds(grace, at_once)
@@ -651,7 +651,7 @@ class HostCluster(Cluster):
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Start processes that are not running; see `Cluster.start_processes`."""
         return self._request(experiment, processes, timeout, request="start")
@@ -661,9 +661,9 @@ class HostCluster(Cluster):
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
-        grace: float | None = None,
+        grace: float | str | None = None,
         at_once: bool = False,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Stop processes, and start them again; see `Cluster.restart_processes`."""
         seconds = _grace_seconds(grace, at_once)
@@ -682,10 +682,13 @@ class HostCluster(Cluster):
         self,
         experiment: str,
         processes: Sequence[str] | None,
-        timeout: float | None,
+        timeout: float | str | None,
         **request: Any,
     ) -> list[ProcessStatus]:
         """Send a request about processes to the supervisor, and return their statuses."""
+        from symphony.model.durations import parse_timeout
+
+        seconds = parse_timeout(timeout)
         with self._find(experiment).pin() as run:
             # The second read of the status reads only the events of the request.
             reader = self._reader(run)
@@ -697,7 +700,7 @@ class HostCluster(Cluster):
                 and _unobserved_host(run, status) is None
             )
             if not is_done:
-                self._send(run, {**request, "names": selected}, timeout=timeout)
+                self._send(run, {**request, "names": selected}, timeout=seconds)
                 status = reader.read()
             return select_processes(status, selected)
 
@@ -907,16 +910,18 @@ class HostCluster(Cluster):
         self,
         experiment: str,
         *,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
         on_change: OnChange = None,
         until: Until = "ended",
         processes: Sequence[str] | None = None,
     ) -> ExperimentStatus:
         """Wait until every process has reached ``until`` or has exited; see `Cluster.wait`."""
         from symphony.host.logs import growing
+        from symphony.model.durations import parse_timeout
 
         run = self._find(experiment)
-        deadline = None if timeout is None else time.monotonic() + timeout
+        seconds = parse_timeout(timeout)
+        deadline = None if seconds is None else time.monotonic() + seconds
         reader = self._reader(run)
         previous: ExperimentStatus | None = None
         with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
@@ -934,7 +939,7 @@ class HostCluster(Cluster):
                 if deadline is not None:
                     pause = min(pause, deadline - time.monotonic())
                 if pause <= 0:
-                    raise wait_timeout(status, until, awaited, timeout or 0.0)
+                    raise wait_timeout(status, until, awaited, seconds or 0.0)
                 wait_for_events(pause)
 
     # --- logs ---
@@ -1301,15 +1306,18 @@ def read_unchanging(run: RunDirectory, reader: StatusReader) -> ExperimentStatus
             wait_for_events(_STATUS_CHECK_SECONDS)
 
 
-def _grace_seconds(grace: float | None, at_once: bool) -> float | None:
+def _grace_seconds(grace: float | str | None, at_once: bool) -> float | None:
     """Return the grace period for a request, or None for the period of each process."""
     if grace is None:
         return 0.0 if at_once else None
     if at_once:
         raise SpecError("at_once means that there is no grace period; remove grace or at_once")
-    if not 0 <= grace <= MAX_GRACE_SECONDS:
-        raise SpecError(f"grace must be a number of seconds of at least 0, not {shown(grace)}")
-    return float(grace)
+    from symphony.model.durations import parse_duration
+
+    seconds = parse_duration(grace, "grace")
+    if seconds > MAX_GRACE_SECONDS:
+        raise SpecError(f"grace must be at most {MAX_GRACE_SECONDS} s, not {shown(grace)}")
+    return seconds
 
 
 def _have_ended(status: ExperimentStatus, names: Sequence[str]) -> bool:

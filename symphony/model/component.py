@@ -13,10 +13,9 @@ from symphony.model.settings import (
     JOB_FIELDS,
     LIMIT_FIELDS,
     POD,
-    PULL_POLICIES,
+    PULL_POLICY,
     READY_FIELDS,
     RESTART_FIELDS,
-    RESTART_POLICIES,
     RESTARTING_POLICIES,
     SCHEDULING_TIME,
     SETTINGS,
@@ -38,8 +37,10 @@ from symphony.model.value_types import (
     PROGRAM_OR_LINE,
     SERVICE_NAMES,
     STOP_SIGNAL,
+    WHOLE_SECONDS,
     parse_fields,
     parse_policy,
+    read_policy,
 )
 from symphony.names import check_name
 
@@ -265,9 +266,7 @@ class Component(CheckedAttributes):
 
     def image_pull_policy(self, policy: str) -> Self:
         """Set when the image is pulled: ``Always``, ``IfNotPresent`` or ``Never``."""
-        self._settings.image_pull_policy = validators.one_of(
-            policy, PULL_POLICIES, "image_pull_policy"
-        )
+        self._settings.image_pull_policy = PULL_POLICY.parse(policy, "image_pull_policy")
         return self
 
     # --- life cycle ---
@@ -281,23 +280,36 @@ class Component(CheckedAttributes):
     ) -> Self:
         """Set the restart policy: ``Always``, ``OnFailure`` or ``Never`` (the default).
 
-        ``max_restarts`` is the maximum number of restarts. The default is no limit. The first
+        The words can also be ``always``, ``on-failure`` and ``never``. ``max_restarts`` is the
+        maximum number of restarts, as in ``on-failure:5``. The default is no limit. The first
         restart is immediate. ``backoff`` is the delay before the second restart, in seconds or with
         a unit such as ``"30s"``. The delay doubles with each further restart, up to 5 minutes. The
         default is 10 seconds.
         """
         self._refuse_pod_setting("restart_policy")
-        word = validators.one_of(policy, RESTART_POLICIES, "restart_policy")
-        given = {"policy": word, "max_restarts": max_restarts, "backoff": backoff}
+        given = read_policy(
+            policy, RESTART_FIELDS, "restart_policy", restarting=RESTARTING_POLICIES
+        )
+        if max_restarts is not None and "max_restarts" in given:
+            raise SpecError(
+                f"restart_policy has two limits, {shown(policy)} and max_restarts={max_restarts}; "
+                "remove one of them"
+            )
+        if max_restarts is not None:
+            given["max_restarts"] = max_restarts
+        given["backoff"] = backoff
         self._settings.restart_policy = parse_policy(
             RESTART_FIELDS, given, "restart_policy", restarting=RESTARTING_POLICIES
         )
         return self
 
-    def termination_grace_period(self, seconds: int) -> Self:
-        """Set the number of seconds between SIGTERM and SIGKILL. The default is 30."""
+    def termination_grace_period(self, seconds: int | str) -> Self:
+        """Set the time between SIGTERM and SIGKILL, in seconds or with a unit such as ``"2m"``.
+
+        The default is 30.
+        """
         self._refuse_pod_setting("termination_grace_period")
-        self._settings.termination_grace_period = validators.whole_number(
+        self._settings.termination_grace_period = WHOLE_SECONDS.parse(
             seconds, "termination_grace_period"
         )
         return self
@@ -327,14 +339,14 @@ class Component(CheckedAttributes):
         self,
         *,
         backoff_limit: int | None = None,
-        active_deadline: int | None = None,
-        ttl: int | None = None,
+        active_deadline: int | str | None = None,
+        ttl: int | str | None = None,
     ) -> Self:
         """Run the process to completion.
 
         ``backoff_limit`` is the number of retries after a failure. ``active_deadline`` is the time
-        limit in seconds for all attempts together. ``ttl`` is the number of seconds after which the
-        finished job is deleted.
+        limit for all attempts together. ``ttl`` is the time after which the finished job is
+        deleted. Both are in seconds or have a unit, such as ``"2h"``.
         """
         self._refuse_pod_setting("job")
         given = {"backoff_limit": backoff_limit, "active_deadline": active_deadline, "ttl": ttl}
@@ -348,7 +360,7 @@ class Component(CheckedAttributes):
         http: tuple[str, str] | None = None,
         command: validators.Strings | None = None,
         log: str | None = None,
-        timeout: float = 60,
+        timeout: float | str = 60,
     ) -> Self:
         """Set the test that determines when the process is ready.
 
@@ -357,8 +369,9 @@ class Component(CheckedAttributes):
         service answers a GET request for the path with status 200 (on Kubernetes, 200 to 399).
         ``command`` runs in the process's environment and directory; the test succeeds if the
         command exits with status 0. ``log`` is a regular expression; the test succeeds if the
-        expression matches part of an output line. If the test has not succeeded within ``timeout``
-        seconds, the process has failed to become ready.
+        expression matches part of an output line. If the test has not succeeded within
+        ``timeout``, in seconds or with a unit such as ``"2m"``, the process has failed to become
+        ready.
         """
         given = {"tcp": tcp, "http": http, "command": command, "log": log}
         one_ready_test(given)
@@ -503,7 +516,7 @@ class Component(CheckedAttributes):
         operator: str | None = None,
         value: object = None,
         effect: str | None = None,
-        toleration_seconds: int | None = None,
+        toleration_seconds: int | str | None = None,
     ) -> Self:
         """Allow the Pod to run on nodes that have a matching taint."""
         self._refuse_pod_setting("add_toleration")

@@ -83,6 +83,35 @@ def parse_whole_seconds(value: float | str, subject: str = "a duration") -> int:
     return min(math.ceil(parse_duration(value, subject)), MAX_TIME_LIMIT_SECONDS)
 
 
+def parse_exact_seconds(value: float | str, subject: str = "a duration") -> int:
+    """Convert a duration to whole seconds.
+
+    Raises `SpecError` in the same cases as `parse_duration`, and if the result is not a whole
+    number or is above `MAX_TIME_LIMIT_SECONDS`.
+
+    >>> parse_exact_seconds("2m"), parse_exact_seconds(0)
+    (120, 0)
+    """
+    seconds = parse_duration(value, subject)
+    if not seconds.is_integer():
+        raise SpecError(f"{subject} must be a whole number of seconds, not {shown(value)}")
+    if seconds > MAX_TIME_LIMIT_SECONDS:
+        raise SpecError(f"{subject} must be at most {MAX_TIME_LIMIT_SECONDS} s, not {shown(value)}")
+    return int(seconds)
+
+
+def parse_timeout(value: float | str | None, subject: str = "timeout") -> float | None:
+    """Convert a duration with a unit to seconds. A number and None are returned as they are.
+
+    A number can be the rest of a longer time, so it can be below 0. Raises `SpecError` if ``value``
+    is text, but not a duration.
+
+    >>> parse_timeout("5m"), parse_timeout(-0.5), parse_timeout(None)
+    (300.0, -0.5, None)
+    """
+    return parse_duration(value, subject) if isinstance(value, str) else value
+
+
 def parse_time_limit(text: str) -> int:
     """Convert a time limit to seconds. A result of 0 means that there is no limit.
 

@@ -38,8 +38,9 @@ from symphony.model.value_types import (
     SERVICES,
     STOP_SIGNAL,
     TEXT,
-    TIMEOUT_SECONDS,
+    TIMEOUT,
     WHOLE_NUMBER,
+    WHOLE_SECONDS,
     Field,
     Schema,
     ValueType,
@@ -59,6 +60,7 @@ from symphony.model.value_types import (
     parse_record,
     policy_fields,
     policy_type,
+    policy_word,
     whole_match,
 )
 from symphony.names import check_name, did_you_mean
@@ -72,6 +74,7 @@ CONDITIONS = ("ready", "started", "succeeded")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 RESTARTING_POLICIES = ("Always", "OnFailure")
+PULL_POLICY = policy_word(PULL_POLICIES)
 TOLERATION_OPERATORS = ("Equal", "Exists")
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 HOST_PATH_TYPES = (
@@ -195,16 +198,24 @@ READY_FIELDS = field_table(
     ),
     Field(
         name="timeout",
-        type=TIMEOUT_SECONDS,
-        description="the time in seconds within which the process must become ready",
+        type=TIMEOUT,
+        description="the time within which the process must become ready, in seconds or as in '2m'",
         subject="the timeout of ready",
         nullable=False,
     ),
 )
 READY_TESTS = tuple(name for name in READY_FIELDS if name != "timeout")
 
+_USE_NEVER = "use never"
+_RESTART_HINTS = {
+    "unless-stopped": "use always, which does not restart a process after 'symphony stop'",
+    "any": "use always",
+    "no": _USE_NEVER,
+    "none": _USE_NEVER,
+    "false": _USE_NEVER,
+}
 RESTART_FIELDS = policy_fields(
-    RESTART_POLICIES, "the condition under which the process is restarted"
+    RESTART_POLICIES, "the condition under which the process is restarted", _RESTART_HINTS
 )
 
 JOB_FIELDS = field_table(
@@ -215,13 +226,13 @@ JOB_FIELDS = field_table(
     ),
     Field(
         name="active_deadline",
-        type=WHOLE_NUMBER,
-        description="the time limit in seconds for all attempts together",
+        type=WHOLE_SECONDS,
+        description="the time limit for all attempts together",
     ),
     Field(
         name="ttl",
-        type=WHOLE_NUMBER,
-        description="the time in seconds after which a finished Job is deleted",
+        type=WHOLE_SECONDS,
+        description="the time after which a finished Job is deleted",
     ),
 )
 
@@ -248,8 +259,8 @@ TOLERATION_FIELDS = field_table(
     ),
     Field(
         name="toleration_seconds",
-        type=WHOLE_NUMBER,
-        description="the time in seconds for which a NoExecute taint is tolerated",
+        type=WHOLE_SECONDS,
+        description="the time for which a NoExecute taint is tolerated",
     ),
 )
 _HAS_EXISTS_OPERATOR: Schema = {
@@ -682,14 +693,14 @@ class Settings:
     image_pull_policy: str | None = _setting(
         CONTAINER,
         "The condition under which Kubernetes pulls the image.",
-        choice(PULL_POLICIES),
+        PULL_POLICY,
         method="image_pull_policy",
         unset=None,
     )
     restart_policy: str | dict[str, Any] | None = _setting(
         POD,
         "The condition under which the process is restarted; the default is Never. To limit the "
-        "restarts, use {policy: ..., max_restarts: ..., backoff: ...}.",
+        "restarts, use on-failure:5 or {policy: ..., max_restarts: ..., backoff: ...}.",
         policy_type(RESTART_FIELDS, RESTART_POLICIES, restarting=RESTARTING_POLICIES),
         method="restart_policy",
         form=FileForm.KEYWORDS_OR_WORD,
@@ -699,8 +710,8 @@ class Settings:
     )
     termination_grace_period: int | None = _setting(
         POD,
-        "The time in seconds between SIGTERM and SIGKILL; the default is 30.",
-        WHOLE_NUMBER,
+        "The time between SIGTERM and SIGKILL; the default is 30s.",
+        WHOLE_SECONDS,
         method="termination_grace_period",
         unset=None,
     )

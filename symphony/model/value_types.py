@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from symphony import names
@@ -18,6 +19,7 @@ from symphony.model import validators
 from symphony.model.durations import (
     DURATION_PATTERN,
     MAX_TIME_LIMIT_SECONDS,
+    parse_exact_seconds,
     parse_positive_duration,
 )
 from symphony.model.quantities import QUANTITY_PATTERN, log_size_text, memory_text, quantity_text
@@ -32,6 +34,8 @@ STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "ALRM", "ABRT", "W
 _SIGNAL_NAMES = "|".join(STOP_SIGNALS)
 # The longest delay before a restart. It is that of Kubernetes.
 MAX_BACKOFF_SECONDS = 300
+# The number of restarts in a policy such as on-failure:5 has at most this many digits.
+_MAX_LIMIT_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +197,17 @@ def not_both(first: str, *others: str) -> Schema:
     return {"not": {"allOf": [has_key(first), any_of(*(has_key(other) for other in others))]}}
 
 
+def _duration_schema(maximum: int) -> Schema:
+    """Return the schema of a duration above 0."""
+    return {
+        "description": "a number of seconds, or a duration: '90s', '5m', '1h30m'",
+        "type": ["number", "string"],
+        "exclusiveMinimum": 0,
+        "maximum": maximum,
+        "pattern": or_reference(whole_match(DURATION_PATTERN)),
+    }
+
+
 _SCALAR_TYPES = ["string", "number", "boolean"]
 
 DEFINITIONS: dict[str, Schema] = {
@@ -229,6 +244,15 @@ DEFINITIONS: dict[str, Schema] = {
         "minimum": 0,
         "maximum": MAX_REPLICAS,
         "pattern": or_reference(),
+    },
+    "duration": _duration_schema(MAX_TIME_LIMIT_SECONDS),
+    "backoff": _duration_schema(MAX_BACKOFF_SECONDS),
+    "seconds": {
+        "description": "a whole number of seconds, or a duration: '90s', '5m', '1h30m'",
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "maximum": MAX_TIME_LIMIT_SECONDS,
+        "pattern": or_reference(whole_match(DURATION_PATTERN)),
     },
     "quantity": {
         "description": "an amount: 2, 0.5, '500m', '4Gi'",
@@ -338,17 +362,6 @@ def _regular_expression(value: object, subject: str) -> str:
     return pattern
 
 
-def _positive_seconds(value: object, subject: str) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not isinstance(value, (int, float)) or not is_number or not value > 0:
-        raise SpecError(f"{subject} must be a number of seconds above 0, not {shown(value)}")
-    if value > validators.MAX_WHOLE_NUMBER:
-        raise SpecError(
-            f"{subject} must be at most {validators.MAX_WHOLE_NUMBER} seconds, not {shown(value)}"
-        )
-    return value
-
-
 def _services_without_ports(value: validators.ServiceSpec, subject: str) -> list[str]:
     services = validators.services(value, subject)
     for name, port in services.items():
@@ -371,16 +384,6 @@ def _names(value: validators.Strings, subject: str) -> list[str]:
 
 def _port_range(value: object, _: str) -> tuple[int, int]:
     return validators.port_range(value)
-
-
-def _duration_schema(maximum: int) -> Schema:
-    return {
-        "description": "a number of seconds, or a duration: '90s', '5m', '1h30m'",
-        "type": ["number", "string"],
-        "exclusiveMinimum": 0,
-        "maximum": maximum,
-        "pattern": or_reference(whole_match(DURATION_PATTERN)),
-    }
 
 
 # --- the types ---
@@ -414,8 +417,8 @@ SERVICE_NAMES = ValueType(
 PORT_RANGE = ValueType(
     {"type": "array", "items": definition("port"), "minItems": 2, "maxItems": 2}, _port_range
 )
-DURATION = ValueType(_duration_schema(MAX_TIME_LIMIT_SECONDS), parse_positive_duration)
-BACKOFF = ValueType(_duration_schema(MAX_BACKOFF_SECONDS), _backoff)
+DURATION = ValueType(definition("duration"), parse_positive_duration)
+BACKOFF = ValueType(definition("backoff"), _backoff)
 NAMES = ValueType(any_of(NAME.schema, list_of(NAME.schema)), _names)
 FLAG = ValueType({"type": ["boolean", "string"], "pattern": or_reference()}, validators.flag)
 REGULAR_EXPRESSION = ValueType(definition("text"), _regular_expression)
@@ -445,16 +448,8 @@ STOP_SIGNAL = ValueType(
     },
     _stop_signal,
 )
-TIMEOUT_SECONDS = ValueType(
-    {
-        "type": ["number", "string"],
-        "exclusiveMinimum": 0,
-        "maximum": validators.MAX_WHOLE_NUMBER,
-        "pattern": or_reference(),
-        "default": 60,
-    },
-    _positive_seconds,
-)
+TIMEOUT = ValueType({**DURATION.schema, "default": 60}, parse_positive_duration)
+WHOLE_SECONDS = ValueType(definition("seconds"), parse_exact_seconds)
 
 
 def choice(words: Iterable[str]) -> ValueType:
@@ -468,13 +463,50 @@ def choice(words: Iterable[str]) -> ValueType:
     return ValueType(schema, parse)
 
 
+# --- policies ---
+
+
+def _file_form(word: str) -> str:
+    """Return a policy in the form of other programs, such as ``on-failure`` for ``OnFailure``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", word).lower()
+
+
+def policy_word(words: Iterable[str], hints: Mapping[str, str] = MappingProxyType({})) -> ValueType:
+    """Return the type of values that must be one of ``words``, also in lower case with hyphens.
+
+    ``hints`` maps the words of other programs to the fix for the error message.
+    """
+    choices = tuple(words)
+    by_form = {_file_form(word): word for word in choices}
+
+    def parse(value: object, subject: str) -> str:
+        if isinstance(value, str) and value in by_form:
+            return by_form[value]
+        # YAML reads the word no as false.
+        word = "false" if value is False else value
+        hint = hints.get(word.lower()) if isinstance(word, str) else None
+        if hint is not None:
+            raise SpecError(f"{subject} cannot be {shown(value)}: {hint}")
+        return validators.one_of(value, choices, subject)
+
+    forms = dict.fromkeys([*choices, *by_form])
+    schema = any_of({"enum": list(forms)}, {"type": "string", "pattern": or_reference()})
+    return ValueType(schema, parse)
+
+
 # --- policies that can restart processes ---
 
 
-def policy_fields(policies: Iterable[str], description: str) -> dict[str, Field]:
-    """Return the fields of a policy with the given words, and of the restarts that it causes."""
+def policy_fields(
+    policies: Iterable[str], description: str, hints: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Field]:
+    """Return the fields of a policy with the given words, and of the restarts that it causes.
+
+    For ``hints``, see `policy_word`.
+    """
+    word = policy_word(policies, hints)
     return field_table(
-        Field(name="policy", type=choice(policies), description=description, required=True),
+        Field(name="policy", type=word, description=description, required=True),
         Field(
             name="max_restarts",
             type=WHOLE_NUMBER,
@@ -489,9 +521,35 @@ def policy_fields(policies: Iterable[str], description: str) -> dict[str, Field]
     )
 
 
-def policy_schema(fields: Mapping[str, Field]) -> Schema:
-    """Return the schema of a policy: one of its words, or a mapping with `policy_fields`."""
-    return any_of(fields["policy"].type.schema, object_schema(fields))
+def policy_schema(fields: Mapping[str, Field], restarting: Iterable[str]) -> Schema:
+    """Return the schema of a policy: one of its words, or a mapping with `policy_fields`.
+
+    A word in ``restarting`` can have a limit, such as ``on-failure:5``.
+    """
+    forms = dict.fromkeys(form for word in restarting for form in (word, _file_form(word)))
+    limited = {"type": "string", "pattern": f"^({'|'.join(forms)}):[0-9]+$"}
+    return any_of(fields["policy"].type.schema, limited, object_schema(fields))
+
+
+def read_policy(
+    value: Any, fields: Mapping[str, Field], subject: str, *, restarting: Iterable[str]
+) -> dict[str, Any]:
+    """Return a policy that is given as text as the fields of `policy_fields`.
+
+    A policy that restarts can have a limit: ``on-failure:5`` permits 5 restarts. Raises `SpecError`
+    if the policy is not valid, or the limit is not a number.
+    """
+    type_of_word = fields["policy"].type
+    if not isinstance(value, str) or ":" not in value:
+        return {"policy": type_of_word.parse(value, subject)}
+    word, _, limit = value.partition(":")
+    if not (limit.isascii() and limit.isdigit()) or len(limit) > _MAX_LIMIT_DIGITS:
+        forms = [f"{_file_form(each)}:5" for each in restarting]
+        raise SpecError(
+            f"{subject} must have a number of restarts after ':', as in {names.join_names(forms)}, "
+            f"not {shown(value)}"
+        )
+    return {"policy": type_of_word.parse(word, subject), "max_restarts": int(limit)}
 
 
 def policy_type(
@@ -501,18 +559,19 @@ def policy_type(
 
     ``restarting`` contains the words that restart processes.
     """
-    known = tuple(words)
+    known, limited = tuple(words), tuple(restarting)
 
     def parse(value: Any, subject: str) -> str | dict[str, Any]:
         if not isinstance(value, Mapping):
-            return validators.one_of(value, known, subject)
+            given = read_policy(value, fields, subject, restarting=limited)
+            return parse_policy(fields, given, subject, restarting=limited)
         given = validators.mapping(value, subject)
         validators.refuse_unknown(given, fields, subject)
         if given.get("policy") is None:
             raise SpecError(f"{subject} needs policy: {names.join_names(known)}")
-        return parse_policy(fields, given, subject, restarting=restarting)
+        return parse_policy(fields, given, subject, restarting=limited)
 
-    return ValueType(policy_schema(fields), parse)
+    return ValueType(policy_schema(fields, limited), parse)
 
 
 def parse_policy(

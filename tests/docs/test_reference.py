@@ -120,8 +120,8 @@ def test_key_without_description_is_an_error(path: str) -> None:
 def test_defaults_are_documented() -> None:
     page = experiment_file.page()
     for row in (
-        "`termination_grace_period`](#termination_grace_period) | whole number | `30`",
-        "| number | `60` |",
+        "`termination_grace_period`](#termination_grace_period) | duration | `30s`",
+        "| duration | `60` |",
         "`mount_path` | absolute path | required",
         "`[7000, 8999]`",
     ):

@@ -264,6 +264,30 @@ def test_unset_settings_are_not_dumped() -> None:
     assert Settings().dump() == {}
 
 
+def test_policies_and_durations_have_the_forms_of_other_programs() -> None:
+    process = Experiment("e").new_process("p", command="p")
+    for given, parsed in (
+        ("always", "Always"),
+        ("on-failure", "OnFailure"),
+        ("on-failure:5", {"policy": "OnFailure", "max_restarts": 5}),
+        ("Always:0", {"policy": "Always", "max_restarts": 0}),
+        ("never", "Never"),
+    ):
+        process.restart_policy(given)
+        assert process.settings.restart_policy == parsed
+    process.image_pull_policy("if-not-present").termination_grace_period("1m30s")
+    process.job(active_deadline="2h", ttl="1d").ready(log="up", timeout="2m")
+    process.add_toleration(key="k", effect="NoExecute", toleration_seconds="5m")
+    assert process.settings.dump() == {
+        "image_pull_policy": "IfNotPresent",
+        "restart_policy": "Never",
+        "termination_grace_period": 90,
+        "job": {"active_deadline": 7200, "ttl": 86400},
+        "ready": {"log": "up", "timeout": 120},
+        "tolerations": [{"key": "k", "effect": "NoExecute", "toleration_seconds": 300}],
+    }
+
+
 # Values that only these methods refuse. test_validators.py has the checks that they share.
 REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.connects({"a": 80}), "connects takes no port ('a': 80); set the port where"),
@@ -273,9 +297,19 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.set_env_secret("A", ""), "the secret of variable 'A' is empty"),
     (lambda c: c.resource_request(memory=1, mem=2), "memory and mem are the same setting"),
     (lambda c: c.resource_limit(gpu=-1), "gpu must be at least 0"),
-    (lambda c: c.image_pull_policy("always"), "one of Always, IfNotPresent, Never, not 'always'"),
-    (lambda c: c.restart_policy("no"), "one of Always, OnFailure, Never, not 'no'"),
-    (lambda c: c.termination_grace_period(-1), "termination_grace_period must be at least 0"),
+    (lambda c: c.image_pull_policy("ALWAYS"), "one of Always, IfNotPresent, Never, not 'ALWAYS'"),
+    (lambda c: c.restart_policy("allways"), "one of Always, OnFailure, Never, not 'allways'; did"),
+    (lambda c: c.restart_policy("no"), "restart_policy cannot be 'no': use never"),
+    (lambda c: c.restart_policy("unless-stopped"), "cannot be 'unless-stopped': use always, which"),
+    (
+        lambda c: c.restart_policy("on-failure:x"),
+        "as in always:5, on-failure:5, not 'on-failure:x'",
+    ),
+    (lambda c: c.restart_policy("on-failure:" + "9" * 99), "must have a number of restarts after"),
+    (lambda c: c.restart_policy("never:5"), "restart_policy has max_restarts, but Never restarts"),
+    (lambda c: c.restart_policy("always:5", max_restarts=6), "restart_policy has two limits"),
+    (lambda c: c.termination_grace_period(-1), "termination_grace_period must be seconds or a"),
+    (lambda c: c.termination_grace_period("1.5s"), "must be a whole number of seconds, not '1.5s'"),
     (lambda c: c.stop_signal("KILL"), "to kill the process at once, set termination_grace_period"),
     (lambda c: c.stop_signal("STOP"), "stop_signal must be one of TERM, INT, "),
     (lambda c: c.stop_signal("Int"), "stop_signal must be one of TERM, INT, "),
@@ -286,10 +320,10 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.code(True), "code must be a directory, such as '.', or false, not True"),
     (lambda c: c.code({"exclude": "a"}), "code needs path"),
     (lambda c: c.code({"path": ".", "ignore": "a"}), "unknown"),
-    (lambda c: c.job(ttl=1.5), "ttl must be a whole number"),
+    (lambda c: c.job(ttl=1.5), "ttl must be a whole number of seconds"),
     (lambda c: c.ready(), "ready takes exactly one of tcp, http, command, log, not 0"),
     (lambda c: c.ready(tcp="a", log="b"), "log, not 2"),
-    (lambda c: c.ready(tcp="a", timeout=0), "the timeout of ready must be a number of seconds"),
+    (lambda c: c.ready(tcp="a", timeout=0), "the timeout of ready must be above 0"),
     (lambda c: c.ready(tcp="a", timeout=float("nan")), "not nan"),
     (lambda c: c.ready(tcp="a", timeout=True), "not True"),
     (lambda c: c.ready(http="a"), "http must be a service and a path, such as ('web', '/health')"),

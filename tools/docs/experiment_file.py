@@ -30,6 +30,9 @@ KINDS = {
     "count": "whole number",
     "copies": "whole number",
     "quantity": "amount",
+    "duration": "duration",
+    "backoff": "duration",
+    "seconds": "duration",
     "env": "{variable: string}",
     "labels": "{key: value}",
     "services": "services",
@@ -48,6 +51,7 @@ WORDS = {
         "A string that a shell runs. In a list, each line runs only if all previous lines succeed."
     ),
     "amount": "A number, or a string with a unit, such as `2`, `0.5`, `500m` or `4Gi`.",
+    "duration": "A number of seconds, or a string with units, such as `90s`, `5m` or `1h30m`.",
     "port": "A number from 1 to 65535.",
     "services": (
         "A name, a list of names, or `{name: port}`. With `null`, symphony chooses the port."

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from symphony.cluster import Cluster, ExecResult
 from symphony.errors import NotFound, SpecError, SymphonyError, shown
 from symphony.model import validators
+from symphony.model.durations import parse_exact_seconds
 from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import PATIENCE_SECONDS, Timeouts
@@ -62,12 +63,13 @@ class KubeCluster(Cluster):
     that are created for exposed services: LoadBalancer, NodePort or none. ``supervisor_image`` is
     an image that contains symphony with its extra ``kube``. If it is set, the supervisors of
     experiments run in the cluster instead of on this machine. ``connections`` is the maximum number
-    of concurrent API requests. ``patience`` is the number of seconds for which an API server that
-    has answered before can be unreachable before a method fails. ``pod_yml``, ``job_yml``,
-    ``service_yml`` and ``namespace_yml`` are merged into all objects of these kinds. With
-    ``security="restricted"``, all Pods pass this Pod security level. ``bind_host`` is the address
-    on which processes listen, which must be ``::`` in clusters without IPv4. ``code_image`` is an
-    image with sh, tar and gzip that unpacks the code of processes whose images lack them.
+    of concurrent API requests. ``patience`` is the time for which an API server that has answered
+    before can be unreachable before a method fails, in seconds or with a unit such as ``"5m"``.
+    ``pod_yml``, ``job_yml``, ``service_yml`` and ``namespace_yml`` are merged into all objects of
+    these kinds. With ``security="restricted"``, all Pods pass this Pod security level.
+    ``bind_host`` is the address on which processes listen, which must be ``::`` in clusters without
+    IPv4. ``code_image`` is an image with sh, tar and gzip that unpacks the code of processes whose
+    images lack them.
     """
 
     backend: ClassVar[str] = "kube"
@@ -95,7 +97,7 @@ class KubeCluster(Cluster):
         code_image: str | None = None,
         supervisor_image: str | None = None,
         connections: int = 16,
-        patience: int = PATIENCE_SECONDS,
+        patience: int | str = PATIENCE_SECONDS,
         pod_yml: Mapping[str, Any] | None = None,
         job_yml: Mapping[str, Any] | None = None,
         service_yml: Mapping[str, Any] | None = None,
@@ -126,7 +128,6 @@ class KubeCluster(Cluster):
         pull_secrets = validators.strings(image_pull_secrets, "image_pull_secrets")
         validators.flag(jobs_only, "jobs_only")
         validators.whole_number(connections, "connections", least=1)
-        validators.whole_number(patience, "patience")
         overrides: dict[str, Mapping[str, Any]] = {}
         for name, fields in (
             ("pod_yml", pod_yml),
@@ -169,7 +170,7 @@ class KubeCluster(Cluster):
         self._context = context
         self._kubeconfig = kubeconfig
         self._connections = connections
-        self._patience = patience
+        self._patience = parse_exact_seconds(patience, "patience")
         self._supervisor_image = supervisor_image
 
     @property
@@ -519,9 +520,9 @@ class KubeCluster(Cluster):
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
-        grace: float | None = None,
+        grace: float | str | None = None,
         at_once: bool = False,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Stop processes, and keep their Pods; see `Cluster.stop_processes`."""
         from symphony_kube import control
@@ -537,7 +538,7 @@ class KubeCluster(Cluster):
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Create new Pods for processes that are not running; see `Cluster.start_processes`."""
         from symphony_kube import control
@@ -551,9 +552,9 @@ class KubeCluster(Cluster):
         experiment: str,
         processes: Sequence[str] | None = None,
         *,
-        grace: float | None = None,
+        grace: float | str | None = None,
         at_once: bool = False,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> list[ProcessStatus]:
         """Stop processes, and create new Pods for them; see `Cluster.restart_processes`."""
         from symphony_kube import control
@@ -713,19 +714,20 @@ class KubeCluster(Cluster):
         self,
         experiment: str,
         *,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
         on_change: OnChange = None,
         until: Until = "ended",
         processes: Sequence[str] | None = None,
     ) -> ExperimentStatus:
         """Wait until every process has reached the given state; see `Cluster.wait`."""
+        from symphony.model.durations import parse_timeout
         from symphony_kube.status import wait
 
         self._ensure_supervisor(experiment)
         return wait.wait(
             self.api,
             self.scope(experiment),
-            timeout=timeout,
+            timeout=parse_timeout(timeout),
             on_change=on_change,
             until=until,
             processes=processes,

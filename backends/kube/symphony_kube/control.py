@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.matching import select_processes
 from symphony.errors import BackendError, NotFound, SpecError
+from symphony.model.durations import parse_duration, parse_timeout
 from symphony.names import join_names
 from symphony.plan import start_order
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
@@ -83,9 +84,9 @@ def stop(
     scope: Scope,
     processes: Sequence[str] | None,
     *,
-    grace: float | None = None,
+    grace: float | str | None = None,
     at_once: bool = False,
-    timeout: float | None = None,
+    timeout: float | str | None = None,
 ) -> list[ProcessStatus]:
     """Stop processes, and wait until they have exited; see `Cluster.stop_processes`."""
     seconds = _grace_seconds(grace, at_once=at_once)
@@ -95,7 +96,7 @@ def stop(
         name: unit for name, unit in target.existing.items() if not _is_stopped_for_good(unit)
     }
     _check_grace(existing, seconds)
-    operation = Operation(api, scope, target, "stop", timeout)
+    operation = Operation(api, scope, target, "stop", parse_timeout(timeout))
     operation.request(existing, partial(_with_stop, now=api.now(), seconds=seconds))
     operation.run()
     return operation.statuses()
@@ -106,7 +107,7 @@ def start(
     scope: Scope,
     processes: Sequence[str] | None,
     *,
-    timeout: float | None = None,
+    timeout: float | str | None = None,
 ) -> list[ProcessStatus]:
     """Start processes that are not running; see `Cluster.start_processes`."""
     target = _find_target(api, scope, processes, "started")
@@ -117,7 +118,7 @@ def start(
     others = {name: unit for name, unit in target.existing.items() if name not in ranks}
     idle = {name: unit for name, unit in others.items() if _can_be_started(target, name)}
     attempts.check_manifests(idle)
-    operation = Operation(api, scope, target, "start", timeout)
+    operation = Operation(api, scope, target, "start", parse_timeout(timeout))
     operation.request(idle, partial(_with_start, now=api.now()))
     operation.await_start(target.existing)
     operation.run()
@@ -129,9 +130,9 @@ def restart(
     scope: Scope,
     processes: Sequence[str] | None,
     *,
-    grace: float | None = None,
+    grace: float | str | None = None,
     at_once: bool = False,
-    timeout: float | None = None,
+    timeout: float | str | None = None,
 ) -> list[ProcessStatus]:
     """Stop processes, and start them again; see `Cluster.restart_processes`."""
     seconds = _grace_seconds(grace, at_once=at_once)
@@ -140,7 +141,7 @@ def restart(
     _refuse_to_start(target.in_job_sets)
     attempts.check_manifests(target.existing)
     _check_grace(target.existing, seconds)
-    operation = Operation(api, scope, target, "restart", timeout)
+    operation = Operation(api, scope, target, "restart", parse_timeout(timeout))
     operation.request(target.existing, partial(_with_restart, now=api.now(), seconds=seconds))
     operation.run()
     return operation.statuses()
@@ -209,15 +210,13 @@ def _with_restart(control: Control, now: float, seconds: float | None) -> Contro
     return _with_start(_with_stop(control, now, seconds), now)
 
 
-def _grace_seconds(grace: float | None, *, at_once: bool) -> float | None:
+def _grace_seconds(grace: float | str | None, *, at_once: bool) -> float | None:
     """Return the grace period for a request, or None for the period of each Pod."""
     if grace is None:
         return 0.0 if at_once else None
     if at_once:
         raise SpecError("at_once means that there is no grace period; remove grace or at_once")
-    if not math.isfinite(grace) or grace < 0:
-        raise SpecError(f"grace must be a number of seconds of at least 0, not {grace!r}")
-    return float(grace)
+    return parse_duration(grace, "grace")
 
 
 def _check_grace(units: Mapping[str, UnitStatus], seconds: float | None) -> None:

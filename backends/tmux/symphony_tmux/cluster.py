@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from symphony.errors import BackendError, NotFound, SpecError, shown
 from symphony.host.cluster import HostCluster
 from symphony.host.run.directory import RunDirectory, find
+from symphony.model.durations import parse_positive_duration
 from symphony.plan.changes import ADDED
 from symphony.status import ReasonCode
 from symphony_tmux.client import (
@@ -47,8 +48,9 @@ class TmuxCluster(HostCluster):
     after its process has exited. A process's output is shown in its window, and the complete output
     is in its log.
 
-    ``server_name`` is the name of the tmux server (tmux's ``-L``). The server has ``answer_within``
-    seconds to respond. The other options are those of `HostCluster`.
+    ``server_name`` is the name of the tmux server (tmux's ``-L``). The server has the time
+    ``answer_within`` to respond, in seconds or with a unit such as ``"1m"``. The other options are
+    those of `HostCluster`.
     """
 
     backend: ClassVar[str] = "tmux"
@@ -59,11 +61,13 @@ class TmuxCluster(HostCluster):
         self,
         *,
         server_name: str = DEFAULT_SERVER,
-        answer_within: float = ANSWER_TIMEOUT_SECONDS,
+        answer_within: float | str = ANSWER_TIMEOUT_SECONDS,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._answer_within = _seconds(answer_within)
+        self._answer_within = float(
+            parse_positive_duration(answer_within, "answer_within", maximum=MAX_SECONDS)
+        )
         self._server_name = _server_name(server_name)
 
     def _launch(
@@ -195,10 +199,3 @@ def _server_name(name: object) -> str:
             "choose another name"
         )
     return name
-
-
-def _seconds(value: object) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not isinstance(value, (int, float)) or not is_number or not 0 < value < MAX_SECONDS:
-        raise SpecError(f"answer_within must be a number of seconds above 0, not {shown(value)}")
-    return float(value)

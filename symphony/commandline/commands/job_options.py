@@ -140,7 +140,7 @@ def _add_process(
     for key, value in request.node_selector:
         process.node_selector(key, value)
     for toleration in request.toleration:
-        process.add_toleration(**toleration)  # type: ignore[arg-type]  # no value is toleration_seconds
+        process.add_toleration(**toleration)
 
 
 def _secrets(pairs: Sequence[Pair]) -> dict[str, str] | None:

@@ -542,9 +542,9 @@ def has_exited(process):
         return True
 
 
-@pytest.mark.parametrize("seconds", [0, -1, True, "1", float("inf"), float("nan")])
+@pytest.mark.parametrize("seconds", [0, -1, True, "soon", float("inf"), float("nan")])
 def test_invalid_timeout_is_rejected(seconds):
-    with pytest.raises(SpecError, match="answer_within must be a number of seconds above 0"):
+    with pytest.raises(SpecError, match="answer_within (must be|is too long)"):
         Cluster.new("tmux", answer_within=seconds)
 
 

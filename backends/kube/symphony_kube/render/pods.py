@@ -23,18 +23,17 @@ from symphony_kube.render.scheduling import (
 from symphony_kube.render.text import Object, check_label_keys
 from symphony_kube.render.volumes import pod_volumes
 
-MAX_GRACE_SECONDS = 2**63 - 1
 MAX_BACKOFF_LIMIT = 2**31 - 1
 # The labels that symphony uses to find its Pods.
 _SYMPHONY_LABELS = (MANAGED_BY, EXPERIMENT, UNIT, RANK_OF)
 _POD_KEYS = ("apiVersion", "kind", "metadata", "spec")
 
-# Each job setting, with its name in the specification, its field in the Job, and its maximum value.
-_JOB_FIELDS = (
-    ("backoff_limit", "backoffLimit", MAX_BACKOFF_LIMIT),
-    ("active_deadline", "activeDeadlineSeconds", 2**63 - 1),
-    ("ttl", "ttlSecondsAfterFinished", 2**31 - 1),
-)
+# Maps the settings of a job to the fields of the Job.
+_JOB_FIELDS = {
+    "backoff_limit": "backoffLimit",
+    "active_deadline": "activeDeadlineSeconds",
+    "ttl": "ttlSecondsAfterFinished",
+}
 
 
 def is_job(unit: PlannedUnit, context: RenderContext) -> bool:
@@ -190,18 +189,14 @@ def _job_settings(unit: PlannedUnit, policy: str) -> Object:
     # with the restart policy Never is not started again, and a process with the restart policy
     # OnFailure is restarted without a limit.
     settings.setdefault("backoff_limit", 0 if policy == "Never" else MAX_BACKOFF_LIMIT)
-    result = {}
-    for name, field, maximum in _JOB_FIELDS:
-        value = settings.get(name)
-        if value is None:
-            continue
-        if value > maximum:
-            raise SpecError(
-                f"{unit.description} has a job with {name}={value}; "
-                f"the maximum on Kubernetes is {maximum}"
-            )
-        result[field] = value
-    return result
+    limit = settings["backoff_limit"]
+    if limit > MAX_BACKOFF_LIMIT:
+        raise SpecError(
+            f"{unit.description} has a job with backoff_limit={limit}; the maximum on Kubernetes "
+            f"is {MAX_BACKOFF_LIMIT}"
+        )
+    given = {field: settings.get(name) for name, field in _JOB_FIELDS.items()}
+    return {field: value for field, value in given.items() if value is not None}
 
 
 def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
@@ -225,7 +220,7 @@ def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     spec: Object = {
         **names,
         "restartPolicy": _restart_policy(unit, context),
-        "terminationGracePeriodSeconds": _grace_seconds(settings, unit),
+        "terminationGracePeriodSeconds": _grace_seconds(settings),
         "enableServiceLinks": False,
         # A program with process ID 1 ignores TERM unless it handles the signal, and it has to reap
         # orphaned processes. In a shared process namespace, none of the containers' programs has
@@ -288,16 +283,9 @@ def _user_labels(settings: Settings, unit: PlannedUnit) -> dict[str, str]:
     return settings.labels
 
 
-def _grace_seconds(settings: Settings, unit: PlannedUnit) -> int:
+def _grace_seconds(settings: Settings) -> int:
     seconds = settings.termination_grace_period
-    if seconds is None:
-        return DEFAULT_GRACE_SECONDS
-    if seconds > MAX_GRACE_SECONDS:
-        raise SpecError(
-            f"{unit.description} has a termination_grace_period of {seconds} s; the maximum on "
-            "Kubernetes is 2^63 - 1"
-        )
-    return seconds
+    return DEFAULT_GRACE_SECONDS if seconds is None else seconds
 
 
 # --- pod_yml ---

@@ -26,6 +26,7 @@ from symphony.cluster.matching import (
 from symphony.errors import BackendError, Unsupported
 from symphony.host.processes.identity import ProcessId, identify, is_alive
 from symphony.model import Experiment
+from symphony.model.durations import parse_timeout
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import resolve
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus, ReasonCode, State
@@ -118,13 +119,14 @@ class InlineCluster(Cluster):
         self,
         experiment: str,
         *,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
         on_change: OnChange = None,
         until: Until = "ended",
         processes: Sequence[str] | None = None,
     ) -> ExperimentStatus:
         """Block until the processes have finished, or have reached the condition ``until``."""
-        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        seconds = parse_timeout(timeout)
+        deadline = float("inf") if seconds is None else time.monotonic() + seconds
         previous = None
         while True:
             status = self.describe_experiment(experiment)
@@ -134,7 +136,7 @@ class InlineCluster(Cluster):
             if not awaited:
                 return status
             if time.monotonic() >= deadline:
-                raise wait_timeout(status, until, awaited, timeout or 0.0)
+                raise wait_timeout(status, until, awaited, seconds or 0.0)
             previous = status
             time.sleep(POLL_INTERVAL_SECONDS)
 

@@ -15,7 +15,7 @@ from symphony.code.git import GIT, git_environment, is_in_repository
 from symphony.code.ignore import Ignore, Matches, parse_git_rules
 from symphony.errors import SpecError
 from symphony.model.code import CodeSource
-from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
+from symphony.model.limits import MAX_BYTES, MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
 
 IGNORE_FILE = ".symphonyignore"
 # Files that a program creates again. They belong to the code only if git tracks them.
@@ -109,16 +109,44 @@ def _directories_below(
 
 
 def _ignore_lines(directory: Path) -> list[str]:
+    """Return the lines of `IGNORE_FILE`, which can be a link to another file of the directory.
+
+    A cloned repository can contain any link. Patterns are quoted in error messages, so the file
+    must not show what another file on this machine contains. Raises `SpecError` if it could.
+    """
+    path = directory / IGNORE_FILE
     try:
-        text = (directory / IGNORE_FILE).read_text(encoding="utf-8-sig", errors="surrogateescape")
+        resolved = path.resolve(strict=True)
+        if not resolved.is_relative_to(directory.resolve()):
+            raise SpecError(f"code: {path} leads outside the directory; replace it with a file")
+        # Opening a named pipe would wait for a writer.
+        descriptor = os.open(resolved, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
         return []
-    return text.splitlines()
+    except RuntimeError:
+        raise SpecError(f"code: {path} is a link to itself; replace it with a file") from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise SpecError(f"code: {path} is not a regular file; replace it with a file")
+        content = os.read(descriptor, MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > MAX_BYTES:
+        raise SpecError(f"code: {path} is larger than {MAX_BYTES >> 20} MiB; remove patterns")
+    return content.decode("utf-8-sig", errors="surrogateescape").splitlines()
 
 
 def _files(root: str, paths: Iterable[str]) -> Iterator[CodeFile]:
-    """Yield the regular files, links and directories at paths that are relative to ``root``."""
+    """Yield the regular files, links and directories at paths that are relative to ``root``.
+
+    Paths that lead out of ``root`` are omitted. The index of a repository can contain ``..``, and a
+    tracked directory can have been replaced by a link to another one.
+    """
+    real_directories = {"": True}
     for path in paths:
+        parent = path.rstrip("/").rpartition("/")[0]
+        if not _is_real_directory(root, parent, real_directories) or path.startswith("/"):
+            continue
         try:
             info = os.lstat(f"{root}/{path}")
         except (FileNotFoundError, NotADirectoryError):
@@ -126,6 +154,23 @@ def _files(root: str, paths: Iterable[str]) -> Iterator[CodeFile]:
             continue
         if stat.S_IFMT(info.st_mode) in _KINDS:
             yield CodeFile(path, info)
+
+
+def _is_real_directory(root: str, path: str, known: dict[str, bool]) -> bool:
+    """Return whether a path below ``root`` consists of directories, and not of links or ``..``.
+
+    ``known`` contains the results of earlier calls.
+    """
+    if path not in known:
+        parent, _, name = path.rpartition("/")
+        is_real = name not in ("", ".", "..") and _is_real_directory(root, parent, known)
+        if is_real:
+            try:
+                is_real = stat.S_ISDIR(os.lstat(f"{root}/{path}").st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                is_real = False
+        known[path] = is_real
+    return known[path]
 
 
 # --- patterns ---

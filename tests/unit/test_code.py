@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import shutil
 import subprocess
@@ -103,6 +104,51 @@ def test_submodules_and_other_repositories_below_belong_to_the_code(
 
 def test_a_directory_of_a_repository_has_only_its_own_files(repository: Path) -> None:
     assert listed(repository / "lib") == ["__pycache__/kept.pyc", "a.py", "b.txt"]
+
+
+def test_files_behind_a_link_that_replaces_a_directory_are_omitted(repository: Path) -> None:
+    outside = repository.parent / "outside"
+    write(outside, "a.py", "b.txt")
+    shutil.rmtree(repository / "lib")
+    (repository / "lib").symlink_to(outside)
+    assert listed(repository) == [".gitignore", "lib", "main.py", "new.py"]
+
+
+def test_paths_of_the_index_that_lead_out_of_the_repository_are_omitted(repository: Path) -> None:
+    write(repository.parent, "secret")
+    # git refuses to add such a path, so the path in the index has the same length and is replaced.
+    write(repository, "xx/secret")
+    git(repository, "add", "xx/secret")
+    index = repository / ".git" / "index"
+    content = index.read_bytes()[:-20].replace(b"xx/secret", b"../secret")
+    index.write_bytes(content + hashlib.sha1(content, usedforsecurity=False).digest())
+    assert b"../secret" in index.read_bytes()
+    assert "../secret" not in listed(repository)
+
+
+@pytest.mark.parametrize(
+    ("create", "problem"),
+    [
+        (os.mkfifo, "is not a regular file"),
+        (lambda path: path.symlink_to("/etc/passwd"), "leads outside the directory"),
+        (lambda path: path.mkdir(), "is not a regular file"),
+    ],
+    ids=["pipe", "link", "directory"],
+)
+def test_unusual_ignore_files_are_refused(
+    tmp_path: Path, create: Callable[[Path], object], problem: str
+) -> None:
+    write(tmp_path, "main.py")
+    create(tmp_path / ".symphonyignore")
+    with pytest.raises(SpecError, match=problem):
+        listed(tmp_path)
+
+
+def test_the_ignore_file_can_be_a_link_inside_the_directory(tmp_path: Path) -> None:
+    write(tmp_path, "main.py", "a.log")
+    write(tmp_path, "ignored", text="*.log\nignored\n")
+    (tmp_path / ".symphonyignore").symlink_to("ignored")
+    assert listed(tmp_path) == [".symphonyignore", "main.py"]
 
 
 def test_outside_git_everything_but_waste_belongs_to_the_code(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SymphonyError, Unreachable
+from symphony.hidden_values import HiddenValues, secret_values
 
 if TYPE_CHECKING:
     from symphony.cluster.cluster import Cluster
@@ -129,6 +130,12 @@ def comparable_values(cluster: Cluster, run: Run) -> dict[str, Any]:
         "definition": record.get("definition"),
         "usage": _usage_words(find_run_usage(cluster, run).summary),
     }
+
+
+def hidden_values(runs: Iterable[Run]) -> HiddenValues:
+    """Return the values in the descriptions of runs that views hide."""
+    records = [run.load_record() for run in runs]
+    return HiddenValues(secret_values(records))
 
 
 def _usage_words(summary: Summary) -> dict[str, dict[str, object]]:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import shown
+from symphony.hidden_values import HIDDEN, shown_at
 from symphony.names import join_names
 from symphony.plan.addresses import endpoints_of
 from symphony.status import ENDED, State
@@ -137,12 +138,19 @@ class SettingChange:
     @property
     def text(self) -> str:
         """The change as words, such as ``env.SEED changed from 1 to 2``."""
+        if self.old == self.new:
+            return f"{self.setting} changed {HIDDEN}"
         if self.old is None:
             return f"{self.setting} set to {shown(_simple(self.new))}"
         if self.new is None:
             return f"{self.setting} removed, was {shown(_simple(self.old))}"
         old, new = _without_common_start(_simple(self.old), _simple(self.new))
         return f"{self.setting} changed from {shown(old)} to {shown(new)}"
+
+    def with_hidden_secrets(self) -> SettingChange:
+        """Return the change with the secrets in its values hidden; see `symphony.hidden_values`."""
+        old, new = (shown_at(self.setting, value) for value in (self.old, self.new))
+        return replace(self, old=old, new=new)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as a dictionary of JSON-serializable values."""
@@ -221,6 +229,14 @@ class Changes:
     def names(self, *actions: str) -> list[str]:
         """Return the names of the processes with one of the actions; see `ACTIONS`."""
         return [process.name for process in self.processes if process.action in actions]
+
+    def with_hidden_secrets(self) -> Changes:
+        """Return the changes with the secrets in the values of settings hidden."""
+        processes = []
+        for process in self.processes:
+            settings = tuple(change.with_hidden_secrets() for change in process.settings)
+            processes.append(replace(process, settings=settings))
+        return replace(self, processes=tuple(processes))
 
     @property
     def summary(self) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from symphony.hidden_values import HiddenValues, shown_at
 
-def find_differences(
-    first: Mapping[str, Any], second: Mapping[str, Any]
-) -> dict[str, tuple[Any, Any]]:
+Differences = dict[str, tuple[Any, Any]]
+
+
+def find_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Differences:
     """Return a mapping from the paths of the values that differ to both values.
 
     A missing value is None.
@@ -23,6 +25,18 @@ def find_differences(
         for path in paths
         if left.get(path) != right.get(path)
     }
+
+
+def without_secrets(differences: Differences, hidden: HiddenValues) -> Differences:
+    """Return differences in which secrets are hidden; see `symphony.hidden_values`.
+
+    ``hidden`` contains the values that are hidden in all texts.
+    """
+    result: Differences = {}
+    for path, values in differences.items():
+        first, second = (hidden.in_document(shown_at(path, value)) for value in values)
+        result[path] = (first, second)
+    return result
 
 
 def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

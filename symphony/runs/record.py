@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from symphony.hidden_values import shown_command, shown_document
 from symphony.runs.origin import find_origin
 from symphony.status import ExperimentStatus
 
@@ -54,6 +55,16 @@ def run_name(experiment: str, launched: float, random_hex: str) -> str:
 def is_run_name(value: object) -> bool:
     """Return whether ``value`` has the form of a run's identifier."""
     return isinstance(value, str) and bool(_RUN_NAME.fullmatch(value))
+
+
+def record_without_secrets(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the description of a launch with the secrets in it hidden.
+
+    See `symphony.hidden_values`.
+    """
+    command = shown_command(record.get("command") or [])
+    shown: dict[str, Any] = shown_document({**record, "command": command})
+    return shown
 
 
 def launch_record(

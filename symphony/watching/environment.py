@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from symphony.cluster import Cluster
 from symphony.errors import SymphonyError
-
-HIDDEN = "(hidden)"
-# A variable with such a name usually contains a secret.
-_SECRET_NAME = re.compile(
-    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH|COOKIE)(_|$)", re.IGNORECASE
-)
-# The user name and the password in a URL.
-_USER_INFORMATION = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
-
-
-def shown_value(name: str, value: str) -> str:
-    """Return the value of a variable, or a note if it can be a secret.
-
-    >>> shown_value("DATABASE", "postgres://me:hunter2@db/main")
-    'postgres://(hidden)@db/main'
-    """
-    return HIDDEN if _SECRET_NAME.search(name) else _USER_INFORMATION.sub(HIDDEN, value)
+from symphony.hidden_values import shown_value
 
 
 def shown_environment(cluster: Cluster, experiment: str, process: str) -> dict[str, str]:

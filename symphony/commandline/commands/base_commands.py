@@ -223,6 +223,15 @@ class BaseCommands(CommandLine):
             help=f"with {condition}, {text}" if condition else text,
         )
 
+    @staticmethod
+    def _add_show_secrets(parser: argparse.ArgumentParser) -> None:
+        """Add the option ``--show-secrets``."""
+        parser.add_argument(
+            "--show-secrets",
+            action="store_true",
+            help="show the values of variables and parameters whose names suggest a secret",
+        )
+
     def _add_json(self, parser: argparse.ArgumentParser, what: str = "JSON") -> None:
         """Add ``--json``. Its help text is "print" followed by ``what``."""
         parser.add_argument("--json", action="store_true", help=f"print {what}")

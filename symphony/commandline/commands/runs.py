@@ -75,6 +75,7 @@ class RunsCommands(BaseCommands):
         parser = self.add_subparser("show")
         self._add_hidden_dry_run(parser)
         self._add_run(parser)
+        self._add_show_secrets(parser)
         self._add_json(parser)
 
     def action_show(self, args: argparse.Namespace) -> int | None:
@@ -93,9 +94,12 @@ class RunsCommands(BaseCommands):
         from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
         from symphony.runs.code_archives import SNAPSHOTS_KEY, read_snapshots
         from symphony.runs.code_state import read_code
+        from symphony.runs.record import record_without_secrets
 
         run = self._find_run(args.run)
         record = run.load_record()
+        if not args.show_secrets:
+            record = record_without_secrets(record)
         code = read_code(run.path)
         snapshots = read_snapshots(run.path)
         status = find_run_status(self.cluster, run)
@@ -127,6 +131,7 @@ class RunsCommands(BaseCommands):
         self._add_hidden_dry_run(parser)
         self._add_run(parser, dest="first")
         self._add_run(parser, dest="second")
+        self._add_show_secrets(parser)
         self._add_json(parser)
 
     def action_compare(self, args: argparse.Namespace) -> int | None:
@@ -136,14 +141,16 @@ class RunsCommands(BaseCommands):
         For example:
           symphony compare rl-20261122-093011-7f3a rl
         """
-        from symphony.cluster.run_results import comparable_values
+        from symphony.cluster.run_results import comparable_values, hidden_values
         from symphony.commandline.output import runs
         from symphony.commandline.output.printing import show_json, table_lines
-        from symphony.runs.differences import find_differences
+        from symphony.runs.differences import find_differences, without_secrets
 
         both = [self._find_run(given) for given in (args.first, args.second)]
         contents = [comparable_values(self.cluster, run) for run in both]
         differences = find_differences(*contents)
+        if not args.show_secrets:
+            differences = without_secrets(differences, hidden_values(both))
         if args.json:
             show_json({key: list(values) for key, values in differences.items()})
             return OK

@@ -51,6 +51,7 @@ class UpCommands(ExperimentOptions):
             action="store_true",
             help="repeat the command when the code or the experiment file changes, until Ctrl-C",
         )
+        self._add_show_secrets(parser)
         self._add_json(parser, "the changes as JSON; with --watch, one object in each line")
 
     def action_up(self, args: argparse.Namespace) -> int | None:
@@ -151,6 +152,7 @@ class UpCommands(ExperimentOptions):
         self._add_file(parser)
         self._add_policies(parser)
         self._add_hidden_dry_run(parser)
+        self._add_show_secrets(parser)
         self._add_json(parser)
 
     def action_diff(self, args: argparse.Namespace) -> int | None:
@@ -164,7 +166,7 @@ class UpCommands(ExperimentOptions):
           symphony diff rl.yml --set rate=0.1 --json
         """
         changes = self.cluster.diff(self._load_with_policies(args))
-        _show(changes, args.json)
+        _show(changes, args)
         return OK if changes.is_empty else FAILED
 
     def _add_scale(self) -> None:
@@ -179,6 +181,7 @@ class UpCommands(ExperimentOptions):
         )
         parser.set_defaults(force=False, watch=False)
         self._add_client_dry_run(parser)
+        self._add_show_secrets(parser)
         self._add_json(parser, "the changes as JSON")
 
     def action_scale(self, args: argparse.Namespace) -> int | None:
@@ -220,10 +223,10 @@ class UpCommands(ExperimentOptions):
             if not changes.launch:
                 self.cluster.check_origin(experiment)
             if args.dry_run or changes.is_empty:
-                _show(changes, args.json, compact=args.watch)
+                _show(changes, args)
                 return OK
             if not args.json:
-                print_text(str(changes).rstrip("\n"), flush=True)
+                print_text(str(_for_display(changes, args)).rstrip("\n"), flush=True)
             changes = self._make(changes, experiment, shown, force=args.force, start=start)
         return self._report(changes, args)
 
@@ -263,7 +266,7 @@ class UpCommands(ExperimentOptions):
         completion_cache.clear_cached_names()
         name = changes.experiment
         if args.json:
-            _show(changes, as_json=True, compact=args.watch)
+            _show(changes, args)
         else:
             done = "launched" if changes.launch or changes.relaunch else "changed"
             print_text(f"{done} {name} on {changes.backend}: {changes.summary}", flush=True)
@@ -277,13 +280,19 @@ class UpCommands(ExperimentOptions):
         return FAILED if failed else OK
 
 
-def _show(changes: Changes, as_json: bool, *, compact: bool = False) -> None:
+def _show(changes: Changes, args: argparse.Namespace) -> None:
+    """Print changes as text or JSON."""
     from symphony.commandline.output.printing import show_json, show_text
 
-    if as_json:
-        show_json(changes.to_dict(), compact=compact)
+    shown = _for_display(changes, args)
+    if args.json:
+        show_json(shown.to_dict(), compact=getattr(args, "watch", False))
     else:
-        show_text(str(changes))
+        show_text(str(shown))
+
+
+def _for_display(changes: Changes, args: argparse.Namespace) -> Changes:
+    return changes if args.show_secrets else changes.with_hidden_secrets()
 
 
 def _count(text: str) -> tuple[str, str]:

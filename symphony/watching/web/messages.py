@@ -16,7 +16,6 @@ from symphony.plan.topology import Topology, folded, tally
 from symphony.process_details import ProcessDetails
 from symphony.status import ExperimentStatus, ProcessStatus
 from symphony.usage import ProcessUsage
-from symphony.watching.environment import shown_value
 from symphony.watching.experiment_model import ExperimentModel, NumberedEvent, attention
 from symphony.watching.output_tail import OutputLine
 from symphony.watching.usage_history import UsageHistory
@@ -200,15 +199,8 @@ def process_details(details: ProcessDetails, environment: Mapping[str, str]) -> 
     }
 
 
-def compared_value(path: str, value: object) -> str | None:
-    """Return a value of the comparison of two runs for the page.
-
-    ``path`` contains the names of the value and of what it belongs to, separated by dots.
-    """
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    owner, _, name = path.rpartition(".")
-    is_variable = owner.rpartition(".")[2] == "env"
-    return shown_value(name, value) if is_variable else value
+def compared_value(value: object) -> str | None:
+    """Return a value of the comparison of two runs for the page."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

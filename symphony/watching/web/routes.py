@@ -21,11 +21,12 @@ from symphony.cluster.run_results import (
     displayed_result,
     displayed_results,
     find_run_status,
+    hidden_values,
     open_run,
 )
 from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Unsupported
 from symphony.runs.archive import Run, find_run
-from symphony.runs.differences import find_differences
+from symphony.runs.differences import find_differences, without_secrets
 from symphony.watching import controls
 from symphony.watching.environment import shown_environment
 from symphony.watching.web import messages
@@ -204,10 +205,11 @@ class Requests:
             runs = [find_run(cluster.list_runs(), name) for name in names]
             first, second = (comparable_values(cluster, run) for run in runs)
             found = find_differences(first, second)
+            found = without_secrets(found, hidden_values(runs))
             return {
                 "runs": [run.name for run in runs],
                 "differences": [
-                    [path, *(messages.compared_value(path, value) for value in values)]
+                    [path, *(messages.compared_value(value) for value in values)]
                     for path, values in found.items()
                 ],
             }

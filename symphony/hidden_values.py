@@ -1,0 +1,190 @@
+"""Hide the values of secrets in what symphony shows.
+
+All views hide the same values: those of variables and parameters whose names suggest a secret, and
+the user name and password in a URL. Other text, such as the output of a program, can contain the
+same values again; `HiddenValues` finds them there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+HIDDEN = "(hidden)"
+# A variable with such a name usually contains a secret.
+_SECRET_NAME = re.compile(
+    r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|CREDENTIALS?|AUTH|COOKIE)(_|$)",
+    re.IGNORECASE,
+)
+# The user name and the password in a URL.
+_USER_INFORMATION = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+# The keys of a description below which the user chooses the names.
+_NAMED_VALUES = ("env", "parameters")
+_PATH_OF_VALUE = re.compile(rf"(?:^|\.)(?:{'|'.join(_NAMED_VALUES)})\.(?P<name>.+)$")
+_SET_OPTION = "--set"
+# A shorter text occurs in the output of a program by chance.
+_LEAST_CHARACTERS = 6
+
+
+def shown_value(name: str, value: str) -> str:
+    """Return the value of a variable or parameter, with the secrets in it hidden.
+
+    >>> shown_value("DATABASE", "postgres://me:hunter2@db/main")
+    'postgres://(hidden)@db/main'
+    """
+    return HIDDEN if _SECRET_NAME.search(name) else _USER_INFORMATION.sub(HIDDEN, value)
+
+
+def shown_at(path: str, value: Any) -> Any:
+    """Return a value of a description, with the secrets in it hidden.
+
+    ``path`` contains the keys that lead to the value, separated by dots.
+
+    >>> shown_at("processes.a.env.API_TOKEN", "abc"), shown_at("processes.a.replicas", 3)
+    ('(hidden)', 3)
+    """
+    named = _PATH_OF_VALUE.search(path)
+    if named is None or value is None:
+        return shown_document(value)
+    name = named["name"]
+    return shown_value(name, value) if isinstance(value, str) else _shown_scalar(name, value)
+
+
+def shown_document(value: Any) -> Any:
+    """Return data of JSON, such as the description of an experiment, with the secrets in it hidden.
+
+    A value that is hidden in one place is hidden everywhere in the document.
+
+    >>> shown_document({"env": {"TOKEN": "s3cr3t"}, "args": ["--token", "s3cr3t"]})
+    {'env': {'TOKEN': '(hidden)'}, 'args': ['--token', '(hidden)']}
+    """
+    return HiddenValues(secret_values(value)).in_document(_shown(value))
+
+
+def shown_command(words: Iterable[str]) -> list[str]:
+    """Return the words of a command line, with the values of secret parameters hidden.
+
+    >>> shown_command(["launch", "rl.yml", "--set", "token=abc", "--set=seed=1"])
+    ['launch', 'rl.yml', '--set', 'token=(hidden)', '--set=seed=1']
+    """
+    result = []
+    follows_option = False
+    for word in words:
+        prefix, assignment = "", word
+        if word.startswith(f"{_SET_OPTION}="):
+            prefix, assignment = f"{_SET_OPTION}=", word.removeprefix(f"{_SET_OPTION}=")
+        name, equals, value = assignment.partition("=")
+        if equals and (prefix or follows_option):
+            result.append(f"{prefix}{name}={shown_value(name, value)}")
+        else:
+            result.append(_USER_INFORMATION.sub(HIDDEN, word))
+        follows_option = word == _SET_OPTION
+    return result
+
+
+def secret_values(document: Any) -> Iterator[str]:
+    """Yield the values of the variables and parameters in ``document`` that views hide."""
+    for name, value in _named_values(document):
+        if isinstance(value, str) and _SECRET_NAME.search(name):
+            yield value
+
+
+class HiddenValues:
+    """Values that are hidden wherever they occur in a text.
+
+    Values that occur in other texts by chance are not hidden there: short ones, and single words of
+    lower-case letters, such as ``postgres`` or ``enabled``.
+    """
+
+    def __init__(self, values: Iterable[str]) -> None:
+        found = {value for value in values if _is_distinctive(value)}
+        by_length = sorted(found, key=lambda value: (-len(value), value))
+        alternatives = "|".join(re.escape(value) for value in by_length)
+        self._pattern = re.compile(alternatives) if by_length else None
+        self._longest = len(by_length[0]) if by_length else 0
+
+    def __bool__(self) -> bool:
+        """Return whether any value is hidden."""
+        return self._pattern is not None
+
+    def in_text(self, text: str) -> str:
+        """Return a text in which the values are replaced."""
+        return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
+
+    def in_document(self, value: Any) -> Any:
+        """Return data of JSON in whose texts the values are replaced."""
+        if self._pattern is None:
+            return value
+        if isinstance(value, str):
+            return self.in_text(value)
+        if isinstance(value, Mapping):
+            return {key: self.in_document(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.in_document(item) for item in value]
+        return value
+
+    def in_pieces(self, pieces: Iterable[str]) -> Iterator[str]:
+        """Yield the pieces of a text in which the values are replaced.
+
+        A value can begin in one piece and end in the next one, so the last line of a piece is kept
+        until its end arrives, unless it is longer than all values.
+        """
+        if self._pattern is None:
+            yield from pieces
+            return
+        kept = ""
+        for piece in pieces:
+            text = kept + piece
+            end = max(text.rfind("\n") + 1, len(text) - self._longest)
+            # A value that lies across this position is kept as a whole.
+            for match in self._pattern.finditer(text):
+                if match.start() < end < match.end():
+                    end = match.start()
+            kept = text[end:]
+            if end:
+                yield self.in_text(text[:end])
+        if kept:
+            yield self.in_text(kept)
+
+
+def _is_distinctive(value: str) -> bool:
+    is_word = value.isalpha() and value.islower()
+    return len(value) >= _LEAST_CHARACTERS and not is_word
+
+
+def _named_values(document: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of all variables and parameters in a document."""
+    if isinstance(document, Mapping):
+        for key, item in document.items():
+            if key in _NAMED_VALUES and isinstance(item, Mapping):
+                yield from ((str(name), value) for name, value in item.items())
+            else:
+                yield from _named_values(item)
+    elif isinstance(document, (list, tuple)):
+        for item in document:
+            yield from _named_values(item)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return _USER_INFORMATION.sub(HIDDEN, value)
+    if isinstance(value, (list, tuple)):
+        return [_shown(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    result = {}
+    for key, item in value.items():
+        if key in _NAMED_VALUES and isinstance(item, Mapping):
+            result[key] = {
+                name: _shown_scalar(str(name), content) for name, content in item.items()
+            }
+        else:
+            result[key] = _shown(item)
+    return result
+
+
+def _shown_scalar(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return shown_value(name, value)
+    return HIDDEN if value is not None and _SECRET_NAME.search(name) else _shown(value)

@@ -1,0 +1,124 @@
+"""Hiding the values of secrets in what symphony shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from symphony.hidden_values import (
+    HIDDEN,
+    HiddenValues,
+    shown_at,
+    shown_command,
+    shown_document,
+    shown_value,
+)
+from symphony.plan.changes import RESTARTED, Changes, ProcessChange, SettingChange
+from symphony.runs.differences import find_differences, without_secrets
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("SEED", "3", "3"),
+        ("WANDB_API_KEY", "abc", HIDDEN),
+        ("HF_TOKEN", "abc", HIDDEN),
+        ("db_password", "abc", HIDDEN),
+        ("DB_PASS", "abc", HIDDEN),
+        ("MYSQL_PWD", "abc", HIDDEN),
+        ("PWD", "/tmp", "/tmp"),
+        ("AWS_SECRET_ACCESS_KEY", "abc", HIDDEN),
+        ("DATABASE_URL", "postgres://me:pw@db/main", f"postgres://{HIDDEN}@db/main"),
+        ("PROXY", "http://proxy:3128", "http://proxy:3128"),
+        ("PGPASSWORD", "abc", HIDDEN),
+        ("MAX_TOKENS", "4096", "4096"),
+    ],
+)
+def test_values_whose_names_suggest_a_secret_are_hidden(name: str, value: str, shown: str) -> None:
+    assert shown_value(name, value) == shown
+    assert shown_at(f"processes.a.env.{name}", value) == shown
+    assert shown_document({"env": {name: value}}) == {"env": {name: shown}}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "shown"),
+    [
+        ("parameters.token", 12, HIDDEN),
+        ("definition.env.MY.API_KEY", "abc", HIDDEN),
+        ("env.API_KEY", None, None),
+        ("processes.a.replicas", 3, 3),
+        ("processes.key", "abc", "abc"),
+        ("command", ["x", "http://a:b@c"], ["x", f"http://{HIDDEN}@c"]),
+    ],
+)
+def test_values_of_a_description_are_hidden_by_their_paths(
+    path: str, value: Any, shown: Any
+) -> None:
+    assert shown_at(path, value) == shown
+
+
+def test_a_secret_parameter_is_hidden_in_the_values_that_contain_it() -> None:
+    document = {
+        "parameters": {"db_password": "hunter-2", "mode": "debug"},
+        "processes": {"a": {"env": {"DSN": "user=me password=hunter-2"}, "args": ["hunter-2"]}},
+    }
+    shown = shown_document(document)
+    assert "hunter-2" not in str(shown)
+    assert shown["parameters"]["mode"] == "debug"
+
+
+def test_secret_parameters_of_a_command_line_are_hidden() -> None:
+    words = ["symphony", "up", "a.yml", "--set", "api_key=x", "--set=token=y", "-b", "local"]
+    hidden = ["--set", f"api_key={HIDDEN}", f"--set=token={HIDDEN}"]
+    assert shown_command(words) == [*words[:3], *hidden, *words[-2:]]
+
+
+def test_usual_words_and_short_values_are_shown_in_texts() -> None:
+    text = "postgres is enabled, 12345"
+    assert HiddenValues(["postgres", "enabled", "12345", ""]).in_text(text) == text
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 100])
+def test_values_are_hidden_wherever_a_text_is_divided(size: int) -> None:
+    text = "a Secret-1 b\nSecret-12 c\n\nSecret-1Secret-1 end without newline Secret-1"
+    hidden = HiddenValues(["Secret-1", "Secret-12"])
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    assert "".join(hidden.in_pieces(pieces)) == hidden.in_text(text)
+    assert "Secret" not in hidden.in_text(text)
+
+
+def test_complete_lines_are_not_kept_back() -> None:
+    pieces = HiddenValues(["Secret-1"]).in_pieces(iter(["one\n", "two\nSec", "ret-1\n"]))
+    assert next(pieces) == "one\n"
+    assert next(pieces) == "two\n"
+    assert next(pieces) == f"{HIDDEN}\n"
+
+
+def test_changes_hide_secrets() -> None:
+    settings = (
+        SettingChange("env.TOKEN", "old", "new"),
+        SettingChange("env.SEED", "1", "2"),
+        SettingChange("env.NEW_KEY", None, "x"),
+    )
+    change = ProcessChange(name="a", action=RESTARTED, settings=settings)
+    shown = Changes(experiment="e", backend="local", processes=(change,)).with_hidden_secrets()
+    assert shown.lines() == [
+        f"restart  a: env.TOKEN changed {HIDDEN}; env.SEED changed from '1' to '2'; "
+        f"env.NEW_KEY set to '{HIDDEN}'"
+    ]
+    assert shown.to_dict()["processes"][0]["settings"][0]["new"] == HIDDEN
+
+
+def test_differences_between_runs_hide_secrets() -> None:
+    first = {"env": {"API_KEY": "a", "SEED": "1"}, "exit_code": 1}
+    differences = find_differences(first, {"env": {"API_KEY": "b", "SEED": "2"}})
+    assert without_secrets(differences, HiddenValues([])) == {
+        "env.API_KEY": (HIDDEN, HIDDEN),
+        "env.SEED": ("1", "2"),
+        "exit_code": (1, None),
+    }
+    derived = {"env.DSN": ("password=hunter-2", None)}
+    assert without_secrets(derived, HiddenValues(["hunter-2"])) == {
+        "env.DSN": (f"password={HIDDEN}", None)
+    }

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.commandline.output import escapes
-from symphony.commandline.output.escapes import LogCleaner, escape, remove_controls
+from symphony import escapes
 from symphony.commandline.parsing import completion
+from symphony.escapes import LogCleaner, escape, remove_controls
 from symphony.model.files import to_yaml, to_yaml_documents
 
 # Text with many beginnings and ends of control sequences.

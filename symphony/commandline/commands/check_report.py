@@ -15,10 +15,10 @@ from symphony.commandline.commands.file_positions import (
     position_from,
 )
 from symphony.commandline.exit_codes import FAILED, OK, one_line
-from symphony.commandline.output.escapes import escape
 from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colour
 from symphony.commandline.parsing.dispatch import ALL_BACKENDS
 from symphony.errors import PluginError, SpecError, dotted
+from symphony.escapes import escape
 from symphony.home_directory import home_directory
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
 from symphony.lint.literals import Machine

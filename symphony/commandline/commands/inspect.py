@@ -182,8 +182,8 @@ class InspectCommands(BaseCommands):
 
     def _last_lines(self, experiment: str, process: str, number: int) -> list[str]:
         """Return the last ``number`` lines of a log, or an error message if reading it fails."""
-        from symphony.commandline.output.escapes import remove_controls
         from symphony.errors import SymphonyError
+        from symphony.escapes import remove_controls
 
         try:
             log = self.cluster.get_log(experiment, process, tail=number)

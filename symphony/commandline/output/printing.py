@@ -20,7 +20,7 @@ from symphony.commandline.output.terminal import (
 from symphony.errors import with_filename
 
 if TYPE_CHECKING:
-    from symphony.commandline.output.escapes import LogCleaner
+    from symphony.escapes import LogCleaner
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
 
@@ -169,7 +169,7 @@ def _log_cleaner(*, raw: bool) -> LogCleaner | None:
     """Return a filter for logs on standard output, or None if logs are shown unchanged."""
     if raw or not is_terminal(sys.stdout):
         return None
-    from symphony.commandline.output.escapes import LogCleaner
+    from symphony.escapes import LogCleaner
 
     return LogCleaner(keep_colours=has_colour(sys.stdout))
 

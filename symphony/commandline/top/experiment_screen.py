@@ -13,7 +13,6 @@ from textual.widgets import ContentSwitcher, Footer, Static
 
 from symphony.cluster import Cluster
 from symphony.cluster.matching import find_names
-from symphony.commandline.output.escapes import escape
 from symphony.commandline.output.tables import Column, format_age
 from symphony.commandline.output.usage import UsageTable, insert_before_last
 from symphony.commandline.output.views import PROCESS_COLUMNS, note, process_row
@@ -27,6 +26,7 @@ from symphony.commandline.top.texts import cell, contains, one_line
 from symphony.commandline.top.watching_screen import Target, WatchingScreen
 from symphony.drawing.text_tree import tree_rows
 from symphony.errors import NotFound
+from symphony.escapes import escape
 from symphony.names import join_names
 from symphony.plan.topology import Topology, of_status
 from symphony.status import ExperimentStatus, ProcessStatus, State

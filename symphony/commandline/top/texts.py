@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from symphony.commandline.output.escapes import escape, escape_except_colours
 from symphony.commandline.output.tables import EMPTY_CELL
+from symphony.escapes import escape, escape_except_colours
 
 _TAB_SIZE = 8
 

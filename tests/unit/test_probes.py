@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from symphony.host.processes.spec import ProcessSpec
-from symphony.host.supervisor.readiness import Probe, ProbeError, ReadinessMonitor, make_probe
+from symphony.host.supervisor.probes import Probe, ProbeError, make_probe
+from symphony.host.supervisor.readiness import ReadinessMonitor
 from symphony.line_search import SearchProcess
 
 TIMEOUT = 60.0  # seconds

@@ -20,8 +20,8 @@ from symphony.host.run.events import Track
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
+from symphony.host.supervisor.probes import Probe, ProbeError, make_probe
 from symphony.host.supervisor.process_host import port_of
-from symphony.host.supervisor.readiness import Probe, ProbeError, make_probe
 from symphony_slurm.channel import Channel, ChannelClosed, Message
 from symphony_slurm.terminals import RemoteTerminal, RemoteTerminals
 from symphony_slurm.usage import NodeSamples

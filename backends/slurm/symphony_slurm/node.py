@@ -20,8 +20,8 @@ from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.local_children import LocalChildren
+from symphony.host.supervisor.probes import ProbeError, make_probe
 from symphony.host.supervisor.process_host import ThisHost
-from symphony.host.supervisor.readiness import ProbeError, make_probe
 from symphony.signals import reset_signals
 from symphony.usage import ExperimentUsage
 from symphony_slurm.channel import Channel, ChannelClosed, Message

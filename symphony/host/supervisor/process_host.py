@@ -21,7 +21,7 @@ from symphony.host.run.directory import RunDirectory
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.log_times import LogTimes
-from symphony.host.supervisor.readiness import Probe, make_probe
+from symphony.host.supervisor.probes import Probe, make_probe
 
 if TYPE_CHECKING:
     from symphony.host.processes.membership import RunProcesses
@@ -128,7 +128,7 @@ class ProcessHost(Protocol):
         env: Mapping[str, str],
         search_process: SearchProcess | None,
     ) -> Probe:
-        """Return the readiness probe of a process; see `readiness.make_probe`."""
+        """Return the readiness probe of a process; see `probes.make_probe`."""
 
 
 class ThisHost:

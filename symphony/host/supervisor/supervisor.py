@@ -49,8 +49,9 @@ from symphony.host.supervisor.children import (
 from symphony.host.supervisor.clock import LaunchClock, boot_time
 from symphony.host.supervisor.event_log import EventLog
 from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
+from symphony.host.supervisor.probes import failing_probe
 from symphony.host.supervisor.process_host import ProcessHost, ThisHost, port_of
-from symphony.host.supervisor.readiness import ReadinessMonitor, failing_probe
+from symphony.host.supervisor.readiness import ReadinessMonitor
 from symphony.plan import restart_policy, start_order
 from symphony.plan.policies import (
     DEADLINE_EXCEEDED,

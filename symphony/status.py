@@ -54,6 +54,8 @@ class ReasonCode(str, enum.Enum):
 
     # --- The process is running. ---
 
+    # The process is not ready, and its timeout has not passed.
+    NOT_READY_YET = "not-ready-yet"
     # The process did not become ready before its timeout.
     NOT_READY = "not-ready"
     # The process has received SIGTERM, and is killed when its grace period is over.
@@ -117,12 +119,14 @@ class ProcessStatus:
     true if symphony stopped the process. In this case, its exit does not count as a failure.
     ``pid`` is None if the process is not running or the backend does not report process IDs.
     ``not_ready_in_time`` is true if the process is running and did not become ready before its
-    timeout. A backend that continues to probe the process resets ``not_ready_in_time`` once the
-    process is ready. ``next_start`` is the time of the next start of a process that has exited and
-    waits to be restarted, or None if the time is unknown. ``kill_at`` is the time at which a
-    process that is being stopped is killed, or None if it is unknown. While the process waits to be
-    restarted by its restart policy, ``restart_number`` is the number of this restart, and
-    ``max_restarts`` is the number of permitted restarts, or None if it is not limited.
+    timeout. It becomes false once the process is ready. While the process is running and not ready,
+    ``test_result`` is the last result of its readiness test, such as ``connection refused at
+    127.0.0.1:7000``, or ``""`` if it is not known yet. ``next_start`` is the time of the next start
+    of a process that has exited and waits to be restarted, or None if the time is unknown.
+    ``kill_at`` is the time at which a process that is being stopped is killed, or None if it is
+    unknown. While the process waits to be restarted by its restart policy, ``restart_number`` is
+    the number of this restart, and ``max_restarts`` is the number of permitted restarts, or None if
+    it is not limited.
     """
 
     name: str
@@ -138,6 +142,7 @@ class ProcessStatus:
     stopped: bool = False
     pid: int | None = None
     not_ready_in_time: bool = False
+    test_result: str = ""
     next_start: float | None = None
     kill_at: float | None = None
     restart_number: int | None = None
@@ -353,6 +358,19 @@ class LogLine:
     process: str
     text: str
     at: float | None = None
+
+
+def not_ready_reason(result: str, timeout: float | None) -> str:
+    """Return the reason for the state of a process that is running and not ready.
+
+    ``result`` is the last result of its readiness test, or ``""``. ``timeout`` is the timeout of
+    the test in seconds if it has passed, and None otherwise.
+
+    >>> not_ready_reason("exit code 7", 2.0)
+    'not ready within 2 s: exit code 7'
+    """
+    text = "not ready yet" if timeout is None else f"not ready within {timeout:g} s"
+    return f"{text}: {result}" if result else text
 
 
 # The combined state is the first of these states that any process is in.

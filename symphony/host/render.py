@@ -31,7 +31,7 @@ from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.policies import Policies
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.restart_policy import RestartPolicy
-from symphony.plan.shell import argv
+from symphony.plan.shell import argv, command_argv
 from symphony.runs.code_archives import CODE_DIRECTORY, SNAPSHOTS_KEY
 from symphony.runs.record import run_name
 
@@ -267,7 +267,7 @@ def _process_spec(
         grace=_grace_seconds(process.pod),
         restart=process.restart.of_job(process.pod.job),
         deadline=_deadline_seconds(process.pod),
-        ready=_with_addresses(ready, plan, process) or None,
+        ready=_resolved_test(ready, plan, process, shell) or None,
         ready_timeout=ready_timeout,
         starts_after=process.starts_after,
         releases=tuple(endpoint.port for endpoint in endpoints),
@@ -333,8 +333,10 @@ def _argv(process: PlannedProcess, shell: str) -> list[str]:
     return found
 
 
-def _with_addresses(test: Mapping[str, Any], plan: Plan, process: PlannedProcess) -> dict[str, Any]:
-    """Return the readiness test with each service replaced by its address."""
+def _resolved_test(
+    test: Mapping[str, Any], plan: Plan, process: PlannedProcess, shell: str
+) -> dict[str, Any]:
+    """Return the readiness test with an address for each service, and a shell for a shell line."""
     if "tcp" in test:
         endpoint = plan.endpoint(process, test["tcp"])
         return {"tcp": [endpoint.host, endpoint.port]}
@@ -342,4 +344,6 @@ def _with_addresses(test: Mapping[str, Any], plan: Plan, process: PlannedProcess
         service, path = test["http"]
         endpoint = plan.endpoint(process, service)
         return {"http": [endpoint.host, endpoint.port, path]}
+    if "command" in test:
+        return {"command": command_argv(test["command"], shell)}
     return dict(test)

@@ -8,17 +8,23 @@ launcher. The helper process abandons a line that takes too long.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import struct
 import subprocess
 import sys
 import threading
 
+from symphony.escapes import remove_controls
 from symphony.line_search import helper
 
 # The helper process answers after less than a second of CPU time. If there is no answer after this
 # time, the helper process is killed.
 ANSWER_TIMEOUT_SECONDS = 20.0
+# The bytes that have no meaning in a sequence that controls a terminal. They are removed first,
+# because a log that was truncated while it was written can contain many of them.
+_MEANINGLESS = bytes(byte for byte in (*range(32), 127) if byte not in b"\a\t\n\x1b")
+_CONTROLS = re.compile(rb"[\a\x1b]")
 
 
 class SearchError(Exception):
@@ -134,8 +140,9 @@ class LineSearch:
     """A search of one log for a line that contains a match for a regular expression.
 
     A newline, a carriage return or both end a line: a program that shows a progress bar writes a
-    carriage return after or before each version of the bar. Lines longer than
-    `helper.LONGEST_LINE_BYTES` are searched in parts. Close a search when it is no longer needed.
+    carriage return after or before each version of the bar. Colours and other control characters
+    do not count as text of a line. Lines longer than `helper.LONGEST_LINE_BYTES` are searched in
+    parts. Close a search when it is no longer needed.
     """
 
     def __init__(self, process: SearchProcess, pattern: str) -> None:
@@ -143,6 +150,7 @@ class LineSearch:
         self._shown_pattern = pattern
         self._pattern = pattern.encode(errors="surrogatepass")
         self._incomplete_line = b""
+        self._searched_incomplete_line = b""
         self._unsearched = b""
         self._process = process
         self._process.add_user()
@@ -185,13 +193,26 @@ class LineSearch:
         complete, newline, incomplete = text.rpartition(b"\n")
         if len(incomplete) >= helper.LONGEST_LINE_BYTES:
             complete, newline, incomplete = text, b"\n", b""
-        self._unsearched += complete + newline
+        self._unsearched += _without_controls(complete + newline)
         self._incomplete_line = incomplete + carriage_return
 
     def complete_last_line(self) -> None:
         """Add the incomplete last line, if any. Call this method at the end of the log."""
         if self._incomplete_line:
             self.add(b"\n")
+
+    def search_incomplete_line(self) -> bool:
+        """Search the incomplete last line, which can still grow, and return whether it matches.
+
+        Call this method when the log has not grown for a while. Raises SearchError if the helper
+        process fails.
+        """
+        line = self._incomplete_line
+        if line in (b"", self._searched_incomplete_line):
+            return False
+        self._searched_incomplete_line = line
+        text = _without_controls(line.removesuffix(b"\r"))
+        return bool(text) and self._search(text)[0]
 
     def search_next(self) -> bool:
         """Search the next added lines, and return whether one of them matches.
@@ -201,9 +222,21 @@ class LineSearch:
         """
         if not self._unsearched:
             return False
-        is_found, searched_bytes, is_abandoned = self._process.search(
-            self._pattern, self._unsearched
-        )
+        is_found, searched_bytes = self._search(self._unsearched)
         self._unsearched = self._unsearched[searched_bytes:]
-        self._has_abandoned_lines = self._has_abandoned_lines or is_abandoned
         return is_found
+
+    def _search(self, text: bytes) -> tuple[bool, int]:
+        """Return whether a line of ``text`` matches, and the number of searched bytes."""
+        is_found, searched_bytes, is_abandoned = self._process.search(self._pattern, text)
+        self._has_abandoned_lines = self._has_abandoned_lines or is_abandoned
+        return is_found, searched_bytes
+
+
+def _without_controls(lines: bytes) -> bytes:
+    """Return lines without the characters that control a terminal, such as colours."""
+    lines = lines.translate(None, _MEANINGLESS)
+    if not _CONTROLS.search(lines):
+        return lines
+    text = remove_controls(lines.decode(errors="replace"), keep_colours=False)
+    return text.encode()

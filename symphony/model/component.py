@@ -366,12 +366,14 @@ class Component(CheckedAttributes):
 
         Give exactly one test. ``tcp`` is one of the process's services; the test succeeds if the
         service accepts a connection. ``http`` is ``(service, path)``; the test succeeds if the
-        service answers a GET request for the path with status 200 (on Kubernetes, 200 to 399).
-        ``command`` runs in the process's environment and directory; the test succeeds if the
-        command exits with status 0. ``log`` is a regular expression; the test succeeds if the
-        expression matches part of an output line. If the test has not succeeded within
-        ``timeout``, in seconds or with a unit such as ``"2m"``, the process has failed to become
-        ready.
+        service answers a GET request for the path with a status from 200 to 399; redirections are
+        not followed. ``command`` runs in the process's environment and directory; the test succeeds
+        if the command exits with status 0. A string is a line for a shell. ``log`` is a regular
+        expression; the test succeeds if the expression matches part of an output line, without its
+        colours and other control characters. If the test has not succeeded within ``timeout``, in
+        seconds or with a unit such as ``"2m"``, the process is not ready in time, and the processes
+        that wait for it do not start. The test continues, so that the process can become ready
+        later.
         """
         given = {"tcp": tcp, "http": http, "command": command, "log": log}
         one_ready_test(given)

@@ -37,6 +37,9 @@ TEXT_KEYS = frozenset(
     }
 )
 SHELL_KEYS = frozenset({"cmd", "cmds", "preamble_cmds"})
+_READY_COMMAND = ("ready", "command")
+# At these paths, a string is a shell line, and a list is a program with its arguments.
+_LINES_OR_PROGRAMS = (_READY_COMMAND, ("stop_command",))
 # The values below these keys can contain addresses; see `symphony.model.address_references`.
 ADDRESS_KEYS = SHELL_KEYS | {"args", "command", "env", "stop_command"}
 # The key for the number of replicas of a process or group, and a synonym for it.
@@ -83,7 +86,9 @@ def can_be_composed_number(path: DocumentPath) -> bool:
 def is_shell_line(path: DocumentPath) -> bool:
     """Return whether the value at ``path`` is run by a shell."""
     local_path = _path_in_component(path)
-    return local_path is not None and local_path[:1] != () and local_path[0] in SHELL_KEYS
+    if not local_path:
+        return False
+    return local_path[0] in SHELL_KEYS or local_path in _LINES_OR_PROGRAMS
 
 
 def takes_addresses(path: DocumentPath) -> bool:
@@ -91,7 +96,7 @@ def takes_addresses(path: DocumentPath) -> bool:
     local_path = _path_in_component(path)
     if not local_path:
         return False
-    return local_path[0] in ADDRESS_KEYS or local_path[:2] == ("ready", "command")
+    return local_path[0] in ADDRESS_KEYS or local_path[:2] == _READY_COMMAND
 
 
 def is_component(path: DocumentPath) -> bool:

@@ -29,7 +29,6 @@ from symphony.model.value_types import (
     MEMORY,
     NAME,
     NONEMPTY_TEXT,
-    PROGRAM,
     PROGRAM_OR_LINE,
     QUANTITY,
     REGULAR_EXPRESSION,
@@ -181,20 +180,20 @@ READY_FIELDS = field_table(
         name="http",
         type=HTTP_TEST,
         description="[service, path]; the test succeeds when the service answers a GET request for "
-        "the path with status 200 (on Kubernetes, 200 to 399)",
+        "the path with a status from 200 to 399",
     ),
     Field(
         name="command",
-        type=PROGRAM,
-        description="a command that runs in the process's environment and directory; the test "
-        "succeeds when the command exits with 0",
+        type=PROGRAM_OR_LINE,
+        description="a shell line, or a command as a list, that runs in the process's environment "
+        "and directory; the test succeeds when the command exits with 0",
         subject="ready command",
     ),
     Field(
         name="log",
         type=REGULAR_EXPRESSION,
         description="a regular expression; the test succeeds when the expression matches "
-        "part of an output line",
+        "part of an output line, without its colours and other control characters",
     ),
     Field(
         name="timeout",

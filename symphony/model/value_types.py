@@ -323,15 +323,6 @@ def _http_test(value: object, _: str) -> list[str]:
     ]
 
 
-def _program(value: validators.Strings, subject: str) -> list[str]:
-    words = validators.strings(value, subject)
-    if not words or not words[0]:
-        raise SpecError(
-            f"{subject} is empty; give the program that exits with 0 when the process is ready"
-        )
-    return words
-
-
 def _program_or_line(value: object, subject: str) -> list[str] | str:
     if not isinstance(value, (list, tuple)):
         return validators.shell_line(value, subject)[0]
@@ -430,9 +421,6 @@ HTTP_TEST = ValueType(
         "minItems": 2,
     },
     _http_test,
-)
-PROGRAM = ValueType(
-    {**STRINGS.schema, "minLength": 1, "minItems": 1, "prefixItems": [{"minLength": 1}]}, _program
 )
 PROGRAM_OR_LINE = ValueType(
     any_of(

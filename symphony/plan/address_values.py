@@ -7,7 +7,7 @@ contains the process's own address. The notation is that of `symphony.model.addr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -197,6 +197,12 @@ class ProcessValues:
     def texts(self, texts: Iterable[str], *, in_shell_line: bool = False) -> tuple[str, ...]:
         """Return texts with the addresses instead of the references."""
         return tuple(self.text(text, in_shell_line=in_shell_line) for text in texts)
+
+    def command(self, command: Sequence[str] | str) -> list[str] | str:
+        """Return a command, which is a list of arguments or a shell line, with the addresses."""
+        if isinstance(command, str):
+            return self.text(command, in_shell_line=True)
+        return list(self.texts(command))
 
     def _value(self, reference: AddressReference) -> str:
         service, field = reference.service, reference.field

@@ -354,7 +354,7 @@ def _planned_process(
     env = {**inherited_env, **settings.env}
     ready = settings.ready
     if ready is not None and "command" in ready:
-        settings.ready = {**ready, "command": list(values.texts(ready["command"]))}
+        settings.ready = {**ready, "command": values.command(ready["command"])}
     pod = pod_component.settings.at_level(POD)
     return PlannedProcess(
         name=process.name,

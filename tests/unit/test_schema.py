@@ -334,6 +334,7 @@ WRONG: list[Any] = [
     of_process(ready={"http": ["a", "/", "/"]}),
     of_process(ready={"command": []}),
     of_process(ready={"command": ""}),
+    of_process(ready={"command": " "}),
     of_process(ready={"command": ["", "a"]}),
     of_process(ready={"udp": "a"}),
     of_process(ready="tcp"),

@@ -115,6 +115,7 @@ VALUES: list[tuple[str, list[Call], Any]] = [
         [lambda c: c.ready(command="a b"), lambda c: c.ready(command=["a", 1])],
         {"command": ["a", "1"], "timeout": 60},
     ),
+    ("ready", [lambda c: c.ready(command="a | b")], {"command": "a | b", "timeout": 60}),
     ("ready", [lambda c: c.ready(log="^up$", timeout=5)], {"log": "^up$", "timeout": 5}),
     (
         "starts_after",
@@ -328,7 +329,7 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.ready(tcp="a", timeout=True), "not True"),
     (lambda c: c.ready(http="a"), "http must be a service and a path, such as ('web', '/health')"),
     (lambda c: c.ready(http=("a", "h")), "the path of http must be an absolute path, not 'h'"),
-    (lambda c: c.ready(command=[]), "ready command is empty; give the program"),
+    (lambda c: c.ready(command=[]), "ready command is empty; give a program"),
     (lambda c: c.ready(log="("), "log is not a regular expression: '('"),
     (lambda c: c.starts_after("Bad"), "process name 'Bad' is not valid"),
     (lambda c: c.starts_after("a", "done"), "must be one of ready, started, succeeded, not 'done'"),
@@ -454,6 +455,6 @@ def test_a_setting_of_a_member_takes_precedence_and_mappings_are_merged() -> Non
     assert settings["env"] == {"A": "own", "B": "group"}
     assert settings["resource_limit"] == {"cpu": "2", "gpu": 1}
     assert settings["image_pull_policy"] == "Never"
-    assert settings["ready"] == {"command": ["own"], "timeout": 60}
+    assert settings["ready"] == {"command": "own", "timeout": 60}
     assert [next(iter(volume.values()))["claim"] for volume in settings["volumes"]] == ["a", "b"]
     assert settings["container_yml"] == {"x": {"y": 1, "z": [2]}}

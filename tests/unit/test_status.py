@@ -191,7 +191,7 @@ def test_json_form() -> None:
     assert processes[0] == {**processes[1], **changed, **reason}
     identity = {"name": "b", "group": None, "state": "pending", "ready": False, "pid": None}
     result = {"exit_code": None, "reason": "", "reason_code": None, "stopped": False}
-    times = {"started": None, "ended": None, "restarts": 0, "late": False}
+    times = {"started": None, "ended": None, "restarts": 0, "late": False, "test_result": ""}
     times |= {"next_start": None, "kill_at": None, "restart_number": None, "max_restarts": None}
     assert processes[1] == identity | result | times
     assert [item.path for item in status] == ["g/a", "b"]

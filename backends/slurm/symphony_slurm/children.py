@@ -20,8 +20,9 @@ from symphony.host.run.events import Track
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
-from symphony.host.supervisor.probes import Probe, ProbeError, make_probe
+from symphony.host.supervisor.probes import Probe, make_probe
 from symphony.host.supervisor.process_host import port_of
+from symphony.host.supervisor.readiness import NOT_FINISHED
 from symphony_slurm.channel import Channel, ChannelClosed, Message
 from symphony_slurm.terminals import RemoteTerminal, RemoteTerminals
 from symphony_slurm.usage import NodeSamples
@@ -155,8 +156,7 @@ class _Test:
     """A test of readiness that an agent runs."""
 
     done: threading.Event
-    is_ready: bool = False
-    error: str = ""
+    result: str = NOT_FINISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ class RemoteChildren:
     def _handle_tested(self, message: Message) -> None:
         test = self._agents.tests.pop(message["test"], None)
         if test is not None:
-            test.is_ready, test.error = message["is_ready"], message["error"]
+            test.result = message["result"]
             test.done.set()
 
     def _handle_lost(self, agent: Agent) -> None:
@@ -445,11 +445,14 @@ class RemoteHost:
             return make_probe(spec, log, log_start, env, search_process)
         return Probe(lambda timeout: self._run_test(spec.name, timeout))
 
-    def _run_test(self, name: str, timeout: float) -> bool:
-        """Let the agent test whether a process is ready. The caller is a thread of its own."""
+    def _run_test(self, name: str, timeout: float) -> str:
+        """Let the agent test whether a process is ready, and return the result.
+
+        The caller is a thread of its own.
+        """
         loop = self._loop
         if loop is None:
-            return False
+            return NOT_FINISHED
         test = _Test(threading.Event())
         number = next(self._test_numbers)
 
@@ -459,9 +462,7 @@ class RemoteHost:
 
         loop.post(order)
         test.done.wait(timeout + 1.0)
-        if test.error:
-            raise ProbeError(test.error)
-        return test.is_ready
+        return test.result
 
 
 class RemoteLogs:

@@ -20,7 +20,7 @@ from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.local_children import LocalChildren
-from symphony.host.supervisor.probes import ProbeError, make_probe
+from symphony.host.supervisor.probes import make_probe
 from symphony.host.supervisor.process_host import ThisHost
 from symphony.signals import reset_signals
 from symphony.usage import ExperimentUsage
@@ -211,13 +211,11 @@ class Agent:
         env = {**self._env, **spec.env}
 
         def run() -> None:
-            error, is_ready = "", False
             try:
-                probe = make_probe(spec, self._run.log(name), 0, env, None)
-                is_ready = probe.is_ready(timeout)
-            except ProbeError as exc:
-                error = str(exc)
-            answer = {"event": "tested", "test": test, "is_ready": is_ready, "error": error}
+                result = make_probe(spec, self._run.log(name), 0, env, None).test(timeout)
+            except Exception as exc:
+                result = f"the probe failed with {type(exc).__name__}: {exc}"
+            answer = {"event": "tested", "test": test, "result": result}
             self._loop.post(lambda: self._send(answer))
 
         threading.Thread(target=run, daemon=True).start()

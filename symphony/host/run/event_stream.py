@@ -75,7 +75,9 @@ class EventTranslator:
         else:
             track = self._track(name)
             apply(self._state, event)
-            words = list(self._process_words(event, track, self._limits.get(name)))
+            words = []
+            if event["event"] not in _INTERNAL_EVENTS:
+                words = list(self._process_words(event, track, self._limits.get(name)))
         return [
             ExperimentEvent(
                 at=event["at"],
@@ -186,7 +188,8 @@ class EventStream:
 
 
 # Events of the supervisor that users do not see. The steps of a request have events of their own.
-_INTERNAL_EVENTS = ("requested", "request-done")
+# The result of a readiness test is part of the status and of the event for its timeout.
+_INTERNAL_EVENTS = ("requested", "request-done", "tested")
 # The reason codes of events that are recorded without one.
 _REASON_CODES = {
     EventKind.WAITING: ReasonCode.WAITING,

@@ -35,15 +35,16 @@ class Track:
 
     ``never_ready`` means that the process did not become ready in time and had never been ready
     before. ``not_ready_in_time`` means that the process did not become ready in time after its
-    latest start. ``retries`` is the number of restarts that the restart policy has caused since the
-    experiment was launched or restarted, or a request has started the process. ``next_start`` is
-    the time of the next start of a process that will be restarted. ``stopped`` means that symphony
-    stopped the process. ``kill_at`` is the time at which a process that is being stopped by a
-    request is killed. ``first_started`` is the time of the first start since the experiment was
-    launched or restarted, or a change has restarted the process. ``log_start`` is the length of the
-    log at the latest start of a process that has a readiness test. ``group`` is the number of the
-    latest execution's process group. ``outdated`` means that a change of the experiment has not
-    made the process start again yet.
+    latest start. ``test_result`` is the last result of the readiness test of a process that is
+    running and not ready. ``retries`` is the number of restarts that the restart policy has caused
+    since the experiment was launched or restarted, or a request has started the process.
+    ``next_start`` is the time of the next start of a process that will be restarted. ``stopped``
+    means that symphony stopped the process. ``kill_at`` is the time at which a process that is
+    being stopped by a request is killed. ``first_started`` is the time of the first start since the
+    experiment was launched or restarted, or a change has restarted the process. ``log_start`` is
+    the length of the log at the latest start of a process that has a readiness test. ``group`` is
+    the number of the latest execution's process group. ``outdated`` means that a change of the
+    experiment has not made the process start again yet.
     """
 
     state: State = State.PENDING
@@ -51,6 +52,7 @@ class Track:
     was_ready: bool = False
     never_ready: bool = False
     not_ready_in_time: bool = False
+    test_result: str = ""
     exit_code: int | None = None
     reason: str = ""
     reason_code: ReasonCode | None = None
@@ -336,6 +338,7 @@ def _started(track: Track, event: Event) -> None:
     track.pid, track.birth = event["pid"], event["birth"]
     track.outdated = False
     track.ready, track.not_ready_in_time = event["ready"], False
+    track.test_result = ""
     track.next_start = None
     track.was_ready = track.was_ready or track.ready
 
@@ -358,16 +361,24 @@ def _back_off(track: Track, event: Event) -> None:
 def _ready(track: Track, _: Event) -> None:
     track.ready = track.was_ready = True
     track.never_ready = track.not_ready_in_time = False
+    track.test_result = ""
     track.reason, track.reason_code = "", None
 
 
 def _not_ready(track: Track, event: Event) -> None:
     track.never_ready, track.not_ready_in_time = not track.was_ready, True
+    track.test_result = event.get("result", "")
     track.reason, track.reason_code = event["reason"], ReasonCode.NOT_READY
 
 
+def _tested(track: Track, event: Event) -> None:
+    track.test_result, track.reason = event["result"], event["reason"]
+    if not track.not_ready_in_time:
+        track.reason_code = ReasonCode.NOT_READY_YET
+
+
 def _exited(track: Track, event: Event) -> None:
-    track.ready = False
+    track.ready, track.test_result = False, ""
     track.exit_code, track.ended = event["code"], event["at"]
     track.reason, track.reason_code = event.get("reason", ""), reason_code(event)
     track.stopped = event.get("stopped", False)
@@ -407,6 +418,7 @@ def _start_requested(track: Track, _: Event) -> None:
     # The process starts with its new description, even if it waits for other processes.
     track.stopped = track.outdated = False
     track.ready = track.was_ready = track.never_ready = track.not_ready_in_time = False
+    track.test_result = ""
     track.failures_in_row = track.retries = 0
     track.reason, track.reason_code = "", None
 
@@ -433,6 +445,7 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "start-failed": _start_failed,
     "ready": _ready,
     "not-ready": _not_ready,
+    "tested": _tested,
     "exited": _exited,
     "never": _never,
     "terminating": _terminating,

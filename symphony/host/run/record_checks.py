@@ -156,6 +156,7 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
     },
     "ready": {"process": _is_text},
     "not-ready": {"process": _is_text, "reason": _is_text},
+    "tested": {"process": _is_text, "reason": _is_text, "result": _is_text},
     "exited": {"process": _is_text, "code": _is_integer_or_none},
     "start-failed": {"process": _is_text, "reason": _is_text, "restarts_in": _is_number},
     "never": {"process": _is_text, "reason": _is_text},

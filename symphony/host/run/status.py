@@ -366,6 +366,7 @@ def _process_status(
         stopped=track.stopped,
         pid=track.pid if is_running else None,
         not_ready_in_time=track.not_ready_in_time and is_running,
+        test_result=track.test_result if is_running else "",
         next_start=track.next_start if track.reason_code in _RESTARTING else None,
         kill_at=track.kill_at if is_running else None,
         restart_number=track.retries if is_retried else None,

@@ -63,7 +63,7 @@ from symphony.plan.policies import (
     seconds_to_deadline,
 )
 from symphony.plan.unit_decision import FAIL_UNIT, RESTART_UNIT, UnitDecision, decide_unit
-from symphony.status import ENDED, ReasonCode, State
+from symphony.status import ENDED, ReasonCode, State, not_ready_reason
 
 if TYPE_CHECKING:
     import socket
@@ -316,11 +316,10 @@ class Supervisor:
         for child in self._children.adopt(specs, tracks):
             spec, track = self._spec(child.name), tracks[child.name]
             self._adopted[child.name] = child
-            was_tested = track.ready or track.not_ready_in_time
             is_current = not track.outdated and child.name not in self._leaving
             if track.state is not State.RUNNING:
                 self._handle_start(spec, child, track.log_start, launching=False)
-            elif spec.ready is not None and is_current and not was_tested:
+            elif spec.ready is not None and is_current and not track.ready:
                 elapsed = time.time() - (track.started or 0.0)
                 self._monitor_readiness(child, track.log_start, elapsed=elapsed)
         names = list(self._adopted)
@@ -882,12 +881,15 @@ class Supervisor:
             self._record("ready", name)
             self._start_or_decide(self._followers.get(name, []))
 
-        def handle_timeout(error: str) -> None:
-            reason = f"not ready within {spec.ready_timeout:g} s"
-            if error:
-                reason = f"{reason}: {error}"
-            self._record("not-ready", name, reason=reason)
+        def handle_timeout(result: str) -> None:
+            reason = not_ready_reason(result, spec.ready_timeout)
+            self._record("not-ready", name, reason=reason, result=result)
             self._start_or_decide(self._followers.get(name, []))
+
+        def handle_result(result: str) -> None:
+            is_late = self._state.tracks[name].not_ready_in_time
+            reason = not_ready_reason(result, spec.ready_timeout if is_late else None)
+            self._record("tested", name, reason=reason, result=result)
 
         environment = {**self._env, **spec.env}
         log = self._directory.log(name)
@@ -895,13 +897,15 @@ class Supervisor:
             probe = self._host.make_probe(spec, log, log_start, environment, self._search_process)
         except Exception as exc:
             probe = failing_probe(f"the probe cannot be run: {exc}")
+        is_late = self._state.tracks[name].not_ready_in_time
         monitor = ReadinessMonitor(
             self._loop,
             probe,
-            max(0.0, spec.ready_timeout - elapsed),
+            None if is_late else max(0.0, spec.ready_timeout - elapsed),
             is_active=is_active,
             on_ready=handle_ready,
             on_timeout=handle_timeout,
+            on_result=handle_result,
         )
         monitor.start()
 

@@ -13,7 +13,7 @@ from symphony.errors import SpecError
 from symphony.model.settings import Settings
 from symphony.names import join_names
 from symphony.plan.resolve import Plan, PlannedProcess
-from symphony.plan.shell import argv
+from symphony.plan.shell import argv, command_argv
 from symphony_kube.api.labels import KEYS, SECRETS
 from symphony_kube.render.code import CODE_DIRECTORY, CODE_VARIABLE, start_directory
 from symphony_kube.render.context import PlannedUnit, RenderContext
@@ -286,7 +286,7 @@ def _readiness_probe(
         }
     elif "command" in ready:
         probe = {
-            "exec": {"command": _probe_command(process, ready["command"])},
+            "exec": {"command": _probe_command(process, command_argv(ready["command"], SHELL))},
             "timeoutSeconds": _COMMAND_PROBE_SECONDS,
         }
     else:

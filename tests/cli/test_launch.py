@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import FOREVER, Program
 
 NEVER_READY = {"command": ["false"], "timeout": 0.3}
+LATE = "not ready within 0.3 s: exit code 1"
 
 
 def test_next_commands_name_the_requested_backend(program: Program) -> None:
@@ -63,8 +64,8 @@ class TestWait:
         assert (done.returncode, done.stderr.splitlines()) == (
             1,
             [
-                "next failed: never started: late was not ready within 0.3 s",
-                "late running: not ready within 0.3 s",
+                f"next failed: never started: late was {LATE}",
+                f"late running: {LATE}",
             ],
         )
         (status, _) = program.json("ps", "rl")["processes"]
@@ -76,7 +77,7 @@ class TestWait:
         done = program("launch", program.file("rl", {"late": late, "bad": bad}), "--wait", "ready")
         assert (done.returncode, done.stderr.splitlines()) == (
             7,
-            ["bad failed: exit code 7", "late running: not ready within 0.3 s"],
+            ["bad failed: exit code 7", f"late running: {LATE}"],
         )
 
     def test_process_that_cannot_start_is_a_failure(self, program: Program) -> None:

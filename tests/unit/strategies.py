@@ -187,7 +187,7 @@ yml = st.dictionaries(
 
 
 def _names_a_program(command: Any) -> bool:
-    return bool(command and (isinstance(command, str) or command[0]))
+    return bool(command.strip() if isinstance(command, str) else command and command[0])
 
 
 container_level: dict[str, st.SearchStrategy[Any]] = {

@@ -86,7 +86,7 @@ def test_references_have_the_same_meaning_in_python() -> None:
     found = planned(experiment, "app")
     assert found.command == ("app", "redis.example:7100")
     assert found.env == {"URL": "redis://redis.example:7100/0"}
-    assert found.settings.ready == {"command": ["ping 7100"], "timeout": 60}
+    assert found.settings.ready == {"command": "ping 7100", "timeout": 60}
 
 
 def test_a_replica_reads_its_own_address_and_those_of_others_by_number() -> None:

@@ -381,6 +381,9 @@ def test_readiness_command_runs_after_the_preamble(tmp_path: Path) -> None:
     process.preamble_cmds = ["exit 3"]
     command = containers_of(rendered(exp))["p"]["readinessProbe"]["exec"]["command"]
     assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 3
+    process.ready(command="a | b && c")
+    command = containers_of(rendered(exp))["p"]["readinessProbe"]["exec"]["command"]
+    assert command[-3:] == ["/bin/sh", "-c", "a | b && c"]
 
 
 # --- the roster ---

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import signal
 import stat
 import subprocess
@@ -99,8 +100,12 @@ def write_program(path, script):
     part.replace(path)
 
 
-def test_dependents_of_a_process_that_is_not_ready_in_time_never_start(cluster, experiment):
-    python(experiment, "db", FOREVER).ready(log="never", timeout=0.2)
+def test_dependents_of_a_process_that_is_not_ready_in_time_can_be_started_when_it_is(
+    cluster, experiment, tmp_path
+):
+    up = tmp_path / "up"
+    db = python(experiment, "db", FOREVER)
+    db.ready(command=f"echo starting up; test -e {shlex.quote(str(up))}", timeout=0.2)
     experiment.new_process("app", command="true").starts_after("db")
     experiment.new_process("more", command="true").starts_after("app", "succeeded")
     python(experiment, "slow", FOREVER).ready(log="never")
@@ -108,15 +113,22 @@ def test_dependents_of_a_process_that_is_not_ready_in_time_never_start(cluster, 
     cluster.launch(experiment)
     assert cluster.describe_process("exp", "patient").reason == "waiting for slow to be ready"
     status = until(cluster, "exp", lambda now: now.processes[2].state is State.FAILED)
-    assert status.processes[1].reason == "never started: db was not ready within 0.2 s"
+    reason = "not ready within 0.2 s: exit code 1: starting up"
+    assert (status.processes[0].reason, status.processes[0].not_ready_in_time) == (reason, True)
+    assert status.processes[1].reason == f"never started: db was {reason}"
     assert "app failed" in status.processes[2].reason
     assert [process.reason_code for process in status] == [
         ReasonCode.NOT_READY,
         ReasonCode.NEVER_STARTED,
         ReasonCode.NEVER_STARTED,
-        None,
+        status.processes[3].reason_code,
         ReasonCode.WAITING,
     ]
+    up.touch()
+    late = until(cluster, "exp", lambda now: now.processes[0].ready).processes[0]
+    assert (late.reason, late.not_ready_in_time, late.test_result) == ("", False, "")
+    assert [process.state for process in cluster.start_processes("exp", ["app", "more"])] != []
+    until(cluster, "exp", lambda now: now.processes[2].state is State.SUCCEEDED)
 
 
 def test_exit_codes_are_explained(cluster, experiment):

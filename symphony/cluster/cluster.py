@@ -1187,9 +1187,10 @@ class Cluster(CheckedAttributes, abc.ABC):
         *,
         interactive: bool = False,
     ) -> ExecResult:
-        """Run a command in the environment and the working directory of a running process, and
-        return the command's result.
+        """Run a command in the environment and the working directory of a process, and return the
+        command's result.
 
+        On Kubernetes, the process must be running. On the other backends, it can have exited.
         With ``interactive``, the command is connected to the terminal, and its output is not
         captured.
         """

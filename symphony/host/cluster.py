@@ -1080,14 +1080,13 @@ class HostCluster(Cluster):
         *,
         interactive: bool = False,
     ) -> ExecResult:
-        """Run a command in the environment and the working directory of a running process.
+        """Run a command in the environment and the working directory of a process, which can have
+        exited.
 
         The process's preamble runs again before the command, with its output on standard error.
-        Raises NotFound if the process is not running on this host, and SpecError if the command
+        Raises NotFound if the process was launched on another host, and SpecError if the command
         cannot be run.
         """
-        from symphony.host import exec
-        from symphony.host.processes.spec import ProcessSpec
         from symphony.model.validators import strings
 
         found = self.describe_process(experiment, process, process_group)
@@ -1098,19 +1097,22 @@ class HostCluster(Cluster):
             raise NotFound(
                 f"process {found.path!r} was launched on {other_host}: run the command there"
             )
+        return self._exec_on_this_machine(run, found, argv, interactive=interactive)
+
+    def _exec_on_this_machine(
+        self, run: RunDirectory, found: ProcessStatus, argv: Sequence[str], *, interactive: bool
+    ) -> ExecResult:
+        """Run a command on this machine, in the environment of the process ``found``."""
+        from symphony.host import exec
+        from symphony.host.processes.spec import ProcessSpec
+
         manifest = run.load_manifest()
         data = next(data for data in manifest["processes"] if data["name"] == found.name)
         spec = ProcessSpec.from_dict(data)
-        env = None
-        if found.pid is not None:
-            with run.report_damage(run.secrets):
-                env = exec.initial_environment(run, manifest, spec, found.pid)
+        with run.report_damage(run.secrets):
+            env = exec.initial_environment(run, manifest, spec, found.pid)
         if env is None:
-            state = f"{found.state}: {found.reason}" if found.reason else found.state
-            raise NotFound(
-                f"process {found.path!r} is not running ({state}); "
-                "a command needs a running process"
-            )
+            raise NotFound(f"process {found.path!r} belongs to another user")
         try:
             completed = exec.run(spec, argv, env, capture_output=not interactive)
         except exec.CommandNotRunError as exc:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.host.processes.identity import RUN_ID_VARIABLE, read_stat
+from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessStat, read_stat
 from symphony.host.processes.mark import mark_process
 
 if TYPE_CHECKING:
@@ -98,22 +98,40 @@ def run(
 
 
 def initial_environment(
-    run: RunDirectory, manifest: Mapping[str, Any], spec: ProcessSpec, pid: int
+    run: RunDirectory, manifest: Mapping[str, Any], spec: ProcessSpec, pid: int | None
 ) -> dict[str, str] | None:
-    """Return a process's environment before its preamble, or None if the process has exited or
-    belongs to another user.
+    """Return a process's environment before its preamble, or None if the process belongs to another
+    user.
+
+    If ``pid`` is None, or the process has exited, the environment is the one in which the process
+    would start. When the experiment has finished, the environment of the launcher is not recorded
+    any more. The environment of the caller then replaces it.
     """
     from symphony.host.processes.spec import DIRECTORY_VARIABLE, directory_value
 
-    environment = _recorded_environment(run, manifest, spec, pid)
+    stat = None if pid is None else read_stat(pid)
+    if stat is None:
+        environment: dict[str, str] | None = _environment_of_launch(run, manifest, spec)
+    else:
+        environment = _recorded_environment(run, manifest, spec, stat)
     if environment is None or DIRECTORY_VARIABLE in {**manifest["env"], **spec.env}:
         return environment
     # The shell of a tmux window, which executes the program of the process, starts elsewhere.
     return {**environment, DIRECTORY_VARIABLE: directory_value(spec.cwd)}
 
 
+def _environment_of_launch(
+    run: RunDirectory, manifest: Mapping[str, Any], spec: ProcessSpec
+) -> dict[str, str]:
+    from symphony.host.run import launch_settings
+
+    settings = launch_settings.load(run)
+    inherited = os.environ if settings is None else settings.environment
+    return {**inherited, **manifest["env"], **spec.with_secrets(run.secrets).env}
+
+
 def _recorded_environment(
-    run: RunDirectory, manifest: Mapping[str, Any], spec: ProcessSpec, pid: int
+    run: RunDirectory, manifest: Mapping[str, Any], spec: ProcessSpec, stat: ProcessStat
 ) -> dict[str, str] | None:
     """Return an environment as `initial_environment` does, except for the variable PWD.
 
@@ -127,8 +145,8 @@ def _recorded_environment(
     """
     from symphony.host.processes.environment import read_environment
 
-    stat, current = read_stat(pid), read_environment(pid)
-    if stat is None or current is None:
+    current = read_environment(stat.process.pid)
+    if current is None:
         return None
     if current.is_intact and not spec.preamble:
         return current.variables

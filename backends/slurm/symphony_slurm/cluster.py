@@ -747,26 +747,24 @@ class SlurmCluster(TerminalCluster):
         *,
         interactive: bool = False,
     ) -> ExecResult:
-        """Run a command in the environment of a running process, on its node."""
+        """Run a command in the environment of a process, on its node.
+
+        When the job has ended, the command runs on this machine.
+        """
         from symphony.model.validators import strings
+        from symphony_slurm.relay import NO_PID
 
         found = self.describe_process(experiment, process, process_group)
         argv = strings(command, "command")
         run = self._find(experiment)
-        if found.pid is None:
-            state = f"{found.state}: {found.reason}" if found.reason else found.state
-            raise NotFound(
-                f"process {found.path!r} is not running ({state}); "
-                "a command needs a running process"
-            )
         node = self._node_of(run, found.name)
+        if found.pid is None and not is_alive(run):
+            return self._exec_on_this_machine(run, found, argv, interactive=interactive)
         kind = "exec-here" if interactive else "exec"
-        arguments = [kind, found.name, str(found.pid), *argv]
+        arguments = [kind, found.name, str(found.pid or NO_PID), *argv]
         if interactive:
             return self._exec_here(run, node, arguments)
         result = self._relay_result(run, node, *arguments)
-        if "gone" in result:
-            raise NotFound(f"process {found.path!r} is not running any more")
         if "error" in result:
             raise SpecError(
                 f"cannot run {argv[0]!r} in the environment of {found.path!r}: {result['error']}"

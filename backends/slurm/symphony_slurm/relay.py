@@ -4,7 +4,8 @@
 
 * ``control``: relay the standard streams to the control socket of the supervisor.
 * ``exec NAME PID ARGUMENT...``: run a command in the environment of a process, and print the
-  result. With ``exec-here``, the command uses the standard streams.
+  result. With ``exec-here``, the command uses the standard streams. PID is 0 if the process is not
+  running.
 * ``identify PATH`` and ``copy JSON``: see `symphony_slurm.node_copy`.
 * ``forward HOST PORT``: relay the standard streams to a TCP connection.
 """
@@ -16,6 +17,8 @@ import sys
 
 # The exit code of `exec-here` if the command was not run. The message is on standard error.
 NOT_RUN_CODE = 125
+# The pid of a process that is not running, in the arguments of `exec`.
+NO_PID = 0
 
 
 def main() -> None:

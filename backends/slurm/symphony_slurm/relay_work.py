@@ -14,7 +14,7 @@ from typing import Any
 
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory
-from symphony_slurm.relay import NOT_RUN_CODE
+from symphony_slurm.relay import NO_PID, NOT_RUN_CODE
 
 _CHUNK_BYTES = 1 << 16
 
@@ -45,11 +45,11 @@ def _exec(run: RunDirectory, name: str, pid: int, argv: Sequence[str], *, captur
     manifest = run.load_manifest()
     data = next(data for data in manifest["processes"] if data["name"] == name)
     spec = ProcessSpec.from_dict(data)
-    env = exec.initial_environment(run, manifest, spec, pid)
+    env = exec.initial_environment(run, manifest, spec, None if pid == NO_PID else pid)
     result: dict[str, Any]
     code = NOT_RUN_CODE
     if env is None:
-        result = {"gone": True}
+        result = {"error": "it belongs to another user"}
     else:
         try:
             done = exec.run(spec, list(argv), env, capture_output=capture)
@@ -62,7 +62,7 @@ def _exec(run: RunDirectory, name: str, pid: int, argv: Sequence[str], *, captur
         sys.stdout.write(json.dumps(result))
         return 0
     if "exit_code" not in result:
-        sys.stderr.write(f"symphony: {result.get('error', 'the process has exited')}\n")
+        sys.stderr.write(f"symphony: {result['error']}\n")
     return code
 
 

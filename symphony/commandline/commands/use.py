@@ -49,6 +49,10 @@ class UseCommands(BaseCommands):
         Kubernetes, the command runs in the process's container. The exit code is that of the
         command.
 
+        The process can have exited, for example to find out why it has failed. On Slurm, the
+        command then runs on the node of the process or, if the job has ended, on this machine. On
+        Kubernetes, the process must be running.
+
         With --all, PROCESS can be a group, a replicated process, such as agent for agent-0 to
         agent-7, or a pattern, such as 'agent-*'. The command runs in one process after another, and
         each line of its output begins with the name of the process. The exit code is the first one

@@ -2,7 +2,7 @@
 
 import pytest
 
-from symphony import NotFound, SpecError, State
+from symphony import SpecError, State
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
 
@@ -96,12 +96,26 @@ def test_delete_stops_background_children_of_a_command(cluster, experiment):
     assert marked(run_id) == []
 
 
-def test_command_needs_a_running_process(cluster, experiment):
-    experiment.new_process("p", command="true")
+def test_command_runs_in_the_environment_of_a_process_that_does_not_run(
+    cluster, experiment, tmp_path, monkeypatch, activate
+):
+    monkeypatch.setenv("LAUNCHED", "yes")
+    options = {"start_dir": str(tmp_path), "preamble_cmds": activate, "env": {"P": "a"}}
+    experiment.new_process("p", cmd="exit 3", **options)
+    experiment.new_process("later", command="true", **options).starts_after("p", "succeeded")
+    sleeper = experiment.new_process("sleeper", command=["sleep", "600"])
     cluster.launch(experiment)
-    cluster.wait("exp", timeout=20)
-    with pytest.raises(NotFound, match=r"'p' is not running \(succeeded\)"):
-        cluster.exec_command("exp", "p", "true")
+    cluster.wait("exp", processes=["p", "later"], timeout=20)
+    monkeypatch.setenv("LAUNCHED", "no")
+    show = ["sh", "-c", 'echo "$SYMPHONY_ROLE $P $VIRTUAL_ENV $LAUNCHED $(pwd) $PWD"']
+    for name in ("p", "later"):
+        assert output(cluster, *show, name=name) == (
+            f"{name} a,more /my/venv yes {tmp_path} {tmp_path}\n"
+        )
+    # The environment of the launcher is not recorded any more.
+    cluster.stop("exp")
+    assert output(cluster, *show) == f"p a,more /my/venv no {tmp_path} {tmp_path}\n"
+    assert output(cluster, "printenv", "SYMPHONY_ROLE", name=sleeper.name) == "sleeper\n"
 
 
 # --- readiness ---

@@ -112,7 +112,11 @@ def running_container(
     if found is not None and found.running:
         return found
     path, state = process_state(api, scope, process, group)
-    raise NotFound(f"process {path!r} is not running ({state}), so its container cannot be used")
+    raise NotFound(
+        f"process {path!r} is not running ({state}), and Kubernetes runs commands only in running "
+        f"containers; 'symphony logs {scope.experiment} {process}' shows its output, and 'symphony "
+        f"restart {scope.experiment} {process}' starts it in a new container"
+    )
 
 
 def pod_path(scope: Scope, pod: str = "", subresource: str = "") -> str:

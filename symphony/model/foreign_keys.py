@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symphony.errors import SpecError
+from symphony.model.settings import deep_merged
 from symphony.names import suggested_name
 
 # A longer translation would hide the rest of an error message.
@@ -25,10 +26,14 @@ _NOTHING = "nothing to do"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A part of a value that has no equivalent, and what the user can do instead."""
+    """A part of a value that has no equivalent, and what the user can do instead.
+
+    ``key`` is the key in the value that the note concerns, if it is only one.
+    """
 
     problem: str
     fix: str = _NOTHING
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +225,7 @@ def _size(value: Any) -> Any:
     return f"{number}{unit.upper()}i" if unit else int(float(number))
 
 
-def _flag(value: Any) -> bool:
+def flag(value: Any) -> bool:
     """Return whether a value that may be written as text is true."""
     return str(value).lower() in ("true", "yes", "on")
 
@@ -257,14 +262,14 @@ def _depends_on(value: Any, _name: str) -> Translation:
         if condition == "process_completed":
             notes.append(Note(problem=f"{name}: no condition includes failures"))
         awaited[process_name(name)] = _CONDITIONS.get(condition, "succeeded")
-        if _flag((item or {}).get("restart")):
+        if flag((item or {}).get("restart")):
             notes.append(Note(problem=f"{name}: a process does not restart with another process"))
     return _with_note({"starts_after": awaited}, *notes)
 
 
 def _healthcheck(value: Any, _name: str) -> Translation:
     test = value.get("test")
-    if _flag(value.get("disable")) or test in (["NONE"], "NONE"):
+    if flag(value.get("disable")) or test in (["NONE"], "NONE"):
         return Translation(notes=(Note(problem="there is no test unless ready is set"),))
     if isinstance(test, str):
         command = ["sh", "-c", test]
@@ -277,7 +282,11 @@ def _healthcheck(value: Any, _name: str) -> Translation:
     limit = _seconds(value.get("timeout", "30s"))
     retries = int(value.get("retries", 3))
     timeout = _seconds(value.get("start_period", "0s")) + retries * (interval + limit)
-    return _settings(ready={"command": command, "timeout": _number(max(timeout, 1))})
+    note = None
+    if "start_interval" in value:
+        note = Note(problem="symphony sets the time between two tests", key="start_interval")
+    ready = {"command": command, "timeout": _number(max(timeout, 1))}
+    return _with_note({"ready": ready}, note)
 
 
 def _readiness_probe(value: Any, name: str) -> Translation:
@@ -302,33 +311,85 @@ def _readiness_probe(value: Any, name: str) -> Translation:
     return _settings(binds={service: port}, ready={"tcp": service, "timeout": timeout})
 
 
+_POLICIES = {
+    "no": "Never",
+    "always": "Always",
+    "unless-stopped": "Always",
+    "on-failure": "OnFailure",
+    "on_failure": "OnFailure",
+    "none": "Never",
+    "any": "Always",
+    "exit_on_failure": "Never",
+}
+
+
 def _restart(value: Any, _name: str) -> Translation:
     policy, _, limit = str("no" if value is False else value).partition(":")
-    policies = {
-        "no": "Never",
-        "always": "Always",
-        "unless-stopped": "Always",
-        "on-failure": "OnFailure",
-        "on_failure": "OnFailure",
-        "none": "Never",
-        "any": "Always",
-        "exit_on_failure": "Never",
-    }
+    return _restart_policy(_POLICIES[policy], max_restarts=int(limit) if limit else None)
+
+
+def _restart_policy(policy: str, **limits: Any) -> Translation:
+    """Return a restart policy with the limits that are not None."""
+    given = {key: value for key, value in limits.items() if value is not None}
+    if not given or policy == "Never":
+        return _settings(restart_policy=policy)
+    return _settings(restart_policy={"policy": policy, **given})
+
+
+def _deployed_restart(value: Mapping[str, Any]) -> Translation:
+    """Translate ``restart_policy`` in ``deploy``."""
+    attempts, delay = value.get("max_attempts"), value.get("delay")
+    translation = _restart_policy(
+        _POLICIES[str(value.get("condition", "any"))],
+        max_restarts=None if attempts is None else _number(attempts),
+        backoff=None if delay is None else _number(_seconds(delay)),
+    )
     note = None
-    if limit:
+    if value.get("window"):
         note = Note(
-            problem=f"the number of restarts is not limited to {limit}",
-            fix=f"use job: {{backoff_limit: {limit}}} for a process that runs to completion",
+            problem="every attempt counts as a restart, also after a long time",
+            key="restart_policy.window",
         )
-    return _with_note({"restart_policy": policies[policy]}, note)
+    return _with_note(translation.settings, note)
 
 
 def _stop_grace_period(value: Any, _name: str) -> Translation:
     return _settings(termination_grace_period=math.ceil(_seconds(value)))
 
 
-def _availability(value: Any, name: str) -> Translation:
-    return _restart(value["restart"], name)
+def _availability(value: Any, _name: str) -> Translation:
+    """Translate the restart policy of process-compose, whose limit 0 means no limit."""
+    policy = str(value.get("restart", "no"))
+    backoff = value.get("backoff_seconds")
+    translation = _restart_policy(
+        _POLICIES[policy],
+        max_restarts=_number(value.get("max_restarts", 0)) or None,
+        backoff=None if backoff is None else _number(backoff),
+    )
+    note = None
+    if policy == "exit_on_failure":
+        note = Note(
+            problem="the failure of one process does not stop the others",
+            fix="set on_failure: stop in the experiment",
+        )
+    if flag(value.get("exit_on_end")):
+        note = Note(
+            problem="the end of one process does not stop the others",
+            fix="set ends_with in the experiment to the name of the process",
+        )
+    return _with_note(translation.settings, note)
+
+
+def signal_name(value: Any) -> str:
+    """Return the name of a signal that is written as a name or a number.
+
+    Raises `ValueError` if there is no signal with the number.
+    """
+    import signal
+
+    text = str(value).upper()
+    name = signal.Signals(int(text)).name if text.isdecimal() else text
+    return name.removeprefix("SIG")
 
 
 # --- programs and images ---
@@ -347,6 +408,7 @@ def _environment(value: Any, _name: str) -> Translation:
                 Note(
                     problem=f"{key} has no value: local and tmux pass it on from the environment",
                     fix=f"set {key} for other backends",
+                    key=key,
                 )
             )
         else:
@@ -380,64 +442,91 @@ def _pull_policy(value: Any, _name: str) -> Translation:
 # --- services ---
 
 
-def container_ports(value: Any) -> list[tuple[Any, Any]]:
-    """Return the ports of a list ``ports`` or ``expose``, as pairs of the container's port and the
-    published port.
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of a container, and the port at which it is published, or None.
 
-    The published port is None if it is not set. A port that is a reference is a string.
+    A port that is a reference to a parameter is a string.
     """
+
+    target: Any
+    published: Any = None
+    protocol: str = "tcp"
+
+
+def container_ports(value: Any) -> list[Port]:
+    """Return the ports of a list ``ports`` or ``expose``. A range is several ports."""
     if not isinstance(value, list):
         raise TypeError(value)
-    return [_port_pair(item) for item in value]
+    return [port for item in value for port in _ports_of_item(item)]
 
 
 # A colon outside of references to parameters.
 _COLON = re.compile(r":(?![^{}]*\})")
+_MAX_PORTS = 100
 
 
-def _port_pair(item: Any) -> tuple[Any, Any]:
+def _ports_of_item(item: Any) -> list[Port]:
     if isinstance(item, Mapping):
-        return _port(item["target"]), _port(item["published"]) if "published" in item else None
-    text = str(item).partition("/")[0]
-    parts = _COLON.split(text)
-    target = _port(parts[-1])
-    return target, _port(parts[-2]) if len(parts) > 1 and parts[-2] else None
+        published = _port_range(item["published"]) if item.get("published") else []
+        targets, protocol = _port_range(item["target"]), str(item.get("protocol", "tcp"))
+    else:
+        text, _, protocol = str(item).rpartition("/") if "/" in str(item) else (str(item), "", "")
+        *before, last = _COLON.split(text)
+        published = _port_range(before[-1]) if before and before[-1] else []
+        targets = _port_range(last)
+    if len(published) != len(targets):
+        # One of several ports is published.
+        published = published if len(targets) == 1 and len(published) == 1 else []
+    pairs = zip(targets, published or [None] * len(targets), strict=True)
+    return [Port(target, at, protocol.lower() or "tcp") for target, at in pairs]
 
 
-def _port(value: Any) -> Any:
+def _port_range(value: Any) -> list[Any]:
     text = str(value)
     if _is_reference(text):
-        return text
+        return [text]
     first, dash, last = text.partition("-")
-    if dash and first != last:
+    numbers = range(int(first), int(last if dash else first) + 1)
+    if not 0 < len(numbers) <= _MAX_PORTS:
         raise ValueError(value)
-    return int(first)
+    return list(numbers)
 
 
 def _service_names(name: str, ports: Collection[Any]) -> dict[str, Any]:
     """Return a service for each port. The first service has the name of the process."""
     first = suggested_name(name)
-    return {
-        first if index == 0 else f"{first}-{suggested_name(str(port)).lstrip('p')}": port
-        for index, port in enumerate(dict.fromkeys(ports))
-    }
+    names: dict[str, Any] = {}
+    for port in dict.fromkeys(ports):
+        suffix = str(port) if isinstance(port, int) else suggested_name(port[2:].split(":")[0])
+        names[f"{first}-{suffix}" if names else first] = port
+    return names
 
 
 def _ports(value: Any, name: str) -> Translation:
-    pairs = container_ports(value)
+    ports = container_ports(value)
+    services = _service_names(name, [port.target for port in ports if port.protocol == "tcp"])
     notes = [
         Note(
-            problem=f"the port is {target}, as in the container, and not {published}",
+            problem=f"the port is {port.target}, as in the container, and not {port.published}",
             fix=f"'symphony visit NAME {suggested_name(name)}' prints the URL",
         )
-        for target, published in pairs
-        if published is not None and published != target
+        for port in ports
+        if port.published is not None and port.published != port.target and port.protocol == "tcp"
     ]
-    return _with_note({"exposes": _service_names(name, [port for port, _ in pairs])}, *notes)
+    notes += [
+        Note(
+            problem=f"port {port.target} is not a TCP port, and services are TCP services",
+            fix="on Kubernetes, create a Service for it",
+        )
+        for port in ports
+        if port.protocol != "tcp"
+    ]
+    return _with_note({"exposes": services} if services else {}, *notes)
 
 
 def _expose(value: Any, name: str) -> Translation:
-    return _settings(binds=_service_names(name, [port for port, _ in container_ports(value)]))
+    return _settings(binds=_service_names(name, [port.target for port in container_ports(value)]))
 
 
 def _port_map(value: Any, _name: str) -> Translation:
@@ -457,12 +546,12 @@ def _deploy(value: Any, name: str) -> Translation:
             translated = _compose_resources(item, name)
             settings.update(translated.settings)
             notes += translated.notes
-        elif key == "restart_policy" and "condition" in item:
-            settings.update(_restart(item["condition"], name).settings)
-        elif key == "labels":
-            continue
-        else:
-            notes.append(Note(problem=f"{key} has no equivalent"))
+        elif key == "restart_policy":
+            translated = _deployed_restart(item)
+            settings.update(translated.settings)
+            notes += translated.notes
+        elif key != "mode" or item != "replicated":
+            notes.append(Note(problem="there is no equivalent", key=key))
     return _with_note(settings, *notes)
 
 
@@ -478,27 +567,35 @@ def _compose_resources(value: Any, _name: str) -> Translation:
             amounts["memory"] = _size(given["memory"])
         if amounts:
             settings[target] = amounts
-        if "pids" in given:
-            notes.append(Note(problem="the number of processes cannot be limited"))
-    devices = (value.get("reservations") or {}).get("devices") or []
-    number = sum(_gpus_of_device(device) for device in devices)
-    if number:
-        settings["resource_limit"] = {**settings.get("resource_limit", {}), "gpu": number}
+        notes += [
+            Note(problem="there is no equivalent", key=f"resources.{kind}.{key}")
+            for key in given
+            if key not in ("cpus", "memory", "devices")
+        ]
+    for device in (value.get("reservations") or {}).get("devices") or []:
+        if "gpu" not in device.get("capabilities", []):
+            problem = "a device that is not a GPU has no equivalent"
+            notes.append(Note(problem=problem, fix=_CONTAINER_YML, key="resources.reservations"))
+            continue
+        translated = _gpus([device], _name)
+        settings = deep_merged(settings, translated.settings)
+        notes += translated.notes
     return _with_note(settings, *notes)
 
 
-def _gpus_of_device(device: Any) -> int:
-    if "gpu" not in device.get("capabilities", []):
-        return 0
-    return len(device["device_ids"]) if "device_ids" in device else int(device.get("count", 1))
-
-
 def _gpus(value: Any, _name: str) -> Translation:
-    if isinstance(value, list):
-        number = sum(int(item.get("count", 1)) for item in value)
-    else:
-        number = int(value)
-    return _settings(resource_limit={"gpu": number})
+    """Translate the GPUs of a service, which are a number, all, or a list of requests."""
+    number = 0
+    note = None
+    for item in value if isinstance(value, list) else [{"count": value}]:
+        if "device_ids" in item:
+            number += len(item["device_ids"])
+        elif str(item.get("count", "all")) in ("all", "-1"):
+            number += 1
+            note = Note(problem="gpu is 1 instead of all GPUs", fix="write their number")
+        else:
+            number += int(item["count"])
+    return _with_note({"resource_limit": {"gpu": number}}, note)
 
 
 def _limit(resource: str, convert: Callable[[Any], Any], key: str = "resource_limit") -> Translate:
@@ -553,10 +650,12 @@ def translate_volume(item: Any) -> dict[str, Any]:
     """
     if isinstance(item, Mapping):
         source, target = item.get("source"), str(item["target"])
-        options = "ro" if _flag(item.get("read_only")) else ""
+        options = "ro" if flag(item.get("read_only")) else ""
         kind = str(item["type"])
         if kind == "tmpfs":
-            return {"empty_dir": {"mount_path": target, "memory": True}}
+            size = (item.get("tmpfs") or {}).get("size")
+            limit = {} if size is None else {"size": _size(size)}
+            return {"empty_dir": {"mount_path": target, "memory": True, **limit}}
     else:
         parts = _COLON.split(str(item))
         if len(parts) == 1:
@@ -579,11 +678,20 @@ def translate_volume(item: Any) -> dict[str, Any]:
 
 
 def _tmpfs(value: Any, _name: str) -> Translation:
-    paths = [value] if isinstance(value, str) else _names(value)
-    volumes = [
-        {"empty_dir": {"mount_path": path.partition(":")[0], "memory": True}} for path in paths
-    ]
-    return _settings(volumes=volumes)
+    """Translate directories in memory, such as ``/run:size=64m``."""
+    volumes: list[dict[str, Any]] = []
+    notes: list[Note] = []
+    for item in [value] if isinstance(value, str) else _names(value):
+        path, _, text = item.partition(":")
+        details = {"mount_path": path, "memory": True}
+        for option in filter(None, text.split(",")):
+            key, _, amount = option.partition("=")
+            if key == "size":
+                details["size"] = _size(amount)
+            else:
+                notes.append(Note(problem=f"the option {option} of {path} has no equivalent"))
+        volumes.append({"empty_dir": details})
+    return _with_note({"volumes": volumes}, *notes)
 
 
 def _shm_size(value: Any, _name: str) -> Translation:
@@ -600,11 +708,75 @@ def _security_context(key: str, convert: Callable[[Any], Any]) -> Translate:
 
 
 def _user(value: Any, _name: str) -> Translation:
-    user, _, group = str(value).partition(":")
-    context = {"runAsUser": int(user)}
-    if group:
-        context["runAsGroup"] = int(group)
-    return _settings(container_yml={"securityContext": context})
+    user, *groups = _COLON.split(str(value))
+    group = groups[0] if groups else ""
+    context: dict[str, Any] = {}
+    notes: list[Note] = []
+    for key, text in (("runAsUser", user), ("runAsGroup", group)):
+        if text.isdecimal() or _is_reference(text):
+            context[key] = int(text) if text.isdecimal() else text
+        elif text:
+            problem = f"Kubernetes accepts only a number, and not {text!r}"
+            fix = f"container_yml: {{securityContext: {{{key}: NUMBER}}}}"
+            notes.append(Note(problem=problem, fix=fix))
+    settings = {"container_yml": {"securityContext": context}} if context else {}
+    return _with_note(settings, *notes)
+
+
+def _extra_hosts(value: Any, _name: str) -> Translation:
+    """Translate further host names, which are a mapping or a list of ``name:address``."""
+    if isinstance(value, Mapping):
+        pairs = [[name, str(address)] for name, address in value.items()]
+    else:
+        pairs = [re.split("[:=]", item, maxsplit=1) for item in _names(value)]
+    aliases: list[dict[str, Any]] = []
+    notes = [Note(problem="only Kubernetes sets further host names", fix="use their addresses")]
+    for name, address in pairs:
+        if address == "host-gateway":
+            notes.append(Note(problem=f"{name} is the machine, whose address differs", key=name))
+        else:
+            aliases.append({"ip": address.strip("[]"), "hostnames": [name]})
+    settings = {"pod_yml": {"spec": {"hostAliases": aliases}}} if aliases else {}
+    return _with_note(settings, *notes)
+
+
+def _sysctls(value: Any, _name: str) -> Translation:
+    sysctls = [{"name": key, "value": str(item)} for key, item in _mapping(value).items()]
+    return _settings(pod_yml={"spec": {"securityContext": {"sysctls": sysctls}}})
+
+
+def _annotations(value: Any, _name: str) -> Translation:
+    annotations = {key: str(item) for key, item in _mapping(value).items()}
+    return _settings(pod_yml={"metadata": {"annotations": annotations}})
+
+
+def _platform(value: Any, _name: str) -> Translation:
+    """Translate a platform, such as ``linux/amd64``."""
+    system, _, architecture = str(value).partition("/")
+    if system != "linux" or not architecture or _is_reference(value):
+        return Translation(notes=(Note(problem=f"nodes run no programs for {value}"),))
+    return _settings(node_selector={"kubernetes.io/arch": architecture.partition("/")[0]})
+
+
+def _network_mode(value: Any, _name: str) -> Translation:
+    mode = str(value)
+    if mode == "host":
+        return _with_note(
+            {"pod_yml": {"spec": {"hostNetwork": True}}},
+            Note(problem="processes on this machine always use its network"),
+        )
+    if mode in ("bridge", "default"):
+        return Translation(notes=(Note(problem=_CONNECTED),))
+    if mode == "none":
+        return Translation(notes=(Note(problem="the network of a process cannot be disabled"),))
+    return Translation(
+        notes=(
+            Note(
+                problem=f"the process does not share the network of {mode.partition(':')[2]}",
+                fix="on Kubernetes, put both processes into one group",
+            ),
+        )
+    )
 
 
 def _pod_field(key: str) -> Translate:
@@ -620,7 +792,21 @@ def _max_retries(value: Any, _name: str) -> Translation:
 
 
 def _shutdown(value: Any, _name: str) -> Translation:
-    return _settings(termination_grace_period=int(value["timeout_seconds"]))
+    """Translate the shutdown of a process of process-compose.
+
+    A command replaces the signal. The default of ``timeout_seconds`` is 10.
+    """
+    command, number = value.get("command"), value.get("signal")
+    settings: dict[str, Any] = {}
+    if command:
+        settings["stop_command"] = command
+    elif number is not None:
+        settings["stop_signal"] = signal_name(number)
+    if value.get("timeout_seconds") or command:
+        settings["termination_grace_period"] = _number(value.get("timeout_seconds", 10))
+    if value.get("parent_only") is not None and not flag(value["parent_only"]) and not command:
+        settings["signal_group"] = True
+    return _settings(**settings)
 
 
 def process_name(name: object) -> str:
@@ -636,7 +822,8 @@ def process_name(name: object) -> str:
 
 # --- the table ---
 
-_ALL_CONNECTED = _nothing("all processes of an experiment can connect to each other")
+_CONNECTED = "all processes of an experiment can connect to each other"
+_ALL_CONNECTED = _nothing(_CONNECTED)
 _NO_TERMINAL = _nothing("a process with tty: true reads from its terminal", "set tty: true")
 _POD_YML = "set it in pod_yml: {spec: {...}} for Kubernetes"
 _CONTAINER_YML = "set it in container_yml for Kubernetes"
@@ -673,7 +860,7 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "expose": _key(_expose, "binds: {db: 5432}"),
     "external_links": _key(_ALL_CONNECTED),
     "links": _key(_ALL_CONNECTED),
-    "network_mode": _key(_ALL_CONNECTED),
+    "network_mode": _key(_network_mode),
     "networks": _key(_ALL_CONNECTED),
     "ports": _key(_ports, "exposes: {web: 8080}"),
     # compose: resources
@@ -688,19 +875,49 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "tmpfs": _key(_tmpfs, "volumes: [{empty_dir: {mount_path: /tmp/x, memory: true}}]"),
     "ulimits": _without_equivalent("set the limits in preamble_cmds with ulimit"),
     # compose: containers
+    "annotations": _key(_annotations, "pod_yml: {metadata: {annotations: {...}}}"),
+    "attach": _key(_nothing("'symphony logs' shows the output of every process")),
+    "blkio_config": _without_equivalent(),
+    "cgroup": _without_equivalent(),
+    "cgroup_parent": _without_equivalent(),
+    "cpu_count": _without_equivalent("use resource_limit: {cpu: 1}"),
+    "cpu_percent": _without_equivalent("use resource_limit: {cpu: 1}"),
+    "cpu_period": _without_equivalent("use resource_limit: {cpu: 1}"),
+    "cpu_quota": _without_equivalent("use resource_limit: {cpu: 1}"),
+    "cpu_rt_period": _without_equivalent(),
+    "cpu_rt_runtime": _without_equivalent(),
+    "cpu_shares": _without_equivalent("use resource_request: {cpu: 1}"),
+    "cpuset": _without_equivalent(),
+    "credential_spec": _without_equivalent(),
+    "device_cgroup_rules": _without_equivalent(),
+    "dns_opt": _without_equivalent(_POD_YML),
+    "dns_search": _without_equivalent(_POD_YML),
+    "isolation": _without_equivalent(),
+    "label_file": _without_equivalent("write labels"),
+    "mac_address": _without_equivalent(),
+    "mem_swappiness": _without_equivalent(),
+    "memswap_limit": _without_equivalent(),
+    "models": _without_equivalent(),
+    "oom_kill_disable": _without_equivalent(),
+    "oom_score_adj": _without_equivalent(),
+    "pid": _without_equivalent(_POD_YML),
+    "pids_limit": _without_equivalent(),
+    "post_start": _without_equivalent(),
+    "pre_stop": _without_equivalent("use stop_command"),
+    "provider": _without_equivalent(),
     "cap_add": _key(_security_context("capabilities", lambda value: {"add": _names(value)})),
     "cap_drop": _key(_security_context("capabilities", lambda value: {"drop": _names(value)})),
-    "privileged": _key(_security_context("privileged", _flag)),
-    "read_only": _key(_security_context("readOnlyRootFilesystem", _flag)),
+    "privileged": _key(_security_context("privileged", flag)),
+    "read_only": _key(_security_context("readOnlyRootFilesystem", flag)),
     "user": _key(_user, "container_yml: {securityContext: {runAsUser: 1000}}"),
     "configs": _without_equivalent("use volumes: [{config: {config: NAME, files: [...], ...}}]"),
     "container_name": _key(_nothing("a process has one name, which is unique in its experiment")),
-    "develop": _without_equivalent(),
+    "develop": _without_equivalent("use code, and 'symphony up --watch'"),
     "devices": _without_equivalent(_CONTAINER_YML),
     "dns": _without_equivalent(_POD_YML),
     "domainname": _without_equivalent(_POD_YML),
-    "extends": _without_equivalent("use YAML anchors, or a Python file"),
-    "extra_hosts": _without_equivalent(_POD_YML),
+    "extends": _without_equivalent("use YAML anchors, or run 'symphony import' on the file"),
+    "extra_hosts": _key(_extra_hosts, "pod_yml: {spec: {hostAliases: [...]}}"),
     "group_add": _without_equivalent(_POD_YML),
     "hostname": _key(_pod_field("hostname"), "pod_yml: {spec: {hostname: db}}"),
     "init": _key(_nothing("symphony stops all descendants of a process")),
@@ -708,14 +925,15 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "logging": _key(
         _nothing("'symphony logs' shows the output of every process", "use log_limit for its size")
     ),
-    "platform": _key(
-        _nothing("the nodes determine the platform", "use node_selector: {kubernetes.io/arch: ...}")
-    ),
-    "profiles": _without_equivalent("use parameters with replicas: ${NAME}, or a Python file"),
+    "platform": _key(_platform, "node_selector: {kubernetes.io/arch: amd64}"),
+    "profiles": _without_equivalent("use a parameter, as in replicas: ${NAME}"),
     "runtime": _without_equivalent(_POD_YML),
     "security_opt": _without_equivalent(_CONTAINER_YML),
     "stdin_open": _key(_NO_TERMINAL),
-    "sysctls": _without_equivalent(_POD_YML),
+    "storage_opt": _without_equivalent(),
+    "sysctls": _key(_sysctls, "pod_yml: {spec: {securityContext: {sysctls: [...]}}}"),
+    "userns_mode": _without_equivalent(_POD_YML),
+    "uts": _without_equivalent(_POD_YML),
     "volumes_from": _without_equivalent("list the volumes of both processes"),
     # Kubernetes
     "affinity": _key(_pod_field("affinity"), "pod_yml: {spec: {affinity: {...}}}"),

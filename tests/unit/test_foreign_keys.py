@@ -57,7 +57,11 @@ CASES: list[tuple[str, Any, dict[str, Any]]] = [
     ("restart", "no", {"restart_policy": "Never"}),
     ("restart", False, {"restart_policy": "Never"}),
     ("restart", "unless-stopped", {"restart_policy": "Always"}),
-    ("restart", "on-failure:3", {"restart_policy": "OnFailure"}),
+    (
+        "restart",
+        "on-failure:3",
+        {"restart_policy": {"policy": "OnFailure", "max_restarts": 3}},
+    ),
     ("stop_grace_period", "1m500ms", {"termination_grace_period": 61}),
     ("scale", "${WORKERS}", {"replicas": "${WORKERS}"}),
     ("expose", ["6379", 8080], {"binds": {"web": 6379, "web-8080": 8080}}),
@@ -68,7 +72,11 @@ CASES: list[tuple[str, Any, dict[str, Any]]] = [
     ("mem_limit", "512m", {"resource_limit": {"memory": "512Mi"}}),
     ("mem_reservation", 1048576, {"resource_request": {"memory": 1048576}}),
     ("shm_size", "2gb", {"volumes": [{"shared_memory": {"size": "2Gi"}}]}),
-    ("tmpfs", "/run:size=1m", {"volumes": [{"empty_dir": {"mount_path": "/run", "memory": True}}]}),
+    (
+        "tmpfs",
+        "/run:size=1m",
+        {"volumes": [{"empty_dir": {"mount_path": "/run", "memory": True, "size": "1Mi"}}]},
+    ),
     (
         "deploy",
         {
@@ -93,6 +101,33 @@ CASES: list[tuple[str, Any, dict[str, Any]]] = [
     ("user", "1000:100", {"container_yml": {CONTEXT: {"runAsUser": 1000, "runAsGroup": 100}}}),
     ("read_only", "true", {"container_yml": {CONTEXT: {"readOnlyRootFilesystem": True}}}),
     ("cap_add", ["SYS"], {"container_yml": {CONTEXT: {"capabilities": {"add": ["SYS"]}}}}),
+    ("ports", ["80-81:90-91", "5/udp"], {"exposes": {"web": 90, "web-91": 91}}),
+    ("user", "me:${GROUP}", {"container_yml": {CONTEXT: {"runAsGroup": "${GROUP}"}}}),
+    ("gpus", "all", {"resource_limit": {"gpu": 1}}),
+    (
+        "extra_hosts",
+        ["a:10.0.0.1", "b=[::1]", "c:host-gateway"],
+        {
+            "pod_yml": {
+                "spec": {
+                    "hostAliases": [
+                        {"ip": "10.0.0.1", "hostnames": ["a"]},
+                        {"ip": "::1", "hostnames": ["b"]},
+                    ]
+                }
+            }
+        },
+    ),
+    (
+        "sysctls",
+        ["a.b=1"],
+        {"pod_yml": {"spec": {"securityContext": {"sysctls": [{"name": "a.b", "value": "1"}]}}}},
+    ),
+    ("annotations", {"a": 1}, {"pod_yml": {"metadata": {"annotations": {"a": "1"}}}}),
+    ("platform", "linux/arm64/v8", {"node_selector": {"kubernetes.io/arch": "arm64"}}),
+    ("platform", "wasi/wasm", {}),
+    ("network_mode", "host", {"pod_yml": {"spec": {"hostNetwork": True}}}),
+    ("network_mode", "service:db", {}),
     ("hostname", "db", {"pod_yml": {"spec": {"hostname": "db"}}}),
     ("networks", ["a"], {}),
     (
@@ -125,7 +160,19 @@ CASES: list[tuple[str, Any, dict[str, Any]]] = [
     ),
     ("port_map", {"http": 80}, {"binds": {"http": 80}}),
     ("availability", {"restart": "on_failure"}, {"restart_policy": "OnFailure"}),
+    (
+        "availability",
+        {"restart": "always", "max_restarts": "3", "backoff_seconds": "2"},
+        {"restart_policy": {"policy": "Always", "max_restarts": 3, "backoff": 2}},
+    ),
+    ("availability", {"restart": "always", "max_restarts": 0}, {"restart_policy": "Always"}),
     ("shutdown", {"timeout_seconds": 5}, {"termination_grace_period": 5}),
+    (
+        "shutdown",
+        {"command": "stop it", "signal": 2},
+        {"stop_command": "stop it", "termination_grace_period": 10},
+    ),
+    ("shutdown", {"signal": 2, "parent_only": "no"}, {"stop_signal": "INT", "signal_group": True}),
 ]
 
 
@@ -167,11 +214,10 @@ def test_a_volume_is_translated(item: Any, volume: dict[str, Any]) -> None:
         ("healthcheck", {"test": "x", "interval": "soon"}),
         ("restart", 5),
         ("ports", "80"),
-        ("ports", ["80-90:80-90"]),
+        ("ports", ["90-80"]),
         ("mem_limit", "much"),
         ("resources", {"limits": {"example.com/fpga": 1}}),
-        ("gpus", "all"),
-        ("user", "me"),
+        ("gpus", "many"),
     ],
 )
 def test_a_value_of_another_form_is_not_translated(key: str, value: Any) -> None:

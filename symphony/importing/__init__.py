@@ -9,12 +9,16 @@ from symphony.importing.result import Imported, Omission
 from symphony.names import check_name, suggested_name
 
 
-def import_file(path: Path, *, name: str | None = None, directory: Path | None = None) -> Imported:
-    """Return the experiment that a compose file or a Procfile describes.
+def import_file(
+    path: Path, *others: Path, name: str | None = None, directory: Path | None = None
+) -> Imported:
+    """Return the experiment that a file of another program describes.
 
-    ``name`` is the name of the experiment. By default, it is the name in the file or the name of
-    the file's directory. Relative paths in the result are relative to ``directory``, by default
-    the directory of the file. Raises `NotFound` or `SpecError` if the file cannot be read.
+    The file is a compose file or a Procfile. The settings of ``others``, which are further compose
+    files, are merged into those of the first one. ``name`` is the name of the experiment. By
+    default, it is the name in the file or the name of the file's directory. Relative paths in the
+    result are relative to ``directory``, by default the directory of the file. Raises `NotFound` or
+    `SpecError` if a file cannot be read.
     """
     from symphony.importing import compose, procfile
 
@@ -23,7 +27,9 @@ def import_file(path: Path, *, name: str | None = None, directory: Path | None =
     given = None if name is None else check_name(name, "experiment")
     default = suggested_name(base.name) or "experiment"
     if path.suffix in (".yml", ".yaml"):
-        return compose.read(path, name=given, default_name=default, directory=target)
+        return compose.read((path, *others), name=given, default_name=default, directory=target)
+    if others:
+        raise SpecError(f"{path}: only compose files can be merged; give one file")
     if path.name.startswith("Procfile") or path.suffix == ".procfile":
         return procfile.read(path, name=given or default, directory=target)
     raise SpecError(

@@ -1,113 +1,119 @@
 """The names of services in compose files, which are host names there.
 
-In an experiment, a process receives the addresses of services in variables. A value that contains
-the host name of a service therefore becomes a shell line.
+In an experiment, a process refers to the addresses of services, as in ``${redis.addr}``.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-
-from symphony.names import service_env_name
 
 # The host in a value such as redis://user@redis:6379/0, or at the beginning of a value.
 _HOST = r"(?:(?<=//)|(?<=@)|(?<=,)|(?<![^\s=]))"
-_HOST_VARIABLE = re.compile(r"HOST|SERVER|ADDR|ENDPOINT|URL", re.IGNORECASE)
+# A port is a number, or a reference to a parameter.
+_PORT = r"(\d+|\$\{\w+(?::-\d*)?\})"
+_HOST_VARIABLE = re.compile(r"HOST|SERVER|ADDR|ENDPOINT|URL|BROKER|NODE", re.IGNORECASE)
+_OTHER_VARIABLE = re.compile(
+    r"NAME|DATABASE|DB|USER|PASS|SCHEMA|TITLE|ROLE|TYPE|TOPIC|QUEUE|PROJECT|APP|ENGINE|DRIVER",
+    re.IGNORECASE,
+)
 _HOST_OPTION = re.compile(r"-h|--?[-a-z]*(host|server|addr|address|url|endpoint)")
 
 
 @dataclass(kw_only=True)
 class Service:
-    """A service of an experiment that stands for the host name of a service of a compose file.
+    """The services of a process, which stands for a service of a compose file.
 
-    ``port`` is None if the port is not known.
+    ``ports`` maps the names of the services to their ports. The first one is used if a value
+    contains only a host name. ``field`` is the field of a reference to an address. If the process
+    can be switched off, it is ``addrs``, which is then empty.
     """
 
     host: str
-    name: str
-    port: int | str | None
+    ports: Mapping[str, int | str | None]
+    can_be_off: bool = False
+
+    def name_of(self, port: str) -> str | None:
+        """Return the name of the service with a port, or None if there is none."""
+        return next((name for name, item in self.ports.items() if str(item) == port), None)
 
 
 @dataclass
-class Line:
-    """A text for a shell, and the services whose addresses it contains."""
+class Replaced:
+    """A text in which addresses replace host names.
+
+    ``connects`` contains the names of the services to which the text refers. ``unknown`` contains
+    the host names that were not replaced.
+    """
 
     text: str
-    services: list[Service] = field(default_factory=list)
+    connects: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
 
 
 class HostNames:
-    """The services of an experiment by their host names."""
+    """The services of an experiment by their host names. A service can have several host names."""
 
-    def __init__(self, services: Iterable[Service]) -> None:
-        self._services = {service.host: service for service in services}
-        hosts = sorted(map(re.escape, self._services), key=len, reverse=True)
+    def __init__(self, services: Mapping[str, Service]) -> None:
+        self._services = services
+        hosts = sorted(map(re.escape, services), key=len, reverse=True)
         names = "|".join(hosts) or r"(?!)"
-        self._with_port = re.compile(rf"{_HOST}({names}):(\d+)(?![\w.])")
+        self._with_port = re.compile(rf"{_HOST}({names}):{_PORT}(?![\w.])")
         self._in_url = re.compile(rf"(?:(?<=//)|(?<=@))({names})(?=[/?#,]|$)()")
 
     def ports(self, texts: Iterable[str]) -> dict[str, int]:
-        """Return the ports with which texts mention hosts, by host."""
+        """Return the ports with which texts mention hosts, by the names in the compose file."""
         found: dict[str, int] = {}
         for text in texts:
             for match in self._with_port.finditer(text):
-                found.setdefault(match[1], int(match[2]))
+                digits = re.search(r"\d+", match[2].partition(":-")[2] or match[2])
+                if digits is not None:
+                    found.setdefault(self._services[match[1]].host, int(digits[0]))
         return found
 
-    def variable(self, key: str, value: str) -> Line | None:
-        """Return a shell line that sets a variable, or None if its value contains no host."""
-        is_host = value in self._services and _HOST_VARIABLE.search(key) is not None
-        line = self._host_alone(value) if is_host else self._quoted(value)
-        return line and Line(f"export {key}={line.text}", line.services)
+    def variable(self, key: str, value: str) -> Replaced:
+        """Return the value of a variable in which addresses replace host names."""
+        if value not in self._services:
+            return self._replaced(value)
+        if _HOST_VARIABLE.search(key):
+            return self._alone(value)
+        unknown = [] if _OTHER_VARIABLE.search(key) else [value]
+        return Replaced(value, unknown=unknown)
 
-    def command(self, words: Sequence[str]) -> Line | None:
-        """Return a shell line that runs a command, or None if the command contains no host."""
-        lines: list[Line] = []
-        is_changed = False
-        for index, word in enumerate(words):
-            previous = words[index - 1] if index else ""
-            is_host = word in self._services and _HOST_OPTION.fullmatch(previous) is not None
-            line = self._host_alone(word) if is_host else self._quoted(word)
-            is_changed = is_changed or line is not None
-            lines.append(line or Line(shlex.quote(word)))
-        if not is_changed:
-            return None
-        services = [service for line in lines for service in line.services]
-        return Line(f"exec {' '.join(line.text for line in lines)}", services)
+    def word(self, previous: str, word: str) -> Replaced:
+        """Return a word of a command in which addresses replace host names."""
+        if word in self._services and _HOST_OPTION.fullmatch(previous):
+            return self._alone(word)
+        return self._replaced(word)
 
-    def _host_alone(self, host: str) -> Line:
+    def _alone(self, host: str) -> Replaced:
         service = self._services[host]
-        return Line(f'"{_variable(service, "HOST")}"', [service])
+        name = next(iter(service.ports), None)
+        if name is None or service.can_be_off:
+            return Replaced(host, unknown=[host])
+        return Replaced(f"${{{name}.host}}", [name])
 
-    def _quoted(self, text: str) -> Line | None:
-        """Return a text in double quotes with the variables of hosts, or None if there is none."""
-        services: list[Service] = []
-        parts: list[str] = []
+    def _replaced(self, text: str) -> Replaced:
+        result = Replaced("")
         end = 0
         matches = [*self._with_port.finditer(text), *self._in_url.finditer(text)]
         for match in sorted(matches, key=lambda item: item.start()):
-            service = self._services[match[1]]
-            services.append(service)
-            parts.append(_in_double_quotes(text[end : match.start()]))
-            if match[2] and str(service.port) == match[2]:
-                parts.append(_variable(service, "ADDR"))
-            else:
-                port = f":{match[2]}" if match[2] else ""
-                parts.append(_variable(service, "HOST") + port)
+            found = self._address(match[1], match[2])
+            result.connects += found.connects
+            result.unknown += found.unknown
+            result.text += text[end : match.start()] + found.text
             end = match.end()
-        if not services:
-            return None
-        parts.append(_in_double_quotes(text[end:]))
-        return Line(f'"{"".join(parts)}"', services)
+        result.text += text[end:]
+        return result
 
-
-def _variable(service: Service, kind: str) -> str:
-    return f"${{SYMPH_{service_env_name(service.name)}_{kind}}}"
-
-
-def _in_double_quotes(text: str) -> str:
-    """Return a text as it is written in double quotes. References to parameters are unchanged."""
-    return re.sub(r'(["`\\]|\$(?!\{))', r"\\\1", text)
+    def _address(self, host: str, port: str) -> Replaced:
+        service = self._services[host]
+        name = service.name_of(port) if port else None
+        if name is not None:
+            field = "addrs" if service.can_be_off else "addr"
+            return Replaced(f"${{{name}.{field}}}", [name])
+        found = self._alone(host)
+        return Replaced(
+            f"{found.text}:{port}" if port else found.text, found.connects, found.unknown
+        )

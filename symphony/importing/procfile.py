@@ -19,6 +19,13 @@ ENV_FILE = ".env"
 
 _LINE = re.compile(r"([A-Za-z0-9_-]+):\s*(.+)")
 _PORT_VARIABLE = re.compile(r"\$(?:PORT\b|\{PORT[}:])")
+# A line that sets PORT for its program, such as `RAILS_ENV=test PORT=3000 bin/rails server`.
+_OWN_PORT = re.compile(r"(?:env\s+)?(?:\w+=\S*\s+)*?PORT=(\d+)\s")
+# An option such as `-p 3000`, `--port=3000` or `--bind 0.0.0.0:3000`.
+_PORT_OPTION = re.compile(r"\s(?:-p|--port|-b|--bind)(?:\s+|=)?(?:[\w.]*:)?(\d{2,5})(?=\s|$)")
+# In a line with several commands, an option can belong to a client.
+_SHELL_OPERATOR = re.compile(r"[;|&]")
+_CLIENT = re.compile(r"(?:\S*/)?(?:\S+-cli|curl|docker|mkdir|mysql|nc|pg_isready|psql|ssh)\s")
 
 
 def read(path: Path, *, name: str, directory: Path) -> Imported:
@@ -55,6 +62,12 @@ def read(path: Path, *, name: str, directory: Path) -> Imported:
             )
         port = first_port + PORTS_PER_PROCESS * len(processes)
         processes[process] = _process(process, match[2], port)
+        if process == "web" and _port_in_line(match[2]) is None and not _uses_port(match[2]):
+            imported.omit(
+                f"line {number}",
+                f"the program listens on port {port} only if it reads the variable PORT",
+                "correct exposes if it listens on another port",
+            )
     if not processes:
         raise SpecError(f"{path}: the file contains no line NAME: COMMAND; give a Procfile")
     imported.omit(
@@ -72,13 +85,29 @@ def _port_in_env_file(path: Path) -> int:
     return int(text) if text.isdecimal() else FIRST_PORT
 
 
+def _uses_port(line: str) -> bool:
+    return _PORT_VARIABLE.search(line) is not None
+
+
+def _port_in_line(line: str) -> int | None:
+    """Return the port on which the program of a line listens, or None if the line has none."""
+    match = _OWN_PORT.match(line)
+    if match is None and not _SHELL_OPERATOR.search(line) and not _CLIENT.match(line):
+        match = _PORT_OPTION.search(line)
+    port = 0 if match is None else int(match[1])
+    return port if 0 < port < 1 << 16 else None
+
+
 def _process(name: str, line: str, port: int) -> dict[str, Any]:
     """Return the description of a process.
 
     By convention, the process ``web`` listens on PORT even if its line does not contain the
     variable.
     """
-    if name != "web" and _PORT_VARIABLE.search(line) is None:
+    own_port = _port_in_line(line)
+    if own_port is not None:
+        return {"cmd": line, "exposes": {name: own_port}}
+    if name != "web" and not _uses_port(line):
         return {"cmd": line}
     preamble = f"export PORT=$SYMPH_{service_env_name(name)}_PORT"
     return {"preamble_cmds": preamble, "cmd": line, "exposes": {name: port}}

@@ -17,7 +17,8 @@ socket.create_connection(("127.0.0.1", int(os.environ["PORT"])))
 """
 CLIENT = """\
 import os, urllib.request
-print(urllib.request.urlopen(os.environ["STORE_URL"], timeout=60).status, os.environ["LEVEL"])
+answer = urllib.request.urlopen(os.environ["STORE_URL"], timeout=60)
+print(answer.status, os.environ["LEVEL"], os.environ["MODE"])
 """
 COMPOSE = """\
 services:
@@ -35,6 +36,9 @@ services:
     environment: {{PORT: "{port}"}}
     healthcheck: {{test: [CMD, python3, connect.py], interval: 1s}}
 """
+OVERRIDE = """\
+services: {client: {environment: {MODE: prod}}}
+"""
 
 
 def free_port() -> int:
@@ -50,13 +54,14 @@ def test_an_imported_compose_file_runs(program: Program) -> None:
     (directory / "connect.py").write_text(CONNECT)
     (directory / "client.env").write_text("LEVEL=info")
     (directory / "compose.yml").write_text(COMPOSE.format(port=free_port()))
-    done = program("import", "compose.yml", "--name", "shop", "-o", "shop.yml")
+    (directory / "prod.yml").write_text(OVERRIDE)
+    done = program("import", "compose.yml", "prod.yml", "--name", "shop", "-o", "shop.yml")
     assert (done.returncode, done.stdout) == (0, "")
     assert "left out: services.client.volumes: local and tmux do not mount /data; " in done.stderr
     assert done.stderr.endswith("wrote shop.yml; next: symphony launch shop.yml --follow\n")
     assert program("check", "shop.yml", "--offline").returncode == 0
     program.ok("launch", "shop.yml", "--wait", "ready")
-    assert "200 info" in program("logs", "-f", "shop", "client").stdout
+    assert "200 info prod" in program("logs", "-f", "shop", "client").stdout
 
 
 def test_the_result_is_printed_or_written(program: Program) -> None:

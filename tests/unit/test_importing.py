@@ -35,31 +35,53 @@ def reasons(result: Imported) -> list[str]:
 @pytest.mark.parametrize(
     ("service", "process"),
     [
-        ("command: python3 a.py 'b c' $$X", {"command": ["python3", "a.py", "b c", "$X"]}),
-        ("command: [a, 1, yes]", {"command": ["a", "1", "yes"]}),
+        ("command: python3 a.py 'b c' $$X", {"args": ["python3", "a.py", "b c", "$X"]}),
+        ("command: [a, 1, yes]", {"args": ["a", "1", "yes"]}),
         ("entrypoint: a b\ncommand: c", {"command": ["a", "b"], "args": ["c"]}),
-        ("image: a/redis:7", {"container_image": "a/redis:7", "command": ["redis-server"]}),
+        ("image: a/redis:7", {"container_image": "a/redis:7", "args": ["redis-server"]}),
+        ("entrypoint: []\ncommand: c", {"command": ["c"]}),
+        (
+            "image: redis\ncommand: [--port, '1']",
+            {"container_image": "redis", "args": ["--port", "1"]},
+        ),
         ("image: x", {"container_image": "x"}),
-        ("command: c\nrestart: no", {"command": ["c"], "restart_policy": "Never"}),
+        ("command: c\nrestart: no", {"args": ["c"], "restart_policy": "Never"}),
         (
             "command: c\nenvironment: [A=yes, B=010, C]",
-            {"command": ["c"], "env": {"A": "yes", "B": "010"}},
+            {"args": ["c"], "env": {"A": "yes", "B": "010"}},
         ),
         (
             "command: c\ndeploy: {replicas: 2}\nports: ['80:80']",
-            {"replicas": 2, "command": ["c"], "exposes": {"p-${index}": None}},
+            {"replicas": 2, "args": ["c"], "exposes": {"p": 80}},
         ),
-        ("command: c\nenv_file: a.env", {"command": ["c"], "env_file": "a.env"}),
+        ("command: c\nenv_file: a.env", {"args": ["c"], "env_file": "a.env"}),
         (
             "command: c\nenv_file: [a.env, {path: no.env, required: false}, {path: b.env}]",
-            {"command": ["c"], "env_file": ["a.env", "b.env"]},
+            {"args": ["c"], "env_file": ["a.env", "b.env"]},
         ),
-        ("command: c\nworking_dir: /w", {"command": ["c"], "start_dir": "/w"}),
-        ("command: c\nstop_signal: SIGINT", {"command": ["c"], "stop_signal": "INT"}),
-        ("command: c\nstop_signal: SIGRTMIN+3", {"command": ["c"]}),
-        ("command: c\nenvironment: {1A: b}", {"command": ["c"]}),
-        ("command: c\ndepends_on: [nowhere]", {"command": ["c"]}),
-        ("command: c\nx-more: {a: b}", {"command": ["c"]}),
+        ("command: c\nworking_dir: /w", {"args": ["c"], "start_dir": "/w"}),
+        ("command: c\nstop_signal: SIGINT", {"args": ["c"], "stop_signal": "INT"}),
+        ("command: c\nstop_signal: SIGRTMIN+3", {"args": ["c"]}),
+        ("command: c\nenvironment: {1A: b}", {"args": ["c"]}),
+        ("command: c\ndepends_on: [nowhere]", {"args": ["c"]}),
+        (
+            "command: c\nrestart: on-failure:3\ntty: true\nstdin_open: true",
+            {
+                "args": ["c"],
+                "restart_policy": {"policy": "OnFailure", "max_restarts": 3},
+                "tty": True,
+            },
+        ),
+        ("command: c\ntty: false\nstop_signal: 2", {"args": ["c"], "stop_signal": "INT"}),
+        (
+            "command: c\nnetwork_mode: host",
+            {"args": ["c"], "pod_yml": {"spec": {"hostNetwork": True}}},
+        ),
+        (
+            "command: c\nenvironment: {A: ok, 1A: b}",
+            {"args": ["c"], "env": {"A": "ok"}},
+        ),
+        ("command: c\nx-more: {a: b}", {"args": ["c"]}),
     ],
 )
 def test_a_service_becomes_a_process(tmp_path: Path, service: str, process: dict[str, Any]) -> None:
@@ -75,6 +97,7 @@ def test_directories_of_this_machine_become_start_directories(tmp_path: Path) ->
         services:
           here: {command: c, working_dir: /app, volumes: [".:/app"]}
           below: {command: c, working_dir: /app/src, volumes: ["./lib:/app:ro"]}
+          image: {build: web}
           built:
             command: c
             image: registry.example/web:2
@@ -88,9 +111,13 @@ def test_directories_of_this_machine_become_start_directories(tmp_path: Path) ->
     assert processes["below"]["volumes"] == [{"host_path": mount}]
     assert processes["built"] == {
         "container_image": "registry.example/web",
-        "command": ["c"],
+        "args": ["c"],
         "start_dir": "web",
+        "container_yml": {"workingDir": None},
     }
+    assert processes["below"]["container_yml"] == {"workingDir": "/app/src"}
+    assert "start_dir" not in processes["image"]
+    del result.document["images"]["image"]
     assert result.document["images"] == {
         "registry.example/web": {
             "dockerfile": "Dockerfile",
@@ -104,11 +131,15 @@ def test_relative_paths_are_relative_to_the_directory_of_the_result(tmp_path: Pa
     text = "services: {p: {command: c, env_file: a.env}}\nsecrets: {t: {file: ./t.txt}}"
     document = imported(tmp_path, text, directory=tmp_path / "out").document
     assert document["secrets"] == {"t": "../t.txt"}
-    expected = {"command": ["c"], "start_dir": "..", "env_file": "../a.env"}
-    assert document["processes"]["p"] == expected
+    assert document["processes"]["p"] == {
+        "args": ["c"],
+        "start_dir": "..",
+        "env_file": "../a.env",
+        "container_yml": {"workingDir": None},
+    }
 
 
-def test_host_names_become_variables(tmp_path: Path) -> None:
+def test_addresses_replace_host_names(tmp_path: Path) -> None:
     document = imported(
         tmp_path,
         """
@@ -119,47 +150,196 @@ def test_host_names_become_variables(tmp_path: Path) -> None:
               DB: "postgres://me:pa$$s@my_db:5432/x?a=`b`"
               CACHE_HOST: cache
               CACHES: cache:6379,cache:1
+              BEHIND_A_PARAMETER: redis://cache:${PORT:-6379}/0
               URL: http://api/v1
+              SEARCH: http://search:9300
               NOT: mycache:6379 cache
+            healthcheck: {test: [CMD, ping, "my_db:5432"]}
           my_db: {command: postgres}
           cache: {image: "redis:7"}
           api: {command: api, expose: ["80"], scale: "2"}
+          search: {image: search, ports: ["9200:9200", "9300:9300"]}
         """,
     ).document
     web = document["processes"]["web"]
-    assert web["cmd"] == (
-        'exec serve --db "${SYMPH_MY_DB_ADDR}" -h "${SYMPH_CACHE_HOST}" --name cache'
-    )
-    assert web["preamble_cmds"] == [
-        r'export DB="postgres://me:pa\$s@${SYMPH_MY_DB_ADDR}/x?a=\`b\`"',
-        'export CACHE_HOST="${SYMPH_CACHE_HOST}"',
-        'export CACHES="${SYMPH_CACHE_ADDR},${SYMPH_CACHE_HOST}:1"',
-        'export URL="http://${SYMPH_API_0_HOST}/v1"',
-    ]
-    assert web["env"] == {"NOT": "mycache:6379 cache"}
-    assert web["connects"] == ["my-db", "cache", "api-0"]
+    words = ["serve", "--db", "${my-db.addr}", "-h", "${cache.host}", "--name", "cache"]
+    assert web["args"] == words
+    assert web["ready"]["command"] == ["ping", "${my-db.addr}"]
+    assert web["env"] == {
+        "DB": "postgres://me:pa$s@${my-db.addr}/x?a=`b`",
+        "CACHE_HOST": "${cache.host}",
+        "CACHES": "${cache.addr},${cache.host}:1",
+        "BEHIND_A_PARAMETER": "redis://${cache.host}:${PORT}/0",
+        "URL": "http://${api.host}/v1",
+        "SEARCH": "http://${search-9300.addr}",
+        "NOT": "mycache:6379 cache",
+    }
+    assert web["connects"] == ["my-db", "cache", "api", "search-9300"]
     processes = document["processes"]
-    assert processes["my-db"] == {"command": ["postgres"], "binds": {"my-db": 5432}}
+    assert processes["my-db"] == {"args": ["postgres"], "binds": {"my-db": 5432}}
     assert processes["cache"]["binds"] == {"cache": 6379}
-    assert processes["api"]["binds"] == {"api-${index}": None}
+    assert processes["api"]["binds"] == {"api": 80}
+    assert processes["search"]["binds"] == {"search-9300": 9300}
 
 
-def test_two_services_do_not_have_one_port(tmp_path: Path) -> None:
-    text = "services: {a: {ports: ['1:80'], expose: [80]}, b: {ports: ['2:80', '81']}}"
+def test_every_host_name_of_a_service_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "b.env").write_text("DB_URL=postgres://database:5432\nLEVEL=info\n")
+    result = imported(
+        tmp_path,
+        """
+        services:
+          app:
+            command: run
+            environment: {A: "//database:5432", B: "//named:5432", C: "//known:5432", OTHER: named}
+            env_file: b.env
+            links: ["db:database"]
+          db:
+            image: postgres
+            container_name: named
+            networks: {back: {aliases: [known], ipv4_address: 10.1.1.1}}
+          other: {command: run, environment: {A: "//database:5432", HOST: nowhere, PEER_HOST: app}}
+          settings: {command: run, environment: {A: "//${DATABASE_HOST:-db}:5432"}}
+        """,
+    )
+    processes = result.document["processes"]
+    address = "//${db.addr}"
+    assert processes["app"]["env"] == {"A": address, "B": address, "C": address, "OTHER": "named"}
+    assert processes["app"]["starts_after"] == {"db": "started"}
+    # The alias of a link is a host name only for the service that has the link.
+    assert processes["other"]["env"]["A"] == "//database:5432"
+    in_value = "the value contains the host name"
+    assert [reason for reason in reasons(result) if "host name" in reason] == [
+        "${DATABASE_HOST}: the default of parameter DATABASE_HOST contains a host name, which "
+        "exists only in compose",
+        f"services.app.environment.OTHER: {in_value} 'named', which exists only in compose",
+        "services.app.env_file: the value of DB_URL in b.env contains a host name, which exists "
+        "only in compose",
+        f"services.other.environment.PEER_HOST: {in_value} 'app', which exists only in compose",
+    ]
+
+
+def test_services_of_one_experiment_can_have_one_port(tmp_path: Path) -> None:
+    text = "services: {a: {ports: ['1:80'], expose: [80]}, b: {ports: ['2:80', '81-82', 5/udp]}}"
     result = imported(tmp_path, text)
     processes = result.document["processes"]
     assert processes["a"] == {"exposes": {"a": 80}, "binds": {"a": 80}}
-    assert processes["b"] == {"exposes": {"b": None, "b-81": 81}}
+    assert processes["b"] == {"exposes": {"b": 80, "b-81": 81, "b-82": 82}}
+    assert "services.b.ports: port 5 is not a TCP port, and services are TCP services" in reasons(
+        result
+    )
+
+
+def test_ports_can_be_parameters(tmp_path: Path) -> None:
+    document = imported(
+        tmp_path, "services: {p: {ports: ['${A:-80}:${A:-80}', '${B:-1}:${B:-1}', '${C:-3}:4']}}"
+    ).document
+    assert document["processes"]["p"]["exposes"] == {"p": "${A}", "p-b": "${B}", "p-4": 4}
+    experiment = Experiment.load_dict(document)
+    assert experiment.get_process("p").settings.exposes == {"p": 80, "p-b": 1, "p-4": 4}
+
+
+def test_a_parameter_switches_a_profile_on(tmp_path: Path) -> None:
+    result = imported(
+        tmp_path,
+        """
+        services:
+          web: {command: web, environment: {DEBUG: "http://tools:90/x", TOOLS_HOST: tools}}
+          tools: {command: tools, profiles: [dev-tools, test], depends_on: [web]}
+        """,
+    )
+    document = result.document
+    assert document["parameters"] == {"profile_dev_tools": "0"}
+    assert document["processes"]["tools"]["replicas"] == "${profile_dev_tools}"
+    assert document["processes"]["web"]["env"] == {
+        "DEBUG": "http://${tools.addrs}/x",
+        "TOOLS_HOST": "tools",
+    }
     omissions = {str(omission) for omission in result.omissions}
-    fix = "let the program listen on $SYMPH_B_PORT"
-    assert f"services.b.ports: port 80 is that of service 'a'; {fix}" in omissions
+    switched_off = "the process is switched off; launch --set profile_dev_tools=1"
+    assert f"services.tools.profiles: {switched_off}" in omissions
+    names = [process.name for process in Experiment.load_dict(document).list_all_processes()]
+    assert names == ["web"]
+    chosen = Experiment.load_dict(document, parameters={"profile_dev_tools": "1"})
+    assert [process.name for process in chosen.list_all_processes()] == ["web", "tools-0"]
+
+
+def test_files_of_compose_are_mounted_on_kubernetes(tmp_path: Path) -> None:
+    result = imported(
+        tmp_path,
+        """
+        services:
+          p:
+            command: c
+            secrets: [token, {source: key, target: other}]
+            configs: [{source: settings, target: /etc/app/settings.yml}]
+            volumes:
+              - {type: volume, source: data, target: /data, volume: {subpath: a/b, nocopy: true}}
+              - {type: tmpfs, target: /t, tmpfs: {size: 1024, mode: 1777}}
+            tmpfs: /run:size=64m,mode=1777
+        secrets: {token: {file: token.txt}, key: {file: key.txt}}
+        configs: {settings: {file: settings.yml}}
+        volumes: {data: {name: Real_name, driver: local}}
+        """,
+    )
+    process = result.document["processes"]["p"]
+    assert process["volumes"] == [
+        {"empty_dir": {"mount_path": "/run", "memory": True, "size": "64Mi"}},
+        {"pvc": {"claim": "real-name", "mount_path": "/data"}},
+        {"empty_dir": {"mount_path": "/t", "memory": True, "size": 1024}},
+        {
+            "secret": {
+                "secret": "other-token",
+                "mount_path": "/run/secrets",
+                "files": {"token": "token.txt", "other": "key.txt"},
+            }
+        },
+        {
+            "config": {
+                "config": "settings",
+                "mount_path": "/etc/app/settings.yml",
+                "files": {"settings.yml": "settings.yml"},
+            }
+        },
+    ]
+    assert process["container_yml"]["volumeMounts"] == [
+        {"mountPath": "/data", "subPath": "a/b"},
+        {"mountPath": "/etc/app/settings.yml", "subPath": "settings.yml"},
+    ]
+    lost = [reason for reason in reasons(result) if "equivalent" in reason or "driver" in reason]
+    assert lost == [
+        "volumes.data.driver: symphony does not create volume 'data'",
+        "services.p.tmpfs: the option mode=1777 of /run has no equivalent",
+        "services.p.volumes: volume.nocopy of /data has no equivalent",
+        "services.p.volumes: tmpfs.mode of /t has no equivalent",
+    ]
+
+
+def test_the_values_in_a_raw_env_file_are_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "raw.env").write_text("# no\nHASH=$2y$10$a\nHOME_DIR=${HOME}/x\nQUOTED='q' # q\n")
+    document = imported(
+        tmp_path,
+        """
+        services:
+          p:
+            command: ${COMMAND:-c}
+            env_file: [{path: raw.env, format: raw}]
+            environment: {QUOTED: own}
+        """,
+    ).document
+    env = Experiment.load_dict(document).get_process("p").settings.env
+    assert env == {"HASH": "$2y$10$a", "HOME_DIR": "${HOME}/x", "QUOTED": "own"}
 
 
 @pytest.mark.parametrize(
     ("command", "words", "parameters"),
     [
         ("c $A ${B}", ["c", "${A}", "${B}"], {"A": "", "B": ""}),
-        ("c ${A:-x} ${A:-y} ${B?no}", ["c", "${A}", "${A:-y}", "${B}"], {"A": "x", "B": None}),
+        ("c ${A:-x} ${A:-y} ${B?no}", ["c", "${A:-x}", "${A:-y}", "${B}"], {"A": "", "B": None}),
+        ("c ${A:-${B:-x}} ${B:-y}", ["c", "${A}", "${B}"], {"A": "x", "B": "y"}),
+        ("c ${A:-${FROM_FILE}-$$}", ["c", "${A}"], {"A": "file-$"}),
+        ("c ${EMPTY:-x} ${EMPTY-y}", ["c", "${EMPTY:-x}", "${EMPTY}"], {"EMPTY": ""}),
+        ("c ${FROM_FILE:+x} ${A+y}", ["c", "x"], None),
+        ("c ${index} $(date) $", ["c", "$(date)", "$"], None),
         ("c ${FROM_FILE:-x}", ["c", "${FROM_FILE}"], {"FROM_FILE": "file"}),
         ("c $$A $${B}", ["c", "$A", "${B}"], None),
         ("c $${b.c}", ["c", "$${b.c}"], None),
@@ -170,20 +350,20 @@ def test_two_services_do_not_have_one_port(tmp_path: Path) -> None:
 def test_variables_become_parameters(
     tmp_path: Path, command: str, words: list[str], parameters: dict[str, Any] | None
 ) -> None:
-    (tmp_path / ".env").write_text("FROM_FILE=file\nUNUSED=1")
+    (tmp_path / ".env").write_text("FROM_FILE=file\nUNUSED=1\nEMPTY=")
     (tmp_path / "compose.yml").write_text(f"services: {{p: {{command: '{command}'}}}}")
     document = import_file(tmp_path / "compose.yml").document
-    assert document["processes"]["p"]["command"] == words
+    assert document["processes"]["p"]["args"] == words
     assert document.get("parameters") == parameters
 
 
 def test_omissions_have_a_place_a_reason_and_a_fix(tmp_path: Path) -> None:
-    (tmp_path / "compose.override.yml").touch()
     result = imported(
         tmp_path,
         """
         version: "3"
-        include: [a.yml]
+        models: {m: {}}
+        networks: {n: {driver: bridge}}
         secrets: {t: {environment: T}}
         services:
           p:
@@ -193,26 +373,48 @@ def test_omissions_have_a_place_a_reason_and_a_fix(tmp_path: Path) -> None:
             frobnicate: 1
             labels: [a=b]
             volumes: ["data:/data", "bad"]
-            environment: {1A: b}
+            environment: {1A: b, C: }
             secrets: [t]
+            deploy:
+              mode: global
+              labels: {a: b}
+              restart_policy: {condition: on-failure, delay: 5s, max_attempts: 3, window: 60s}
+            gpus: all
+            env_file: {path: none.env, format: raw}
+            network_mode: none
+            hostname: h
+            user: me:1
         """,
     )
     assert reasons(result) == [
-        "include: there is no equivalent",
+        "models: there is no equivalent",
+        "networks: all processes of an experiment can connect to each other",
         "secrets.t: only a file is supported",
         "services.p.ports: the port is 80, as in the container, and not 8080",
         "services.p.healthcheck: the value has an unexpected form",
         "services.p.frobnicate: the key is not known",
+        "services.p.environment.C: C has no value: local and tmux pass it on from the environment",
+        "services.p.deploy.mode: there is no equivalent",
+        "services.p.deploy.labels: there is no equivalent",
+        "services.p.deploy.restart_policy.window: every attempt counts as a restart, also after a "
+        "long time",
+        "services.p.gpus: gpu is 1 instead of all GPUs",
+        "services.p.network_mode: the network of a process cannot be disabled",
+        "services.p.hostname: only Kubernetes applies this setting",
+        "services.p.user: Kubernetes accepts only a number, and not 'me'",
+        "services.p.user: only Kubernetes applies this setting",
         "services.p: the command is that of the image, which only Kubernetes knows",
+        "services.p.env_file: none.env does not exist",
         "services.p.volumes: symphony does not create volume 'data'",
         "services.p.volumes: 'bad' has an unexpected form",
+        "services.p.secrets: the file is /run/secrets/t only on Kubernetes",
         "services.p.labels: labels of compose often configure other programs",
-        "services.p.secrets: the file is not /run/secrets/t",
-        "compose.override.yml: the file was not read",
-        "processes.p.env.1A: variable name '1A' is not valid: use letters, digits, '_', '-' and "
-        "'.', and do not begin with a digit",
+        "services.p.environment.1A: variable name '1A' is not valid: use letters, digits, '_', '-' "
+        "and '.', and do not begin with a digit",
     ]
     assert all(omission.fix for omission in result.omissions)
+    process = result.document["processes"]["p"]
+    assert process["restart_policy"] == {"policy": "OnFailure", "max_restarts": 3, "backoff": 5}
 
 
 @pytest.mark.parametrize(
@@ -281,7 +483,35 @@ def test_a_procfile(tmp_path: Path) -> None:
             "worker": {"cmd": "echo $PORTS"},
         },
     }
-    assert reasons(outcome)[0] == "line 6: the line is not NAME: COMMAND"
+    assert reasons(outcome)[:2] == [
+        "line 2: the program listens on port 5000 only if it reads the variable PORT",
+        "line 6: the line is not NAME: COMMAND",
+    ]
     (tmp_path / ".env").write_text("PORT=8000")
     web = import_file(tmp_path / "Procfile.dev").document["processes"]["web"]
     assert web["exposes"] == {"web": 8000}
+
+
+@pytest.mark.parametrize(
+    ("line", "process"),
+    [
+        ("PORT=7563 ./web", {"exposes": {"p": 7563}}),
+        ("env A=b PORT=7563 ./web $PORT", {"exposes": {"p": 7563}}),
+        ("serve -p 3000", {"exposes": {"p": 3000}}),
+        ("redis-server --port 6399 --save ''", {"exposes": {"p": 6399}}),
+        ("gunicorn --bind=0.0.0.0:8000 app:app", {"exposes": {"p": 8000}}),
+        ("serve -b localhost:3000", {"exposes": {"p": 3000}}),
+        ("serve -p ${PORT:-80}", {"exposes": {"p": 5000}}),
+        ("redis-cli -p 6379 monitor", {}),
+        ("until ready -p 80; do sleep 1; done", {}),
+        ("serve --ports 90000", {}),
+        ("serve -p 90000", {}),
+    ],
+)
+def test_the_port_in_a_line_of_a_procfile(
+    tmp_path: Path, line: str, process: dict[str, Any]
+) -> None:
+    (tmp_path / "Procfile").write_text(f"p: {line}\n")
+    found = import_file(tmp_path / "Procfile").document["processes"]["p"]
+    found.pop("preamble_cmds", None)
+    assert found == {"cmd": line, **process}

@@ -20,7 +20,13 @@ class ImportCommands(BaseCommands):
 
     def _add_import(self) -> None:
         parser = self.add_subparser("import")
-        parser.add_argument("file", metavar="FILE", help="compose file, or Procfile")
+        parser.add_argument(
+            "files",
+            metavar="FILE",
+            nargs="+",
+            help="compose file or Procfile; the settings of further compose files are merged into "
+            "those of the first one",
+        )
         parser.add_argument(
             "-o",
             "--output",
@@ -41,23 +47,28 @@ class ImportCommands(BaseCommands):
 
         The parts of the file that the experiment leaves out or changes are listed on standard
         error, each with the reason and what to do. Variables such as ${TAG:-1} become parameters.
-        Host names of services become variables that contain the addresses of the services.
+        Addresses such as ${redis.addr} replace the host names of services.
+
+        Several compose files are merged as compose does, and a file compose.override.yml is merged
+        into a file compose.yml. Included files are read. A service with profiles is switched on by
+        a parameter, for example with --set profile_debug=1.
 
         Without -o, the experiment is printed. Relative paths in the experiment are relative to the
         directory of the file that -o names, or to the current directory.
 
         For example:
           symphony import compose.yml -o shop.yml
+          symphony import compose.yml compose.prod.yml -o shop.yml
           symphony import Procfile --name shop -o shop.yml
           symphony import docker-compose.yaml --json
         """
         from symphony.importing import import_file
 
-        source = Path(args.file)
+        source, *others = map(Path, args.files)
         output = None if args.output is None else Path(args.output)
         _refuse_wrong_output(source, output, force=args.force)
         directory = Path.cwd() if output is None else output.absolute().parent
-        imported = import_file(source, name=args.name, directory=directory)
+        imported = import_file(source, *others, name=args.name, directory=directory)
         if args.json:
             self._show_import(imported, output)
         for omission in imported.omissions:

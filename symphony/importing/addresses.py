@@ -1,0 +1,187 @@
+"""The services of an imported experiment, and the addresses that replace host names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from symphony.importing import images
+from symphony.importing.host_names import HostNames, Replaced, Service
+from symphony.importing.result import Imported
+
+
+@dataclass(kw_only=True)
+class Process:
+    """A service of the compose file and the process for it.
+
+    ``host`` is the name of the service in the compose file, and ``name`` that of the process.
+    ``profile`` is the parameter that switches the process on, if there is one. ``env_files``
+    contains the variables in its env files, by the path of the file.
+    """
+
+    host: str
+    name: str
+    given: dict[str, Any]
+    settings: dict[str, Any] = field(default_factory=dict)
+    profile: str | None = None
+    env_files: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        """The place of the service in the compose file."""
+        return f"services.{self.host}"
+
+    def aliases(self) -> list[str]:
+        """Return the further host names that all services can use."""
+        names = [self.given.get("container_name"), self.given.get("hostname")]
+        networks = self.given.get("networks")
+        for network in networks.values() if isinstance(networks, Mapping) else ():
+            names += (network or {}).get("aliases") or []
+        return [str(name) for name in names if name]
+
+    def links(self) -> dict[str, str]:
+        """Return the host names that only this service can use, and the services they stand for."""
+        result: dict[str, str] = {}
+        links = self.given.get("links")
+        for link in links if isinstance(links, list) else ():
+            host, _, alias = str(link).partition(":")
+            result[alias or host] = host
+        return result
+
+    def needed(self) -> list[str]:
+        """Return the services that must run first because the service uses parts of them."""
+        names = list(self.links().values())
+        for key in ("network_mode", "ipc", "pid"):
+            kind, _, host = str(self.given.get(key) or "").partition(":")
+            names += [host] if kind == "service" else []
+        volumes = self.given.get("volumes_from")
+        for item in volumes if isinstance(volumes, list) else ():
+            if not str(item).startswith("container:"):
+                names.append(str(item).partition(":")[0])
+        return names
+
+
+def connect(processes: Sequence[Process], imported: Imported) -> None:
+    """Declare the services of processes, and replace their host names by their addresses."""
+    services = _services(processes)
+    every = dict(services)
+    for item in processes:
+        for alias in item.aliases():
+            every.setdefault(alias, services[item.host])
+    mentioned = HostNames(every).ports(text for item in processes for text in _texts(item))
+    for process in processes:
+        service = services[process.host]
+        port = mentioned.get(process.host, images.PORTS.get(images.short_name(_image(process))))
+        if not service.ports and port is not None:
+            service.ports = {process.name: port}
+    _report_parameters(HostNames(every), imported)
+    used: set[str] = set()
+    for process in processes:
+        linked = {
+            name: services[host] for name, host in process.links().items() if host in services
+        }
+        used |= _Addresses(process, HostNames({**every, **linked}), imported).replace()
+    for process in processes:
+        _bind(process, services[process.host], used)
+
+
+def _report_parameters(hosts: HostNames, imported: Imported) -> None:
+    """Report the parameters whose defaults contain host names."""
+    for name, default in imported.document.get("parameters", {}).items():
+        replaced = hosts.variable(name, default or "")
+        if replaced.connects or replaced.unknown:
+            imported.omit(
+                f"${{{name}}}",
+                f"the default of parameter {name} contains a host name, which exists only in "
+                "compose",
+                "write ${SERVICE.host} or ${SERVICE.addr} instead of the parameter",
+            )
+
+
+def _services(processes: Iterable[Process]) -> dict[str, Service]:
+    return {
+        process.host: Service(
+            host=process.host,
+            ports={**process.settings.get("exposes", {}), **process.settings.get("binds", {})},
+            can_be_off=process.profile is not None,
+        )
+        for process in processes
+    }
+
+
+def _bind(process: Process, service: Service, used: set[str]) -> None:
+    """Let a process bind its services to which values refer."""
+    for name, port in service.ports.items():
+        if name in used:
+            process.settings.setdefault("binds", {}).setdefault(name, port)
+
+
+def _image(process: Process) -> str:
+    return str(process.given.get("image") or "")
+
+
+def _texts(process: Process) -> list[str]:
+    settings = process.settings
+    values = settings.get("env", {}).values()
+    return [*map(str, values), *settings.get("command", ()), *settings.get("args", ())]
+
+
+class _Addresses:
+    """The replacement of the host names in the settings of one process."""
+
+    def __init__(self, process: Process, hosts: HostNames, imported: Imported) -> None:
+        self._process = process
+        self._hosts = hosts
+        self._imported = imported
+        # A dictionary keeps the order in which the services occur.
+        self._used: dict[str, None] = {}
+
+    def replace(self) -> set[str]:
+        """Replace the host names, and return the names of the services that replace them."""
+        settings = self._process.settings
+        env = settings.get("env", {})
+        for key, value in env.items():
+            env[key] = self._use(self._hosts.variable(key, str(value)), f"environment.{key}")
+        key_of_command = "entrypoint" if "command" in settings else "command"
+        for key in ("command", "args"):
+            if key in settings:
+                where = "command" if key == "args" else key_of_command
+                settings[key] = self._words(settings[key], where)
+        command = settings.get("ready", {}).get("command")
+        if isinstance(command, list):
+            settings["ready"]["command"] = self._words(command, "healthcheck")
+        own = {self._process.name, *settings.get("binds", {}), *settings.get("exposes", {})}
+        others = [name for name in self._used if name not in own]
+        if others:
+            settings["connects"] = others
+        for path, values in self._process.env_files.items():
+            for key, value in values.items():
+                self._report(path, key, self._hosts.variable(key, value), value)
+        return set(self._used)
+
+    def _words(self, words: Sequence[str], where: str) -> list[str]:
+        result: list[str] = []
+        for index, word in enumerate(words):
+            previous = words[index - 1] if index else ""
+            result.append(self._use(self._hosts.word(previous, word), where))
+        return result
+
+    def _use(self, replaced: Replaced, where: str) -> str:
+        self._used.update(dict.fromkeys(replaced.connects))
+        for host in dict.fromkeys(replaced.unknown):
+            self._imported.omit(
+                f"{self._process.where}.{where}",
+                f"the value contains the host name {host!r}, which exists only in compose",
+                f"write ${{SERVICE.host}} with a service that the process of {host!r} binds",
+            )
+        return replaced.text
+
+    def _report(self, path: str, key: str, replaced: Replaced, value: str) -> None:
+        """Report a variable in an env file whose value contains a host name."""
+        if replaced.text != value or replaced.unknown:
+            self._imported.omit(
+                f"{self._process.where}.env_file",
+                f"the value of {key} in {path} contains a host name, which exists only in compose",
+                f"set {key} in env, and write ${{SERVICE.host}} or ${{SERVICE.addr}}",
+            )

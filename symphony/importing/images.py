@@ -1,0 +1,140 @@
+"""The images of services in compose files: how they are built, and what is known about them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from symphony.errors import SpecError
+from symphony.importing.paths import rebased
+from symphony.importing.result import Imported
+from symphony.model import validators
+
+# The commands and ports of images whose own command a compose file usually does not repeat.
+COMMANDS = {
+    "memcached": ["memcached"],
+    "mongo": ["mongod"],
+    "nats": ["nats-server"],
+    "nginx": ["nginx", "-g", "daemon off;"],
+    "redis": ["redis-server"],
+    "valkey": ["valkey-server"],
+}
+PORTS = {
+    "clickhouse-server": 8123,
+    "elasticsearch": 9200,
+    "etcd": 2379,
+    "mariadb": 3306,
+    "memcached": 11211,
+    "minio": 9000,
+    "mongo": 27017,
+    "mysql": 3306,
+    "nats": 4222,
+    "nginx": 80,
+    "postgres": 5432,
+    "rabbitmq": 5672,
+    "redis": 6379,
+    "valkey": 6379,
+}
+# A larger directory is not listed in the build context.
+_MAX_CONTEXT_ENTRIES = 200
+
+
+class Images:
+    """The images that an experiment builds.
+
+    Relative paths in the compose file are relative to ``base``, and those in the result to
+    ``directory``.
+    """
+
+    def __init__(self, imported: Imported, base: Path, directory: Path) -> None:
+        self._imported = imported
+        self._base = base
+        self._directory = directory
+        self.described: dict[str, Any] = {}
+
+    def context(self, build: Any) -> str | None:
+        """Return the directory from which an image is built, or None if there is none."""
+        context = build.get("context", ".") if isinstance(build, Mapping) else build
+        if not isinstance(context, str) or not (self._base / context).is_dir():
+            return None
+        return os.path.normpath(self._base / context)
+
+    def translate(self, where: str, name: str, image: Any, build: Any) -> str | None:
+        """Return the image of a process, and describe how it is built if ``build`` is not None.
+
+        ``name`` is the name of the process.
+        """
+        if build is None:
+            return None if image is None else str(image)
+        where = f"{where}.build"
+        context = self.context(build)
+        if context is None:
+            self._imported.omit(where, "the context is not a directory", "add the image to images")
+            return str(image or name)
+        repository = _repository(str(image or name), name)
+        options = build if isinstance(build, Mapping) else {}
+        relative = os.path.relpath(context, self._base)
+        dockerfile = str(options.get("dockerfile", "Dockerfile"))
+        self.described[repository] = {
+            "dockerfile": self._path(os.path.normpath(Path(relative) / dockerfile)),
+            "context_directories": [
+                {"name": entry, "path": self._path(os.path.normpath(Path(relative) / entry))}
+                for entry in self._entries(where, context)
+            ],
+            **_options(options),
+        }
+        for key in options.keys() - {"context", "dockerfile", "args", "target", "platforms"}:
+            fix = "use build_options"
+            self._imported.omit(f"{where}.{key}", "there is no equivalent", fix)
+        return repository
+
+    def _entries(self, where: str, context: str) -> list[str]:
+        """Return the names of the files in a build context."""
+        entries = sorted(set(os.listdir(context)) - {".git"})
+        if len(entries) > _MAX_CONTEXT_ENTRIES:
+            problem = f"{context} has many files"
+            self._imported.omit(where, problem, "add them to context_directories")
+            return []
+        self._imported.omit(
+            where,
+            "context_directories lists the files that exist now",
+            "add new files; set the registry in the name of the image",
+        )
+        return entries
+
+    def _path(self, path: str) -> str:
+        return rebased(path, self._base, self._directory)
+
+
+def short_name(image: Any) -> str:
+    """Return the last part of the name of an image, without its tag."""
+    name = str(image or "").partition("@")[0]
+    return name.rpartition("/")[2].partition(":")[0]
+
+
+def _repository(image: str, default: str) -> str:
+    """Return the name of an image without its tag, or ``default`` if it is not valid."""
+    name = image.partition("@")[0]
+    head, colon, tag = name.rpartition(":")
+    if colon and "/" not in tag:
+        name = head
+    try:
+        return validators.repository(name)
+    except SpecError:
+        return default
+
+
+def _options(build: Mapping[str, Any]) -> dict[str, list[str]]:
+    options: list[str] = []
+    given = build.get("args") or {}
+    if isinstance(given, Mapping):
+        given = [f"{key}={value}" if value is not None else key for key, value in given.items()]
+    for argument in given:
+        options += ["--build-arg", str(argument)]
+    if build.get("target"):
+        options += ["--target", str(build["target"])]
+    if build.get("platforms"):
+        options.append(f"--platform={','.join(map(str, build['platforms']))}")
+    return {"build_options": options} if options else {}

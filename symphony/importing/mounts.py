@@ -1,0 +1,204 @@
+"""The volumes, secrets and configs of compose files."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from symphony.importing.paths import rebased
+from symphony.importing.result import Imported
+from symphony.model.foreign_keys import translate_volume
+from symphony.names import suggested_name
+
+_SECRETS_DIRECTORY = "/run/secrets"
+# The keys of a volume that `translate_volume` reads, and those without an effect here.
+_VOLUME_KEYS = frozenset({"type", "source", "target", "read_only"})
+
+
+class Mounts:
+    """The volumes, secrets and configs that a compose file declares at its top level.
+
+    Relative paths in the compose file are relative to ``base``, and those in the result to
+    ``directory``. ``secrets`` contains the secrets of the experiment.
+    """
+
+    def __init__(
+        self, compose: Mapping[str, Any], imported: Imported, base: Path, directory: Path
+    ) -> None:
+        self._imported = imported
+        self._base = base
+        self._directory = directory
+        self._volumes: dict[str, Any] = dict(compose.get("volumes") or {})
+        self.secrets = self._files("secrets", compose.get("secrets"))
+        self._configs = self._files("configs", compose.get("configs"))
+        self._report_volumes()
+
+    def _path(self, path: str) -> str:
+        return rebased(path, self._base, self._directory)
+
+    def _files(self, key: str, declared: Any) -> dict[str, str]:
+        """Return the files of the secrets or configs. The others are reported."""
+        files: dict[str, str] = {}
+        for name, item in (declared if isinstance(declared, Mapping) else {}).items():
+            options = item if isinstance(item, Mapping) else {}
+            if isinstance(options.get("file"), str):
+                files[name] = self._path(options["file"])
+            else:
+                self._imported.omit(f"{key}.{name}", "only a file is supported", "write a file")
+        return files
+
+    def _report_volumes(self) -> None:
+        for name, item in self._volumes.items():
+            for key in (item or {}) if isinstance(item, Mapping) else ():
+                if key not in ("name", "external") and not key.startswith("x-"):
+                    self._imported.omit(
+                        f"volumes.{name}.{key}",
+                        f"symphony does not create volume {name!r}",
+                        "set the option where you create the volume",
+                    )
+
+    # --- volumes ---
+
+    def add_volumes(self, settings: dict[str, Any], where: str, value: Any) -> None:
+        """Add the volumes of a service to the settings of its process."""
+        where = f"{where}.volumes"
+        for item in value if isinstance(value, list) else [value] if value else []:
+            try:
+                volume = translate_volume(item)
+                subpath = self._report_options(where, item)
+            except (TypeError, ValueError, AttributeError, KeyError):
+                problem = f"{item!r} has an unexpected form"
+                self._imported.omit(where, problem, "add it to volumes")
+                continue
+            ((kind, details),) = volume.items()
+            if subpath:
+                _set_subpath(settings, details["mount_path"], subpath)
+            self._complete(where, kind, details)
+            settings.setdefault("volumes", []).append(volume)
+
+    def _report_options(self, where: str, item: Any) -> str:
+        """Report the options of a volume that have no equivalent. Return its subpath, if any."""
+        if not isinstance(item, Mapping):
+            return ""
+        given = {key: value for key, value in item.items() if key not in _VOLUME_KEYS}
+        details = {key: dict(given.pop(key, None) or {}) for key in ("bind", "volume", "tmpfs")}
+        details["tmpfs"].pop("size", None)
+        subpath = details["volume"].pop("subpath", "")
+        options = [f"{key}.{name}" for key, item in details.items() for name in item]
+        # A missing directory is created by default.
+        for option in [*given, *options]:
+            if option != "bind.create_host_path":
+                problem = f"{option} of {item['target']} has no equivalent"
+                self._imported.omit(where, problem, "set it in pod_yml or container_yml")
+        return str(subpath)
+
+    def _complete(self, where: str, kind: str, details: dict[str, Any]) -> None:
+        if kind == "host_path" and not details["path"].startswith("$"):
+            # A path on a node is absolute.
+            path = os.path.expanduser(details["path"])  # noqa: PTH111
+            details["path"] = os.path.normpath(self._base / path)
+        if kind == "pvc":
+            details["claim"] = self._claim(details["claim"])
+            self._imported.omit(
+                where,
+                f"symphony does not create volume {details['claim']!r}",
+                f"create the PersistentVolumeClaim {details['claim']!r} on Kubernetes",
+            )
+        else:
+            self._imported.omit(
+                where,
+                f"local and tmux do not mount {details['mount_path']}",
+                "use the path on this machine there",
+            )
+
+    def _claim(self, claim: str) -> str:
+        """Return the name of a volume, which the top level of the compose file can set."""
+        for name, item in self._volumes.items():
+            if suggested_name(name) == claim and isinstance(item, Mapping) and item.get("name"):
+                return suggested_name(str(item["name"])) or claim
+        return claim
+
+    # --- secrets and configs ---
+
+    def add_secrets(self, settings: dict[str, Any], where: str, value: Any) -> None:
+        """Mount the secrets of a service, which are files in ``/run/secrets``, on Kubernetes."""
+        where = f"{where}.secrets"
+        files: dict[str, str] = {}
+        for item in value or ():
+            source, target = _source_and_target(item)
+            fix = f"local and tmux: read $SYMPHONY_SECRETS_DIR/{source}"
+            self._imported.omit(
+                where, f"the file is {_SECRETS_DIRECTORY}/{source} only on Kubernetes", fix
+            )
+            self._report_file_options(where, item)
+            if source not in self.secrets:
+                continue
+            if "/" in target:
+                problem = f"the file is not {target}"
+                self._imported.omit(where, problem, "mount it with volumes: [secret: {...}]")
+            else:
+                files[target or source] = self.secrets[source]
+        if files:
+            name = "-".join(sorted(map(suggested_name, files)))[:63].strip("-")
+            volume = {"secret": name, "mount_path": _SECRETS_DIRECTORY, "files": files}
+            settings.setdefault("volumes", []).append({"secret": volume})
+
+    def add_configs(self, settings: dict[str, Any], where: str, value: Any) -> None:
+        """Mount the configs of a service, which are single files."""
+        where = f"{where}.configs"
+        for item in value or ():
+            source, target = _source_and_target(item)
+            self._report_file_options(where, item)
+            path = posixpath.join("/", target or source)
+            if source not in self._configs:
+                self._imported.omit(
+                    where,
+                    f"there is no file for {path}",
+                    "write the file, and use volumes: [config: {...}]",
+                )
+                continue
+            name = posixpath.basename(path)
+            _set_subpath(settings, path, name)
+            volume = {
+                "config": suggested_name(source) or "config",
+                "mount_path": path,
+                "files": {name: self._configs[source]},
+            }
+            settings.setdefault("volumes", []).append({"config": volume})
+            problem, fix = f"local and tmux do not mount {path}", "use the path on this machine"
+            self._imported.omit(where, problem, fix)
+
+    def _report_file_options(self, where: str, item: Any) -> None:
+        options = item.keys() - {"source", "target"} if isinstance(item, Mapping) else ()
+        for option in sorted(options):
+            self._imported.omit(f"{where}.{option}", "there is no equivalent", "use volumes")
+
+
+def _source_and_target(item: Any) -> tuple[str, str]:
+    """Return the name of a secret or config, and its path in the container, if it is set."""
+    if not isinstance(item, Mapping):
+        return str(item), ""
+    return str(item.get("source", "")), str(item.get("target") or "")
+
+
+def _set_subpath(settings: dict[str, Any], mount_path: str, subpath: str) -> None:
+    """Mount one file or directory of a volume on Kubernetes."""
+    container = settings.setdefault("container_yml", {})
+    mounts = container.setdefault("volumeMounts", [])
+    mounts.append({"mountPath": mount_path, "subPath": subpath})
+
+
+def source_of(settings: Mapping[str, Any], path: str) -> str | None:
+    """Return the directory of this machine that is mounted at a path in the container."""
+    for volume in settings.get("volumes", ()):
+        details = volume.get("host_path")
+        if details is None or details["path"].startswith("$"):
+            continue
+        mount_path = PurePosixPath(details["mount_path"])
+        if PurePosixPath(path).is_relative_to(mount_path):
+            rest = PurePosixPath(path).relative_to(mount_path)
+            return os.path.normpath(os.path.join(details["path"], rest))  # noqa: PTH118
+    return None

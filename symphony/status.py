@@ -159,6 +159,15 @@ class ProcessStatus:
         return self.state in (State.FAILED, State.UNKNOWN) and not self.stopped
 
     @property
+    def has_started(self) -> bool:
+        """True if the process runs or has run since its start was last requested.
+
+        On a cluster, the machine of the process may still be preparing the start.
+        """
+        waits = self.reason_code in (ReasonCode.WAITING, ReasonCode.BACKING_OFF)
+        return self.started is not None or (self.state is State.PENDING and not waits)
+
+    @property
     def displayed_state(self) -> str:
         """The state as tables and JSON show it.
 

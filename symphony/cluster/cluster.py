@@ -646,7 +646,9 @@ class Cluster(CheckedAttributes, abc.ABC):
     ) -> list[ProcessStatus]:
         """Start processes that were stopped or have exited, and return their statuses.
 
-        The arguments are those of `stop_processes`. A process starts when its start conditions are
+        The arguments are those of `stop_processes`. If ``processes`` is None, a process that has
+        succeeded and for whose success other processes wait does not run again; see
+        `finished_one_shots`. A process starts when its start conditions are
         met, with the same addresses, GPUs and environment as before. Its output is added to its
         log. The method returns when each process has started or waits for its conditions. Processes
         that are running are not changed. Raises `BackendError` if the experiment has finished.
@@ -668,6 +670,22 @@ class Cluster(CheckedAttributes, abc.ABC):
         processes keep their GPUs. Processes that are not running are only started.
         """
         raise self._no_control(experiment)
+
+    def finished_one_shots(self, status: ExperimentStatus) -> list[str]:
+        """Return the names of the processes that have succeeded and for whose success others wait.
+
+        For example, such a process migrates a database. It runs again only if it is named in
+        `start_processes` or `restart_processes`, or if `up` changes its own settings. ``status`` is
+        the current status of the experiment.
+        """
+        from symphony.plan.one_shots import finished_in
+
+        if not any(process.state.value == "succeeded" for process in status):
+            return []
+        try:
+            return finished_in(status, self.describe_topology(status.name))
+        except Unsupported:
+            return []
 
     def signal_processes(
         self, experiment: str, processes: Sequence[str] | None, signal: int | str

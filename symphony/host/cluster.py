@@ -693,9 +693,16 @@ class HostCluster(Cluster):
             # The second read of the status reads only the events of the request.
             reader = self._reader(run)
             status = reader.read()
+            kind = request["request"]
             selected = [process.name for process in select_processes(status, processes)]
+            if processes is None and kind in ("start", "restart"):
+                from symphony.plan.one_shots import finished_one_shots
+
+                conditions = [item["starts_after"] for item in reader.manifest["processes"]]
+                finished = finished_one_shots(status, conditions)
+                selected = [name for name in selected if name not in finished]
             is_done = (
-                request["request"] == "stop"
+                kind == "stop"
                 and _have_ended(status, selected)
                 and _unobserved_host(run, status) is None
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +25,7 @@ from symphony.host.changes import (
 )
 from symphony.host.run.events import previous_processes
 from symphony.plan.changes import ADDED, STARTED_AGAIN, Changes, compare, idle_processes
+from symphony.plan.one_shots import finished_one_shots
 from symphony.status import ENDED, ExperimentStatus
 
 # Modules that only a change needs are imported inside functions, so that a comparison is fast.
@@ -87,7 +88,7 @@ class Update:
         processes, self._missing_gpus = with_present_gpus(manifest.processes, self.running, ended)
         self.manifest = replace(manifest, processes=processes)
         self._new_keys = self._keys_to_generate()
-        self.changes = self._compare(reader.state, idle_processes(status, start))
+        self.changes = self._compare(reader.state, status, start)
 
     def _keys_to_generate(self) -> tuple[str, ...]:
         """Return the names of the keys of encrypted services, or ``()`` if they exist already."""
@@ -99,7 +100,9 @@ class Update:
 
         return change_directory.secret_file(self._run, self.running, name)
 
-    def _compare(self, state: RunState, idle: Mapping[str, str]) -> Changes:
+    def _compare(
+        self, state: RunState, status: ExperimentStatus, start: Sequence[str] | None
+    ) -> Changes:
         if self.manifest.secrets:
             from symphony.host import preflight
 
@@ -118,7 +121,9 @@ class Update:
             snapshot(new.to_dict(), new_secrets),
             live_settings=LIVE_SETTINGS,
             unfinished=[name for name, track in state.tracks.items() if track.outdated],
-            idle=idle,
+            idle=idle_processes(status, start),
+            finished=finished_one_shots(status, [item.starts_after for item in new.processes]),
+            scaled=start,
         )
         started = set(changes.names(ADDED, *STARTED_AGAIN))
         if started and self._checks_commands:

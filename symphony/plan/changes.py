@@ -332,12 +332,17 @@ def compare(
     live_settings: Collection[str] = (),
     unfinished: Collection[str] = (),
     idle: Mapping[str, str] = MappingProxyType({}),
+    finished: Collection[str] = (),
+    scaled: Collection[str] | None = None,
 ) -> Changes:
     """Return the changes that make the experiment ``running`` equal to ``new``.
 
     ``live_settings`` contains the settings that the backend changes without a restart.
     ``unfinished`` contains the processes that an earlier change has not restarted yet. ``idle``
     contains the processes that should run and do not, with the reasons; see `idle_processes`.
+    ``finished`` contains the one-shots that have succeeded; see `symphony.plan.one_shots`. They run
+    again only if their own settings have changed. ``scaled`` contains the processes whose number is
+    changed, or is None if the settings of all processes can have changed.
 
     A process is restarted if another setting of it has changed, or if it has to know that the
     address of a service or the contents of a secret have changed. A process uses a service if it
@@ -355,10 +360,13 @@ def compare(
         if old is None:
             changes.append(ProcessChange(name=name, group=process.group, action=ADDED))
             continue
-        reasons = notices.of(name)
+        reasons = () if name in finished else notices.of(name)
         if name in unfinished:
             reasons = (*reasons, "an earlier change of it was not completed")
         change = _compare_process(name, old, process, reasons, live_settings)
+        if name in finished and scaled is not None and name not in scaled and not reasons:
+            # Only the addresses in its settings can have changed.
+            change = replace(change, action=UNCHANGED, settings=())
         if name in idle and change.action in (UNCHANGED, UPDATED):
             change = replace(change, action=STARTED, reasons=(idle[name],))
         changes.append(change)

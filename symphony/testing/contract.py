@@ -795,20 +795,25 @@ class BackendContract:
                 "Always"
             ).ready(log="^up", timeout=self.timeout)
             other.starts_after(f"agent-{number}", "ready")
+        self.add(experiment, "once", "print('once')")
+        other.starts_after("once", "succeeded")
         cluster.launch(experiment)
         before = cluster.wait("contract", timeout=self.timeout, until="ready")
         done = control(cluster, Action.STOP, "agent")
         assert done == "stopped agent-0, agent-1 of contract"
         status = cluster.describe_experiment("contract")
         states = [process.displayed_state for process in status]
-        assert states == ["running", "stopped", "stopped"]
+        assert states == ["running", "stopped", "stopped", "succeeded"]
         assert status.processes[0] == before.processes[0]
         assert status.exit_code == 0
-        control(cluster, Action.START, "agent-*")
+        assert control(cluster, Action.START) == "started agent-0, agent-1 of contract"
         after = cluster.wait("contract", timeout=self.timeout, until="ready")
         assert after.processes[0] == before.processes[0]
-        assert all_running(after)
+        assert all(process.state is State.RUNNING for process in after.processes[:3])
         assert cluster.get_log("contract", "agent-1") == "up\nup\n"
+        # A process that has succeeded does not run again, because another one waits only for its
+        # success.
+        assert cluster.get_log("contract", "once") == "once\n"
         with pytest.raises(NotFound, match="did you mean 'agent-"):
             cluster.stop_processes("contract", ["agnet"])
 

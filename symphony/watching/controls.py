@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from symphony.cluster import Cluster
 from symphony.cluster.matching import select_processes
 from symphony.cluster.restarting import restart_with_ordinary_commands
 from symphony.names import join_names
-from symphony.status import ProcessStatus
+from symphony.status import ProcessStatus, State
 
 _MAX_NAMES = 8
 
@@ -90,15 +90,35 @@ def perform(cluster: Cluster, control: Control) -> str:
         stopped = cluster.stop_processes(experiment, selected)
         return f"stopped {_description(experiment, stopped)}"
     if control.action is Action.START:
-        started = cluster.start_processes(experiment, selected)
-        return f"started {_description(experiment, started)}"
+        status = cluster.describe_experiment(experiment)
+        running = {process.name for process in status if process.state is State.RUNNING}
+        result = cluster.start_processes(experiment, selected)
+        concerned = [process for process in result if process.name not in running]
+        return _started("started", experiment, concerned)
     return _restart(cluster, experiment, selected)
 
 
 def _restart(cluster: Cluster, experiment: str, selected: list[str] | None) -> str:
-    processes = select_processes(cluster.describe_experiment(experiment), selected)
-    restart_with_ordinary_commands(cluster, experiment, [process.name for process in processes])
-    return f"restarted {_description(experiment, processes)}"
+    status = cluster.describe_experiment(experiment)
+    finished = cluster.finished_one_shots(status) if selected is None else []
+    names = [process.name for process in select_processes(status, selected)]
+    names = [name for name in names if name not in finished]
+    restarted = restart_with_ordinary_commands(cluster, experiment, names)
+    return _started("restarted", experiment, restarted)
+
+
+def _started(verb: str, experiment: str, processes: Sequence[ProcessStatus]) -> str:
+    """Return which processes a request has started, and why it has not started the others."""
+    started = [process for process in processes if process.has_started]
+    if not processes:
+        return f"{experiment}: nothing to start"
+    texts = [f"{verb} {_description(experiment, started)}"] if started else []
+    texts += [
+        f"{process.path} is {process.displayed_state}: {process.reason}"
+        for process in processes
+        if not process.has_started
+    ]
+    return "; ".join(texts)
 
 
 def _target(control: Control) -> str:
@@ -107,7 +127,7 @@ def _target(control: Control) -> str:
     return f"{join_names(control.processes, limit=_MAX_NAMES)} of {control.experiment}"
 
 
-def _description(experiment: str, processes: list[ProcessStatus]) -> str:
+def _description(experiment: str, processes: Sequence[ProcessStatus]) -> str:
     """Return the names of processes and of their experiment, such as ``learner of rl``."""
     names = join_names((process.path for process in processes), limit=_MAX_NAMES)
     return f"{names} of {experiment}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from symphony.errors import SpecError
 from symphony.model import Experiment
 from symphony.plan.addresses import AddressScheme, choose_ports
 from symphony.plan.changes import (
+    RESTARTED,
     Changes,
     Snapshot,
     compare,
@@ -19,9 +21,11 @@ from symphony.plan.changes import (
     launching,
     snapshot_of_plan,
 )
+from symphony.plan.one_shots import finished_in, finished_one_shots, in_whole_groups
 from symphony.plan.resolve import resolve
+from symphony.plan.topology import of_status
 from symphony.runs.record import launch_record
-from symphony.status import ProcessStatus, State
+from symphony.status import ExperimentStatus, ProcessStatus, State
 
 SCHEME = AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")
 LIVE = frozenset({"restart_policy"})
@@ -187,6 +191,51 @@ def test_an_idle_process_is_started_with_its_other_changes_or_with_its_unit() ->
         "restart  worker-0: worker-1 of the same unit is started",
         "start    worker-1: it has failed",
     ]
+
+
+def test_a_one_shot_that_has_succeeded_runs_again_only_if_its_own_settings_change() -> None:
+    described = {
+        "server": {"replicas": 2, "binds": "s", "cmd": "serve"},
+        "migrate": {"job": True, "connects": "s", "cmd": "migrate ${s.addrs}"},
+        "app": {"starts_after": {"migrate": "succeeded"}, "connects": "s", "cmd": "run"},
+    }
+
+    def with_processes(**changed: Mapping[str, Any]) -> Snapshot:
+        processes = {name: {**item, **changed.get(name, {})} for name, item in described.items()}
+        return snapshot(Experiment.load_dict({"name": "once", "processes": processes}))
+
+    before, more = with_processes(), with_processes(server={"replicas": 3})
+    # A change of the number restarts the clients, and changes addresses in their settings.
+    restarted = compare(before, more).names(RESTARTED)
+    assert restarted == ["migrate", "app"]
+    found = compare(before, more, finished=["migrate"], scaled=["server-2"])
+    assert found.names(RESTARTED) == ["app"]
+    edited = with_processes(migrate={"cmd": "migrate again"})
+    assert compare(before, edited, finished=["migrate"]).names(RESTARTED) == ["migrate"]
+    assert compare(before, before, finished=["migrate"]).is_empty
+    unfinished = compare(before, before, finished=["migrate"], unfinished=["migrate"])
+    assert unfinished.names(RESTARTED) == ["migrate"]
+
+
+def test_a_process_is_a_finished_one_shot_if_it_has_succeeded_and_others_wait_for_it() -> None:
+    processes = [
+        ProcessStatus(name="migrate", state=State.SUCCEEDED),
+        ProcessStatus(name="seed", group="g", state=State.SUCCEEDED),
+        ProcessStatus(name="other", state=State.SUCCEEDED),
+        ProcessStatus(name="stopped", state=State.SUCCEEDED, stopped=True),
+        ProcessStatus(name="failed", state=State.FAILED, exit_code=1),
+    ]
+    awaited = ["migrate", "seed", "stopped", "failed"]
+    conditions = [dict.fromkeys(awaited, "succeeded"), {"other": "started"}]
+    assert finished_one_shots(processes, conditions) == ["migrate", "seed"]
+    status = ExperimentStatus(name="e", backend="paper", processes=tuple(processes))
+    # In a topology, a link can lead to a group.
+    found = of_status(status, starts_after={"other": {"migrate": "succeeded", "seed": "succeeded"}})
+    assert "g" in [link.target for link in found.links]
+    assert finished_in(status, found) == ["migrate", "seed"]
+    assert in_whole_groups(["migrate", "seed"], processes) == ["migrate", "seed"]
+    processes.append(ProcessStatus(name="server", group="g", state=State.RUNNING))
+    assert in_whole_groups(["migrate", "seed"], processes) == ["migrate"]
 
 
 def test_a_running_service_keeps_its_port_unless_the_port_is_fixed_or_outside_the_range() -> None:

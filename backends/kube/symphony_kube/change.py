@@ -34,6 +34,7 @@ from symphony.plan.changes import (
     idle_processes,
     launching,
 )
+from symphony.plan.one_shots import finished_one_shots
 from symphony.plan.policies import Policies, seconds_to_deadline
 from symphony.status import ReasonCode
 from symphony_kube import control
@@ -265,7 +266,7 @@ def _find_difference(
         )
     if running is None:
         return replace(launching(new.snapshot, ""), relaunch=(reason,))
-    changes = _compare(running, new, observation, idle_processes(status, start))
+    changes = _compare(running, new, observation, start)
     in_place = find_in_place(api, scope, running, new, observer, observation, changes)
     changes = replace(changes, processes=_with_whole_groups(changes.processes, in_place))
     changes = in_place.explained(changes)
@@ -295,16 +296,19 @@ def _compare(
     running: Description,
     new: NewDescription,
     observation: Observation,
-    idle: Mapping[str, str],
+    start: Sequence[str] | None,
 ) -> Changes:
     """Compare the descriptions, and add what an unfinished change has not done yet."""
     present = _present_snapshot(running, observation)
+    status, roster = observation.status, new.manifest.roster
     changes = compare(
         present,
         as_stored(new.snapshot),
         live_settings=LIVE_SETTINGS,
         unfinished=_outdated(running, observation),
-        idle=idle,
+        idle=idle_processes(status, start),
+        finished=finished_one_shots(status, [unit.starts_after for unit in roster]),
+        scaled=start,
     )
     kinds = _changed_kinds(new, observation)
     processes = []

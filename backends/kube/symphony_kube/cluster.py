@@ -566,6 +566,15 @@ class KubeCluster(Cluster):
                 self.api, scope, processes, grace=grace, at_once=at_once, timeout=timeout
             )
 
+    def finished_one_shots(self, status: ExperimentStatus) -> list[str]:
+        """Return the processes that do not have to run again; see `Cluster.finished_one_shots`.
+
+        The processes of a group share a Pod, so they start together.
+        """
+        from symphony.plan.one_shots import in_whole_groups
+
+        return in_whole_groups(super().finished_one_shots(status), status)
+
     def signal_processes(
         self, experiment: str, processes: Sequence[str] | None, signal: int | str
     ) -> list[ProcessStatus]:

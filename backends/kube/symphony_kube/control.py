@@ -22,6 +22,7 @@ from symphony.errors import BackendError, NotFound, SpecError
 from symphony.model.durations import parse_duration, parse_timeout
 from symphony.names import join_names
 from symphony.plan import start_order
+from symphony.plan.one_shots import finished_one_shots, in_whole_groups
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.access import exec as exec_access
 from symphony_kube.lifecycle import attempts
@@ -276,8 +277,13 @@ def _find_target(api: Api, scope: Scope, processes: Sequence[str] | None, action
     observation = observer.observe(api.now())
     if observation.deleting:
         raise BackendError(f"experiment {scope.experiment!r} is being deleted")
-    names = [process.name for process in select_processes(observation.status, processes)]
-    names = _with_other_ranks(names, observer.units)
+    found = select_processes(observation.status, processes)
+    if processes is None and action != "stopped":
+        conditions = [unit.starts_after for unit in observer.units]
+        finished = finished_one_shots(observation.status, conditions)
+        kept = in_whole_groups(finished, observation.status)
+        found = [process for process in found if process.name not in kept]
+    names = _with_other_ranks([process.name for process in found], observer.units)
     target = _Target(all_units=observer.units, observation=observation, names=names)
     selected = set(names)
     for unit in target.all_units:

@@ -11,7 +11,7 @@ from symphony.commandline.exit_codes import FAILED, OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text
 
 if TYPE_CHECKING:
-    from symphony.status import ProcessStatus, State
+    from symphony.status import ExperimentStatus, ProcessStatus, State
 
 _MAX_NAMES = 8
 
@@ -66,8 +66,9 @@ class ControlCommands(BaseCommands):
         start conditions are met, with the same addresses, GPUs and environment as before. Its
         output is added to its log.
 
-        The command returns when each process has started or waits for its conditions. The exit code
-        is 1 if a process could not be started.
+        The command returns when each process has started or waits for its conditions. It prints the
+        processes that it has started, and the reasons of those that wait or cannot start. The exit
+        code is 1 if a process could not be started.
 
         For example:
           symphony start rl
@@ -207,6 +208,8 @@ class ControlCommands(BaseCommands):
         verb, doing, done = words
         status = self._resolve_experiment(args.experiment)
         selected = select_processes(status, args.processes or None)
+        if starts and not args.processes:
+            selected = self._without_finished_one_shots(status, selected)
         names = [process.name for process in selected]
         if args.dry_run:
             if args.json:
@@ -229,11 +232,27 @@ class ControlCommands(BaseCommands):
         else:
             changed = [process for process in selected if process.state not in unchanged]
             rest = [process for process in selected if process.state in unchanged]
+            if starts:
+                started = {process.name for process in result if process.has_started}
+                changed = [process for process in changed if process.name in started]
             if changed:
                 print_text(f"{done} {_description(status.name, changed)}")
             if rest:
                 print_text(f"{already}: {_description(status.name, rest)}")
         return _report_problems(result, status.now()) if starts else OK
+
+    def _without_finished_one_shots(
+        self, status: ExperimentStatus, selected: Sequence[ProcessStatus]
+    ) -> list[ProcessStatus]:
+        """Return the processes to start, and report those that do not have to run again."""
+        finished = self.cluster.finished_one_shots(status)
+        kept = [process for process in selected if process.name in finished]
+        if kept:
+            print_note(
+                f"not started again, because others wait only for the success: "
+                f"{_description(status.name, kept)}; to run it again, name it"
+            )
+        return [process for process in selected if process not in kept]
 
 
 def _grace(args: argparse.Namespace) -> float | None:

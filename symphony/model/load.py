@@ -9,7 +9,7 @@ that all errors in a document are reported together.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +23,8 @@ from symphony.model.group import GROUP_OPTIONS, ProcessGroup
 from symphony.model.images import IMAGE_FIELDS
 from symphony.model.process import PROCESS_OPTIONS, Process
 from symphony.model.scaling import Source
-from symphony.model.settings import SETTINGS, VOLUME_KINDS, FileForm, Setting
+from symphony.model.setting_calls import SettingCalls
+from symphony.model.settings import SETTINGS
 from symphony.model.value_types import Field
 
 if TYPE_CHECKING:
@@ -91,12 +92,13 @@ class _Loader:
     def __init__(self, experiment_class: type[Experiment], errors: ErrorCollector) -> None:
         self._experiment_class = experiment_class
         self._errors = errors
+        self._calls = SettingCalls(errors)
 
     def load(
         self, document: dict[str, Any], given_parameters: Mapping[str, object]
     ) -> Experiment | None:
         document.pop(SCHEMA_KEY, None)
-        document = self._known_keys(
+        document = self._calls.known_keys(
             document, EXPERIMENT_KEYS, "an experiment", _hint_for_experiment_key
         )
         given_document = document
@@ -135,7 +137,7 @@ class _Loader:
             with self._errors.at(repository):
                 subject = f"image {repository!r}"
                 options = {} if item is None else validators.mapping(item, subject)
-                known = self._known_keys(options, IMAGE_FIELDS, subject)
+                known = self._calls.known_keys(options, IMAGE_FIELDS, subject)
                 given = {key: option for key, option in known.items() if option is not None}
                 experiment.build_image(repository, **given)
 
@@ -194,26 +196,7 @@ class _Loader:
 
             return process_hint(key, value, entry.origin, frozenset(known))
 
-        return self._known_keys(entry.data, known, f"{kind} {entry.name!r}", hint)
-
-    def _known_keys(
-        self,
-        data: Mapping[str, Any],
-        known: Collection[str],
-        subject: str,
-        hint: Callable[[str, Any], str] = lambda _key, _value: "",
-    ) -> dict[str, Any]:
-        """Return the items with known keys, and add an error for each unknown key.
-
-        ``hint`` returns the end of the error message for an unknown key and its value.
-        """
-        result: dict[str, Any] = {}
-        for key, value in data.items():
-            if key in known:
-                result[key] = value
-            else:
-                self._errors.add(validators.unknown_key(key, known, subject, hint(key, value)))
-        return result
+        return self._calls.known_keys(entry.data, known, f"{kind} {entry.name!r}", hint)
 
     def _construct(
         self,
@@ -227,7 +210,7 @@ class _Loader:
             return constructor(name, **options)
         except SpecError as exc:
             first_error = exc
-        valid = self._valid_options(fields, options)
+        valid = self._calls.valid_options(fields, options)
         if len(valid) == len(options):
             # Every option is valid by itself, so the error is in the combination of the options or
             # in the name.
@@ -237,105 +220,17 @@ class _Loader:
             return constructor(name, **valid)
         return None
 
-    def _valid_options(
-        self, fields: Mapping[str, Field], options: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the options that are valid, and add an error for each invalid option."""
-        valid: dict[str, Any] = {}
-        for key, value in options.items():
-            with self._errors.at():
-                if value is not None or not fields[key].nullable:
-                    fields[key].parse(value)
-                valid[key] = value
-        return valid
-
-    # --- settings ---
-
     def _apply_settings(
         self, component: Component, data: Mapping[str, Any], options: Mapping[str, Any]
     ) -> None:
-        for key, value in data.items():
-            if value is not None and key in SETTINGS and key not in options:
-                with self._errors.at(key):
-                    self._apply(component, SETTINGS[key], value)
-
-    def _apply(self, component: Component, setting: Setting, value: Any) -> None:
-        form = setting.form
-        if form is FileForm.ATTRIBUTE:
-            setattr(component, setting.method, value)
-        elif form is FileForm.VOLUMES:
-            self._mount_volumes(component, value)
-        elif form is FileForm.LIST_OF_KEYWORDS:
-            method = getattr(component, setting.method)
-            for index, item in enumerate(_items(value, setting.name)):
-                with self._errors.at(index):
-                    self._call_with_keywords(method, setting.fields, item, setting.name)
-        else:
-            self._call(getattr(component, setting.method), setting, value)
-
-    def _call(self, method: Callable[..., Any], setting: Setting, value: Any) -> None:
-        form = setting.form
-        is_mapping = isinstance(value, Mapping)
-        is_word = form is FileForm.KEYWORDS_OR_WORD and not is_mapping
-        if form is FileForm.VALUE or is_word:
-            method(value)
-        elif form in (FileForm.KEYWORDS, FileForm.KEYWORDS_OR_WORD):
-            self._call_with_keywords(method, setting.fields, value, setting.name)
-        elif form is FileForm.KEYWORDS_OR_FLAG:
-            if value is not False:
-                keywords = {} if value is True else value
-                self._call_with_keywords(method, setting.fields, keywords, setting.name)
-        elif form is FileForm.PAIRS or is_mapping:
-            self._call_with_pairs(method, value, setting.name)
-        else:
-            for name in validators.strings(value, setting.name):
-                method(name)
-
-    def _call_with_pairs(self, method: Callable[..., Any], value: Any, subject: str) -> None:
-        for key, item in validators.mapping(value, subject).items():
-            with self._errors.at(key):
-                method(key, item)
-
-    def _call_with_keywords(
-        self, method: Callable[..., Any], fields: Mapping[str, Field], value: Any, subject: str
-    ) -> None:
-        """Call a method with the items of a mapping as keyword arguments, if all the items are
-        valid.
-        """
-        given = validators.mapping(value, subject)
-        known = self._known_keys(given, fields, subject)
-        missing = [
-            name for name, field in fields.items() if field.required and given.get(name) is None
-        ]
-        for name in missing:
-            self._errors.add(SpecError(f"{subject} needs {name}", path=()))
-        valid = self._valid_options(
-            fields, {name: item for name, item in known.items() if name not in missing}
+        self._calls.apply(
+            component,
+            {
+                key: value
+                for key, value in data.items()
+                if value is not None and key in SETTINGS and key not in options
+            },
         )
-        if not missing and len(valid) == len(known):
-            method(**valid)
-
-    def _mount_volumes(self, component: Component, value: Any) -> None:
-        for index, volume in enumerate(_items(value, "volumes")):
-            with self._errors.at(index):
-                if not isinstance(volume, Mapping) or len(volume) != 1:
-                    from symphony.model.foreign_keys import volume_hint
-
-                    raise SpecError(
-                        "a volume must have one kind with its settings, such as nfs: {...}, "
-                        f"not {shown(volume)}{volume_hint(volume)}"
-                    )
-                kinds = validators.mapping(volume, "a volume")
-                ((kind, details),) = kinds.items()
-                validators.refuse_unknown([kind], VOLUME_KINDS, "a volume")
-                _, fields = VOLUME_KINDS[kind]
-                with self._errors.at(kind):
-                    self._call_with_keywords(
-                        getattr(component, f"mount_{kind}"),
-                        fields,
-                        {} if details is None else details,
-                        f"a volume of kind {kind}",
-                    )
 
 
 def _hint_for_experiment_key(key: str, value: Any) -> str:
@@ -356,9 +251,3 @@ def _mapping_of_processes(value: Any) -> dict[str, Any]:
             "instead of '- NAME:'"
         )
     return validators.mapping(value, "processes")
-
-
-def _items(value: Any, subject: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise SpecError(f"{subject} must be a list, not {shown(value)}")
-    return value

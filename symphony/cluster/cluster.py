@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
-    from symphony.model.validators import Code, Strings
+    from symphony.model.validators import Code, Paths, Strings
     from symphony.plan.changes import Changes
     from symphony.plan.ignored import Ignored
     from symphony.plan.resolve import Defaults
@@ -252,6 +252,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         start_dir: str | None = None,
         code: Code | None = None,
         env: Mapping[str, object] | None = None,
+        env_file: Paths | None = None,
         ends_with: Strings | None = None,
         on_failure: str | Mapping[str, Any] | None = None,
         deadline: float | str | None = None,
@@ -274,6 +275,7 @@ class Cluster(CheckedAttributes, abc.ABC):
             start_dir=start_dir,
             code=code,
             env=env,
+            env_file=env_file,
             ends_with=ends_with,
             on_failure=on_failure,
             deadline=deadline,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from symphony.checked_attributes import CheckedAttributes
@@ -45,9 +45,10 @@ from symphony.model.value_types import (
 from symphony.names import check_name
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
     from symphony.model.document_path import DocumentPath
+    from symphony.model.setting_options import SettingOptions
     from symphony.model.validators import ServiceSpec
     from symphony.model.value_types import Field
 
@@ -64,6 +65,8 @@ class Component(CheckedAttributes):
     """
 
     kind: ClassVar[str] = "component"
+    # The keyword arguments of the constructor that are not settings.
+    option_names: ClassVar[tuple[str, ...]] = ()
     # The attributes that contain arguments of the constructor.
     _fields: ClassVar[Mapping[str, Field]] = {}
 
@@ -95,6 +98,28 @@ class Component(CheckedAttributes):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    def configure(self, **settings: Unpack[SettingOptions]) -> Self:
+        """Set any settings in the form in which an experiment file contains them.
+
+        The keywords are the keys of a process in a file. None leaves a setting as it is. If a value
+        is invalid, `SpecError` is raised and no setting changes.
+
+        >>> from symphony import Process
+        >>> agent = Process("agent", command="agent")
+        >>> agent.configure(restart_policy="on-failure:5", ready={"log": "started"})
+        Process('agent')
+        """
+        # Most processes have few settings, and are not created in this way.
+        from symphony.model.setting_calls import set_settings
+
+        before = vars(self._settings.copied())
+        try:
+            set_settings(self, settings)
+        except SpecError:
+            vars(self._settings).update(before)
+            raise
+        return self
 
     # --- services ---
 
@@ -225,6 +250,7 @@ class Component(CheckedAttributes):
 
     def resource_request(
         self,
+        amounts: Mapping[str, Any] | None = None,
         *,
         cpu: float | str | None = None,
         memory: int | str | None = None,
@@ -236,16 +262,20 @@ class Component(CheckedAttributes):
         ``cpu`` is a number of cores, or a string such as ``"500m"``. ``memory`` is a number of
         bytes, or a string such as ``"4Gi"``; ``mem`` is a synonym. ``gpu`` sets the limit for GPUs,
         because a process cannot use more GPUs than it requests. Resources that are not given keep
-        their values from earlier calls.
+        their values from earlier calls. ``amounts`` is a mapping with the same keys instead.
         """
-        amounts = _resources(cpu=cpu, memory=memory, mem=mem)
+        if amounts is not None:
+            _refuse_keywords("resource_request", [cpu, memory, mem, gpu])
+            return self.configure(resource_request=amounts)
+        given = _resources(cpu=cpu, memory=memory, mem=mem)
         if gpu is not None:
             self.resource_limit(gpu=gpu)
-        self._settings.resource_request.update(amounts)
+        self._settings.resource_request.update(given)
         return self
 
     def resource_limit(
         self,
+        amounts: Mapping[str, Any] | None = None,
         *,
         cpu: float | str | None = None,
         memory: int | str | None = None,
@@ -257,11 +287,14 @@ class Component(CheckedAttributes):
 
         ``gpu`` is a number of whole devices. On Kubernetes, ``gpu_resource`` is the resource that
         they are, such as ``"nvidia.com/mig-1g.5gb"``. The default is the option ``gpu_resource`` of
-        the cluster. The other arguments are the same as in
-        `resource_request`. Resources that are not given keep their values from earlier calls.
+        the cluster. The other arguments are the same as in `resource_request`. Resources that are
+        not given keep their values from earlier calls.
         """
-        amounts = _resources(cpu=cpu, memory=memory, mem=mem, gpu=gpu, gpu_resource=gpu_resource)
-        self._settings.resource_limit.update(amounts)
+        if amounts is not None:
+            _refuse_keywords("resource_limit", [cpu, memory, mem, gpu, gpu_resource])
+            return self.configure(resource_limit=amounts)
+        given = _resources(cpu=cpu, memory=memory, mem=mem, gpu=gpu, gpu_resource=gpu_resource)
+        self._settings.resource_limit.update(given)
         return self
 
     def image_pull_policy(self, policy: str) -> Self:
@@ -273,7 +306,7 @@ class Component(CheckedAttributes):
 
     def restart_policy(
         self,
-        policy: str,
+        policy: str | Mapping[str, Any],
         *,
         max_restarts: int | None = None,
         backoff: float | str | None = None,
@@ -284,9 +317,12 @@ class Component(CheckedAttributes):
         maximum number of restarts, as in ``on-failure:5``. The default is no limit. The first
         restart is immediate. ``backoff`` is the delay before the second restart, in seconds or with
         a unit such as ``"30s"``. The delay doubles with each further restart, up to 5 minutes. The
-        default is 10 seconds.
+        default is 10 seconds. ``policy`` can also be a mapping with the names of all arguments.
         """
         self._refuse_pod_setting("restart_policy")
+        if isinstance(policy, Mapping):
+            _refuse_keywords("restart_policy", [max_restarts, backoff])
+            return self.configure(restart_policy=policy)
         given = read_policy(
             policy, RESTART_FIELDS, "restart_policy", restarting=RESTARTING_POLICIES
         )
@@ -337,6 +373,7 @@ class Component(CheckedAttributes):
 
     def job(
         self,
+        settings: bool | Mapping[str, Any] | None = None,
         *,
         backoff_limit: int | None = None,
         active_deadline: int | str | None = None,
@@ -346,15 +383,20 @@ class Component(CheckedAttributes):
 
         ``backoff_limit`` is the number of retries after a failure. ``active_deadline`` is the time
         limit for all attempts together. ``ttl`` is the time after which the finished job is
-        deleted. Both are in seconds or have a unit, such as ``"2h"``.
+        deleted. Both are in seconds or have a unit, such as ``"2h"``. ``settings`` is a mapping
+        with the same keys instead, or True.
         """
         self._refuse_pod_setting("job")
+        if settings is not None:
+            _refuse_keywords("job", [backoff_limit, active_deadline, ttl])
+            return self.configure(job=settings)
         given = {"backoff_limit": backoff_limit, "active_deadline": active_deadline, "ttl": ttl}
         self._settings.job = parse_fields(JOB_FIELDS, given)
         return self
 
     def ready(
         self,
+        test: Mapping[str, Any] | None = None,
         *,
         tcp: str | None = None,
         http: tuple[str, str] | None = None,
@@ -373,8 +415,11 @@ class Component(CheckedAttributes):
         colours and other control characters. If the test has not succeeded within ``timeout``, in
         seconds or with a unit such as ``"2m"``, the process is not ready in time, and the processes
         that wait for it do not start. The test continues, so that the process can become ready
-        later.
+        later. ``test`` is a mapping with the names of all arguments instead.
         """
+        if test is not None:
+            _refuse_keywords("ready", [tcp, http, command, log])
+            return self.configure(ready=test)
         given = {"tcp": tcp, "http": http, "command": command, "log": log}
         one_ready_test(given)
         ready = parse_fields(READY_FIELDS, given)
@@ -382,16 +427,26 @@ class Component(CheckedAttributes):
         self._settings.ready = ready
         return self
 
-    def starts_after(self, process: Component | str, condition: str = "ready") -> Self:
+    def starts_after(
+        self,
+        process: Component | str | Sequence[Component | str] | Mapping[str, str],
+        condition: str = "ready",
+    ) -> Self:
         """Delay the start until another process or group meets a condition.
 
-        ``condition`` is ``ready``, ``started`` or ``succeeded``.
+        ``condition`` is ``ready``, ``started`` or ``succeeded``. ``process`` can also be a list, or
+        a mapping from names to conditions.
         """
         self._refuse_pod_setting("starts_after")
-        name = process.name if isinstance(process, Component) else check_name(process, "process")
-        self._settings.starts_after[name] = validators.one_of(
-            condition, CONDITIONS, "the condition of starts_after"
-        )
+        if isinstance(process, Mapping):
+            return self.configure(starts_after=process)
+        checked = validators.one_of(condition, CONDITIONS, "the condition of starts_after")
+        others = process if isinstance(process, (list, tuple)) else [process]
+        names = [
+            other.name if isinstance(other, Component) else check_name(other, "process")
+            for other in others
+        ]
+        self._settings.starts_after.update(dict.fromkeys(names, checked))
         return self
 
     def log_limit(self, size: int | str) -> Self:
@@ -502,11 +557,14 @@ class Component(CheckedAttributes):
 
     # --- placement ---
 
-    def node_selector(self, key: str, value: object) -> Self:
+    def node_selector(self, key: str | Mapping[str, object], value: object = None) -> Self:
         """Run only on nodes that have the given label. Labels from earlier calls are also
-        required.
+        required. ``key`` can be a mapping of several labels, without ``value``.
         """
         self._refuse_pod_setting("node_selector")
+        if isinstance(key, Mapping):
+            _refuse_keywords("node_selector", [value])
+            return self.configure(node_selector=key)
         name, content = validators.label_pair(key, value)
         self._settings.node_selector[name] = content
         return self
@@ -772,6 +830,12 @@ def check_in_place(owner: object, fields: Mapping[str, Field]) -> None:
 
 def _none() -> None:
     return None
+
+
+def _refuse_keywords(setting: str, values: Iterable[object]) -> None:
+    """Raise `SpecError` if a method that has received a mapping has received other values too."""
+    if any(value is not None for value in values):
+        raise SpecError(f"{setting} has a mapping and other arguments; put all in the mapping")
 
 
 def _add_new(existing: list[Any], items: Iterable[Any]) -> None:

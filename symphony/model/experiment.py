@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from symphony.model.process import ProcessOptions
     from symphony.model.scaling import Source
+    from symphony.model.setting_options import SettingOptions
 
 Member = Process | ProcessGroup
 
@@ -300,25 +301,26 @@ class Experiment(CheckedAttributes):
         self,
         name: str,
         replicas: int,
-        *,
-        binds: validators.ServiceSpec = (),
         **options: Unpack[ProcessOptions],
     ) -> list[Process]:
         """Create several copies of a process, add them to the experiment, and return them.
 
-        The copies are named ``<name>-0``, ``<name>-1`` and so on. Each of them binds the services
-        in ``binds`` and has its own address for each service. The other keyword arguments are those
-        of `Process`. With 0 replicas, processes can connect to the services, and find no addresses.
+        The copies are named ``<name>-0``, ``<name>-1`` and so on. The keyword arguments are those
+        of `Process`. Each copy has its own address for each service in ``binds`` and ``exposes``.
+        With 0 replicas, processes can connect to the services, and find no addresses.
         """
         check_name(name, "process")
         number = validators.whole_number(replicas, REPLICAS)
         if number > MAX_REPLICAS:
             raise SpecError(f"{REPLICAS} must be at most {MAX_REPLICAS}, not {number}")
-        services = validators.services(binds, "binds")
+        services = {
+            **validators.services(options.get("binds") or (), "binds"),
+            **validators.services(options.get("exposes") or (), "exposes"),
+        }
         copies = [Process(f"{name}-{index}", **options) for index in range(number)]
         self.add_processes(copies)
         for process in copies:
-            process.binds(services, replicated=True)
+            process.replicates(list(services))
         if not copies:
             self._declare_absent(name, services)
         self._replicas[name] = [process.name for process in copies]
@@ -343,9 +345,13 @@ class Experiment(CheckedAttributes):
         *,
         start_dir: str | None = None,
         preamble_cmds: validators.Strings | None = None,
+        **settings: Unpack[SettingOptions],
     ) -> ProcessGroup:
-        """Create an empty group and add it to the experiment."""
-        group = ProcessGroup(name, start_dir=start_dir, preamble_cmds=preamble_cmds)
+        """Create an empty group and add it to the experiment.
+
+        The keyword arguments are those of `ProcessGroup`.
+        """
+        group = ProcessGroup(name, start_dir=start_dir, preamble_cmds=preamble_cmds, **settings)
         self.add_process_group(group)
         return group
 

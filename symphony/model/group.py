@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from symphony.model.experiment import Experiment
     from symphony.model.process import ProcessOptions
+    from symphony.model.setting_options import SettingOptions
 
 GROUP_OPTIONS = field_table(START_DIR, PREAMBLE_CMDS)
 
@@ -30,10 +31,12 @@ class ProcessGroup(Component):
     Container settings, such as resources, volumes and environment variables, are the defaults for
     all members, including members that are added later. Pod settings, such as node selectors and
     the restart policy, apply to the group as a whole. Any member can serve a service that the group
-    binds.
+    binds. The keyword arguments are the keys of a group in an experiment file, with values of the
+    same forms.
     """
 
     kind: ClassVar[str] = "group"
+    option_names: ClassVar[tuple[str, ...]] = tuple(GROUP_OPTIONS)
     _fields: ClassVar[Mapping[str, Field]] = GROUP_OPTIONS
     _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = attribute_parsers(
         _fields, {"preamble_cmds": list}
@@ -47,12 +50,15 @@ class ProcessGroup(Component):
         *,
         start_dir: str | None = None,
         preamble_cmds: validators.Strings | None = None,
+        **settings: Unpack[SettingOptions],
     ) -> None:
         super().__init__(name)
         self.start_dir = start_dir
         self.preamble_cmds = preamble_cmds  # type: ignore[assignment]
         self._experiment: Experiment | None = None
         self._processes: dict[str, Process] = {}
+        if settings:
+            self.configure(**settings)
 
     @property
     def experiment(self) -> Experiment | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import SpecError
 from symphony.model import validators
 from symphony.model.component import Component, attribute_parsers
+from symphony.model.setting_options import SettingOptions
 from symphony.model.value_types import (
     ENV,
     ENV_FILES,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from symphony.model.group import ProcessGroup
 
 
-class ProcessOptions(TypedDict, total=False):
+class ProcessOptions(SettingOptions, total=False):
     """The keyword arguments of `Process`."""
 
     container_image: str | None
@@ -37,8 +38,6 @@ class ProcessOptions(TypedDict, total=False):
     args: validators.Strings | None
     cmd: str | None
     cmds: validators.Strings | None
-    env: Mapping[str, object] | None
-    env_file: validators.Paths | None
     start_dir: str | None
     preamble_cmds: validators.Strings | None
 
@@ -109,10 +108,12 @@ class Process(Component):
     joined by ``&&``. In a container, the shell is ``/bin/sh``. Elsewhere, it is bash, or sh if bash
     is not installed. ``start_dir`` is the directory in which the process starts. ``preamble_cmds``
     contains shell lines that run before the command in the same shell, for example to activate an
-    environment.
+    environment. The other keyword arguments are the keys of a process in an experiment file, such
+    as ``binds`` and ``ready``, with values of the same forms; see `configure`.
     """
 
     kind: ClassVar[str] = "process"
+    option_names: ClassVar[tuple[str, ...]] = tuple(PROCESS_OPTIONS)
     _fields: ClassVar[Mapping[str, Field]] = {
         name: field
         for name, field in PROCESS_OPTIONS.items()
@@ -130,8 +131,8 @@ class Process(Component):
 
     def __init__(self, name: str, **options: Unpack[ProcessOptions]) -> None:
         super().__init__(name)
-        validators.refuse_unknown(options, PROCESS_OPTIONS, f"process {name!r}")
-        parsed = parse_fields(PROCESS_OPTIONS, options)
+        own = {key: value for key, value in options.items() if key in PROCESS_OPTIONS}
+        parsed = parse_fields(PROCESS_OPTIONS, own)
         self._refuse_two_programs(parsed)
         # The values have been validated, so they need not be set one by one.
         vars(self).update(
@@ -149,6 +150,11 @@ class Process(Component):
         # The group for which a dispatcher has placed the process. The process must be added to this
         # group later.
         self._placed_with: ProcessGroup | None = None
+        if len(own) < len(options):
+            others: dict[str, Any] = {
+                key: value for key, value in options.items() if key not in own
+            }
+            self.configure(**others)
 
     def _set_public(self, name: str, value: object) -> None:
         if value is not None and name in ("cmds", "command", "args"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError, shown
@@ -13,6 +13,29 @@ from symphony.model.value_types import Field
 
 if TYPE_CHECKING:
     from symphony.model.component import Component
+
+
+def set_settings(component: Component, values: Mapping[str, Any]) -> None:
+    """Set the settings that a program has given as keyword arguments. None has no effect.
+
+    Raises `SpecError` for an unknown key, with the suggestion that a file with this key would get,
+    and for an invalid value.
+    """
+    errors = ErrorCollector()
+    calls = SettingCalls(errors)
+    known = (*component.option_names, *SETTINGS)
+
+    def hint(key: str, value: Any) -> str:
+        # A program without errors needs no hints.
+        from symphony.model.foreign_keys import process_hint
+
+        return process_hint(key, value, component.name, known)
+
+    subject = f"{component.kind} {component.name!r}"
+    given = calls.known_keys(values, known, subject, hint)
+    calls.apply(component, {key: value for key, value in given.items() if value is not None})
+    for error in errors.errors:
+        raise error
 
 
 class SettingCalls:
@@ -87,8 +110,7 @@ class SettingCalls:
         elif form is FileForm.PAIRS or is_mapping:
             self._call_with_pairs(method, value, setting.name)
         else:
-            for name in validators.strings(value, setting.name):
-                method(name)
+            method(value)
 
     def _call_with_pairs(self, method: Callable[..., Any], value: Any, subject: str) -> None:
         for key, item in validators.mapping(value, subject).items():
@@ -137,7 +159,7 @@ class SettingCalls:
                     )
 
 
-def _items(value: Any, subject: str) -> list[Any]:
-    if not isinstance(value, list):
+def _items(value: Any, subject: str) -> Sequence[Any]:
+    if not isinstance(value, (list, tuple)):
         raise SpecError(f"{subject} must be a list, not {shown(value)}")
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from symphony import Experiment, Process, ProcessGroup, SpecError
 from symphony.model.component import Component
+from symphony.model.setting_options import SettingOptions
 from symphony.model.settings import CONTAINER, POD, SETTINGS, FileForm, Settings
 from symphony.plan import env_files
 from symphony.plan.resolve import resolve
@@ -241,6 +243,67 @@ def test_calls_set_the_value_and_can_be_chained(
     for call in calls:
         assert call(component) is component
     assert component.settings.dump() == {key: value}
+
+
+@pytest.mark.parametrize("make", [Process, ProcessGroup])
+@pytest.mark.parametrize(("key", "_calls", "value"), VALUES)
+def test_keyword_arguments_take_the_values_of_a_file(
+    make: Callable[..., Component], key: str, _calls: list[Call], value: Any
+) -> None:
+    assert make("it", **{key: value}).settings.dump() == {key: value}
+    assert make("it").configure(**{key: value}).settings.dump() == {key: value}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"redy": {}}, "process 'it' has the unknown key 'redy'; did you mean 'ready'"),
+        ({"restart": "always"}, "the unknown key 'restart'; write restart_policy: Always"),
+        ({"restart_policy": "alway"}, "must be one of Always, OnFailure, Never, not 'alway'; did"),
+        ({"volumes": [{"nfs": {"server": "s"}}]}, "a volume of kind nfs needs mount_path"),
+        ({"binds": {"s": 0}}, "the port of 's' must be a number from 1 to 65535"),
+    ],
+)
+def test_errors_in_keyword_arguments_are_those_of_a_file(
+    keywords: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError, match=re.escape(message)):
+        Process("it", **keywords)
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        (lambda c: c.ready({"log": "up", "timeout": "2m"}), {"log": "up", "timeout": 120}),
+        (lambda c: c.resource_request({"mem": "1Gi"}), {"memory": "1Gi"}),
+        (lambda c: c.resource_limit({"gpu": 1}), {"gpu": 1}),
+        (lambda c: c.restart_policy({"policy": "always"}), "Always"),
+        (lambda c: c.job(True), {}),
+        (lambda c: c.node_selector({"a": "b"}), {"a": "b"}),
+        (
+            lambda c: c.starts_after(["a", Process("b")], "started"),
+            {"a": "started", "b": "started"},
+        ),
+        (lambda c: c.starts_after({"a": "succeeded"}), {"a": "succeeded"}),
+    ],
+)
+def test_methods_accept_the_forms_of_a_file(call: Call, value: Any) -> None:
+    (set_value,) = call(Process("it")).settings.dump().values()
+    assert set_value == value
+
+
+def test_a_mapping_and_other_arguments_are_refused() -> None:
+    with pytest.raises(SpecError, match="ready has a mapping and other arguments; put all in"):
+        Process("it").ready({"log": "up"}, tcp="s")
+
+
+def test_type_checkers_know_every_setting() -> None:
+    assert SettingOptions.__annotations__.keys() == SETTINGS.keys()
+
+
+def test_replicas_replicate_the_services_that_they_bind_and_expose() -> None:
+    first, second = Experiment("e").new_replicas("r", 2, binds={"s": None}, exposes="page")
+    assert first.settings.replicated == second.settings.replicated == ["s", "page"]
 
 
 def test_the_table_covers_every_setting_and_method() -> None:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def open_run(cluster: Cluster, run: Run) -> Cluster:
     """Return a cluster that reads the record of a run; see `symphony.Cluster.at_run`."""
-    return _cluster_of(cluster, run).at_run(run)
+    return cluster_of_run(cluster, run).at_run(run)
 
 
-def _cluster_of(cluster: Cluster, run: Run) -> Cluster:
+def cluster_of_run(cluster: Cluster, run: Run) -> Cluster:
     """Return a cluster of the backend on which a run was launched."""
     # A cluster of the same backend can have options, such as the directory with its records.
     if run.is_archived and run.backend in ("", cluster.backend):
@@ -60,7 +60,7 @@ def find_run_usage(cluster: Cluster, run: Run) -> RecordedUsage:
     from symphony.runs.usage import read_usage
 
     try:
-        return _cluster_of(cluster, run).usage_of_run(run)
+        return cluster_of_run(cluster, run).usage_of_run(run)
     except SymphonyError:
         return read_usage(run.path)
 

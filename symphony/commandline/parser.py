@@ -91,16 +91,16 @@ class SymphonyParser(
         offer("ls", self._add_ls, "lse", "list", group=INSPECT)
         offer("ps", self._add_ps, "p", "lsp", "process", "status", group=INSPECT)
         offer("top", self._add_top, group=INSPECT)
-        offer("describe", self._add_describe, group=INSPECT)
+        offer("describe", self._add_describe, "inspect", "info", group=INSPECT)
         offer("logs", self._add_logs, "l", "log", group=INSPECT)
         offer("events", self._add_events, group=INSPECT)
         offer("wait", self._add_wait, group=INSPECT)
-        offer("ui", self._add_ui, group=INSPECT)
+        offer("ui", self._add_ui, "dashboard", group=INSPECT)
         offer("history", self._add_history, group=INSPECT)
         offer("show", self._add_show, group=INSPECT)
         offer("compare", self._add_compare, group=INSPECT)
         offer("forward", self._add_forward, "port-forward", group=INSPECT)
-        offer("visit", self._add_visit, "vi", "url", group=INSPECT)
+        offer("visit", self._add_visit, "vi", "url", "open", group=INSPECT)
         offer("up", self._add_up, group=CHANGE, changes=True)
         offer("diff", self._add_diff, group=CHANGE)
         offer("scale", self._add_scale, group=CHANGE, changes=True)
@@ -112,7 +112,14 @@ class SymphonyParser(
         offer("exec", self._add_exec, "x", group=CHANGE, changes=True)
         offer("attach", self._add_attach, "ssh", group=CHANGE, changes=True)
         offer("cp", self._add_cp, "scp", group=CHANGE, changes=True)
-        offer("delete", self._add_delete, "d", "delete-batch", "db", group=CLEAN_UP, changes=True)
+        offer("down", self._add_down, group=CLEAN_UP, changes=True)
+        offer(
+            "delete",
+            self._add_delete,
+            *("d", "rm", "remove", "destroy", "delete-batch", "db"),
+            group=CLEAN_UP,
+            changes=True,
+        )
         offer("prune", self._add_prune, group=CLEAN_UP, changes=True)
         offer(
             "switch-experiment",

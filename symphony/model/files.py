@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from symphony.errors import NotFound, SpecError, unusable_path_errors, with_filename
+from symphony.errors import NotFound, SpecError, SymphonyError, unusable_path_errors, with_filename
 from symphony.model.document_path import is_text
 from symphony.model.documents import Locator, from_json, from_yaml, read_text, with_position
 from symphony.model.load import LoadResult, load_experiment
@@ -44,6 +44,25 @@ def load(
         result.experiment.file = path.absolute()
     errors = [with_position(error, locate) for error in result.errors]
     return LoadResult(result.experiment, errors)
+
+
+def is_experiment(path: Path) -> bool:
+    """Return whether a YAML file contains an experiment: a mapping with a name and processes.
+
+    A file with these words that cannot be parsed counts as an experiment, so that its errors are
+    reported.
+    """
+    try:
+        text = read_text(path)
+        if "name" not in text or "processes" not in text:
+            return False
+    except SymphonyError:
+        return False
+    try:
+        data, _ = from_yaml(path, text, is_text)
+    except SymphonyError:
+        return True
+    return isinstance(data, dict) and {"name", "processes"} <= data.keys()
 
 
 def write(data: dict[str, Any], path: Path) -> None:

@@ -256,7 +256,7 @@ class Scenarios(TopScenario, PageScenario):
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (("learner",), "the command must follow --: symphony exec scene learner -- CMD..."),
+            (("learner",), "the command is missing: symphony exec scene learner -- CMD..."),
             (("crew/learner", "--", "true"), "not in 'crew'"),
             (("learner", "--", "no-such-program"), "no-such-program"),
             (("late", "--", "true"), "late"),
@@ -353,7 +353,7 @@ class Scenarios(TopScenario, PageScenario):
         assert "deleting doomed (1 process)" in terminal.text
         assert terminal.text.endswith("deleted doomed\n")
         assert name not in [status["name"] for status in cli.json("ls")]
-        assert "no current experiment" in refuse(cli, "ps")
+        assert "no current experiment" in refuse(cli, "ps", ".")
         done = cli("delete", "-f", name)
         assert (done.returncode, done.stdout) == (0, "")
         assert done.stderr.startswith("no experiment 'doomed'")

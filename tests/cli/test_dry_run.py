@@ -55,6 +55,7 @@ CALLS: dict[str, list[str]] = {
     "visit": ["visit live web"],
     "top": ["top", "top live"],
     "ui": ["ui", "ui live --json"],
+    "down": ["down live", "down live --json"],
     "delete": [
         "delete live",
         "delete -f live ended",
@@ -241,7 +242,7 @@ def test_the_same_calls_without_dry_run_change_something(program: Program) -> No
         ("delete -f live nowhere", "would delete live running: 2 running\n"),
         ("visit live web", "would print http://127.0.0.1:"),
         ("forward live db", "would print the address of port "),
-        ("cp live serv:ended.yml made", "would copy server:ended.yml to made (live)\n"),
+        ("cp live server:ended.yml made", "would copy server:ended.yml to made (live)\n"),
     ],
 )
 def test_the_message_of_a_dry_run(environment: Environment, call: str, message: str) -> None:
@@ -260,7 +261,7 @@ def test_the_message_of_a_dry_run(environment: Environment, call: str, message: 
         ("attach live missing", "no process 'missing'"),
         ("cp live missing:page here", "no process 'missing'"),
         (
-            "cp live serv:page here",
+            "cp live server:page here",
             "cannot copy 'server:page': no such file or directory: ",
         ),
         ("cp live nothing server:", "cannot copy 'nothing': no such file or directory: nothing"),

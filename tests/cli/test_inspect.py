@@ -177,7 +177,7 @@ class TestDescribe:
                 "crew": {"processes": {"agent": {"cmd": "seq 30; exit 3", "connects": "replay"}}},
             },
         )
-        lines = program.ok("describe", name, "age").splitlines()
+        lines = program.ok("describe", name, "agent").splitlines()
         facts = {
             line.split("  ")[1]: line.split("  ")[-1].strip()
             for line in lines

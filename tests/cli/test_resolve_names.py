@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -148,13 +149,15 @@ class TestCurrentExperiment:
     def test_is_used_if_no_experiment_is_named(self, program: Program) -> None:
         assert program.ok("switch-experiment", "sarah-rl") == "sarah-rl\n"
         assert program.ok("e") == "sarah-rl\n"
-        assert program.json("ps")["name"] == "sarah-rl"
+        done = program("ps", "--json")
+        assert done.stderr == "symphony: experiment sarah-rl (the current experiment)\n"
+        assert json.loads(done.stdout)["name"] == "sarah-rl"
         assert program.ok("logs", ".", "learner") == "of the learner\n"
-        assert program.ok("wait") == "sarah-rl succeeded: 2 succeeded\n"
+        assert program("wait").stdout == "sarah-rl succeeded: 2 succeeded\n"
         assert program.json("se") == {"backend": "local", "experiment": "sarah-rl"}
 
     def test_error_explains_how_to_set_it(self, program: Program) -> None:
-        done = program("ps")
+        done = program("ps", ".")
         assert done.returncode == 2
         assert done.stderr == (
             "symphony: error: no current experiment on local; name an experiment, or set the "
@@ -171,4 +174,4 @@ class TestCurrentExperiment:
     def test_is_unset_when_the_experiment_is_deleted(self, program: Program) -> None:
         program.ok("se", "sarah-rl")
         program.ok("delete", "-f", "sarah-rl")
-        assert "no current experiment" in program("ps").stderr
+        assert "no current experiment" in program("ps", ".").stderr

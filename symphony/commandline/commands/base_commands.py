@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from symphony.checked_methods import check_methods
-from symphony.commandline.commands.resolve_names import TYPE_MORE
+from symphony.commandline.commands.resolve_names import EXPERIMENT, TYPE_MORE
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.arguments import (
     DRY_RUN_SERVER,
@@ -54,13 +54,14 @@ class BaseCommands(CommandLine):
             return self.selected_cluster
         return self.cluster_with(self.args.experiment)
 
-    def cluster_with(self, experiment: str | None) -> Cluster:
+    def cluster_with(self, experiment: str | None, *, exact: bool | None = None) -> Cluster:
         """Return the cluster with an experiment, which can be on another backend than the selected
         one if the user names no backend.
 
-        ``experiment`` is a name, None or ``"."``, which both mean the current experiment. It can be
-        the beginning of a name if the command changes nothing. If no backend has the experiment,
-        the result is the selected cluster. Raises `UsageError` if several backends have it.
+        ``experiment`` is a name, None or ``"."``, which both mean the current experiment. Unless
+        ``exact`` is set, it can be the beginning of a name; by default, this is possible if the
+        command changes nothing. If no backend has the experiment, the result is the selected
+        cluster. Raises `UsageError` if several backends have it.
         """
         if self.names_backend:
             return self.selected_cluster
@@ -71,12 +72,25 @@ class BaseCommands(CommandLine):
         selected = self.selected_cluster
         if experiment is None or experiment == CURRENT:
             return find_backend.cluster_of(current_backend(selected.backend), selected)
-        return find_backend.find_cluster(selected, experiment, exact=self.changes_something)
+        exact = self.changes_something if exact is None else exact
+        return find_backend.find_cluster(selected, experiment, exact=exact)
 
     # --- names ---
 
+    def _find_experiment(self, args: argparse.Namespace) -> ExperimentStatus:
+        """Return the status of the experiment that the user meant, and complete ``args``.
+
+        Afterwards, `cluster` is the cluster with the experiment. With ``--run``, it is the record
+        that `_use_run` has opened.
+        """
+        from symphony.commandline.commands.find_experiment import ExperimentFinder
+
+        if getattr(args, "run", False):
+            return self._resolve_experiment(args.experiment)
+        return ExperimentFinder(self, args, self.get_subparser(args.verb)).find()
+
     def _resolve_experiment(self, given: str | None) -> ExperimentStatus:
-        """Return the status of the experiment that the user meant; see `resolve_experiment`."""
+        """Return the status of the experiment that a word means; see `resolve_experiment`."""
         from symphony.commandline.commands.resolve_names import resolve_experiment
 
         return resolve_experiment(self.cluster, given, exact=self.changes_something)
@@ -130,6 +144,16 @@ class BaseCommands(CommandLine):
                 "-e", "--experiment", metavar="EXPERIMENT", required=required, help=text
             )
 
+    def _add_experiment(self, parser: argparse.ArgumentParser) -> None:
+        """Add an optional argument that `_find_experiment` reads."""
+        parser.add_argument(
+            EXPERIMENT,
+            metavar="EXPERIMENT",
+            nargs="?",
+            help="experiment name; . is the current experiment (default: the experiment that was "
+            "launched from this directory)",
+        )
+
     def _add_processes(self, parser: argparse.ArgumentParser, *, nargs: str = "*") -> None:
         """Add positional arguments that set ``args.processes`` and select processes."""
         parser.add_argument(
@@ -155,8 +179,13 @@ class BaseCommands(CommandLine):
         metavar: str = "FILE",
         text: str = "YAML or JSON file, or Python file with build(exp)",
     ) -> None:
-        """Add the arguments for the experiment file, the experiment's name and its parameters."""
-        parser.add_argument("file", metavar=metavar, help=text)
+        """Add the arguments for the experiment file, the experiment's name and its parameters.
+
+        The file can be omitted or be the value of an option; see `_choose_file`.
+        """
+        default = " (default: the experiment file of this directory)"
+        parser.add_argument("file", metavar=metavar, nargs="?", help=f"{text}{default}")
+        self._add_file_option(parser)
         parser.add_argument(
             "--name", metavar="NAME", help="override the experiment name in the file"
         )
@@ -168,6 +197,12 @@ class BaseCommands(CommandLine):
             type=parse_parameter,
             default=[],
             help="set a parameter that the file declares; repeatable",
+        )
+
+    def _add_file_option(self, parser: argparse.ArgumentParser) -> None:
+        """Add ``-f``, with which other programs name the file. The help omits it."""
+        parser.add_argument(
+            "-f", "--file", dest="file_option", metavar="FILE", help=argparse.SUPPRESS
         )
 
     def add_dry_run(self, parser: argparse.ArgumentParser) -> None:
@@ -264,6 +299,27 @@ class BaseCommands(CommandLine):
         return run.experiment
 
     # --- helpers for commands that take an experiment file ---
+
+    def _choose_file(self, args: argparse.Namespace) -> None:
+        """Set ``args.file`` to the experiment file.
+
+        It is the argument FILE, the value of ``-f``, or else the experiment file of the working
+        directory. If ``-f`` is given, the argument FILE is the first PROCESS.
+        """
+        from symphony.commandline.commands.this_directory import require_file
+        from symphony.commandline.output.terminal import print_note
+
+        if args.file_option is not None:
+            if args.file is not None and not hasattr(args, "processes"):
+                raise UsageError(
+                    f"two experiment files: {args.file_option} and {args.file}; name one"
+                )
+            if args.file is not None:
+                args.processes.insert(0, args.file)
+            args.file = args.file_option
+        elif args.file is None:
+            args.file = str(require_file(f"{self.prog} {args.verb}"))
+            print_note(f"{self.prog}: {args.file}")
 
     def _load_experiment(self, args: argparse.Namespace) -> Experiment:
         """Load the experiment from ``args.file`` with the given name and parameters.

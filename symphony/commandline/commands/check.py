@@ -65,6 +65,7 @@ class CheckCommands(BaseCommands):
         is_thorough = bool(backends or args.backend)
         if args.backend or not backends:
             backends.insert(0, self._chosen_backend())
+        self._choose_file(args)
         report = CheckReport(Path(args.file), backends, self._cluster_for, is_thorough=is_thorough)
         parameters = dict(args.parameters)
         report.collect(

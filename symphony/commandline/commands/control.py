@@ -159,7 +159,7 @@ class ControlCommands(BaseCommands):
     # --- arguments ---
 
     def _add_selection(self, parser: argparse.ArgumentParser) -> None:
-        self._add_experiment_name(parser)
+        self._add_experiment(parser)
         self._add_processes(parser)
 
     def _add_stop_options(self, parser: argparse.ArgumentParser) -> None:
@@ -206,7 +206,7 @@ class ControlCommands(BaseCommands):
         from symphony.commandline.output.terminal import show_progress
 
         verb, doing, done = words
-        status = self._resolve_experiment(args.experiment)
+        status = self._find_experiment(args)
         selected = select_processes(status, args.processes or None)
         if starts and not args.processes:
             selected = self._without_finished_one_shots(status, selected)

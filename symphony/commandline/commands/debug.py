@@ -35,7 +35,7 @@ class DebugCommands(BaseCommands):
 
     def _add_debug(self) -> None:
         parser = self.add_subparser("debug")
-        self._add_experiment_name(parser)
+        self._add_experiment(parser)
         self._add_component_arg(parser)
         parser.add_argument(
             "--pdb", action="store_true", help="run the process under pdb, and attach the terminal"
@@ -86,7 +86,7 @@ class DebugCommands(BaseCommands):
           symphony debug rl learner --stack
         """
         _check_options(args)
-        status = self._resolve_experiment(args.experiment)
+        status = self._find_experiment(args)
         process = self._resolve_process(status, args.process)
         if args.stack:
             return self._show_stacks(args, status.name, process)

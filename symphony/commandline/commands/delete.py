@@ -1,4 +1,4 @@
-"""The command that deletes experiments: ``delete``."""
+"""The commands that delete experiments: ``delete`` and ``down``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,45 @@ if TYPE_CHECKING:
 
 
 class DeleteCommands(BaseCommands):
-    """The ``delete`` command."""
+    """The ``delete`` and ``down`` commands."""
+
+    def _add_down(self) -> None:
+        parser = self.add_subparser("down")
+        self._add_experiment(parser)
+        self._add_file_option(parser)
+        self._add_client_dry_run(parser)
+        self._add_json(parser, "the name of the deleted experiment as JSON")
+
+    def action_down(self, args: argparse.Namespace) -> int | None:
+        """Stop an experiment and delete it, without a question.
+
+        The record of the run remains, with the logs; see `symphony history`. Without EXPERIMENT,
+        the command deletes the experiment that was launched from this directory, and prints its
+        name. EXPERIMENT can also be the file from which it was launched. Each process has its grace
+        period to exit.
+
+        For example:
+          symphony down
+          symphony down rl
+          symphony down rl.yml
+        """
+        if args.file_option is not None:
+            if args.experiment is not None:
+                raise UsageError(
+                    f"name the file {args.file_option} or the experiment {args.experiment}, not "
+                    "both"
+                )
+            args.experiment = args.file_option
+        status = self._find_experiment(args)
+        deletion = Deletion(
+            self.cluster_with,
+            [(status.name, self.cluster)],
+            force=True,
+            purge=False,
+            as_json=args.json,
+            dry_run=args.dry_run,
+        )
+        return deletion.run()
 
     def _add_delete(self) -> None:
         parser = self.add_subparser("delete")
@@ -81,7 +119,7 @@ class DeleteCommands(BaseCommands):
         if [bool(args.experiments), args.all, args.finished].count(True) != 1:
             raise UsageError(
                 "name each EXPERIMENT, give a pattern in quotes such as 'rl-*', or pass --all or "
-                "--finished"
+                f"--finished; for the experiment of this directory, use: {self.prog} down"
             )
         if args.finished:
             names = _finished_experiments(self.selected_cluster)
@@ -92,6 +130,7 @@ class DeleteCommands(BaseCommands):
                 force=args.force or args.all,
                 only_selected=self.names_backend,
             )
+            names = [self._launched_from_file(*item) for item in names]
         if not names:
             print_note("no experiment matches; nothing to delete")
         # If there are no names, there is nothing to confirm.
@@ -104,6 +143,22 @@ class DeleteCommands(BaseCommands):
             dry_run=args.dry_run,
         )
         return deletion.run()
+
+    def _launched_from_file(self, word: str, cluster: Cluster | None) -> tuple[str, Cluster | None]:
+        """Return the experiment that was launched from a file, and its cluster. Return other words
+        unchanged.
+        """
+        from pathlib import Path
+
+        from symphony.commandline.commands.this_directory import LaunchedHere, is_file
+
+        if cluster is not None or not is_file(word):
+            return word, cluster
+        launched = LaunchedHere(
+            self.selected_cluster, only_selected=self.names_backend, given=Path(word)
+        )
+        found, status = launched.require()
+        return status.name, found
 
 
 def _expand_patterns(
@@ -217,8 +272,10 @@ class Deletion:
 
         experiments = []
         for given, cluster in self._names:
-            if cluster is None:
-                cluster = self._find_cluster(given)
+            if cluster is not None:
+                experiments.append((cluster, given))
+                continue
+            cluster = self._find_cluster(given)
             experiments.append((cluster, with_user_prefix(cluster, given)))
         self._experiments = list(dict.fromkeys(experiments))
         if self._dry_run:

@@ -15,7 +15,7 @@ class EventsCommands(ReadingCommands):
     def _add_events(self) -> None:
         parser = self.add_subparser("events")
         self._add_hidden_dry_run(parser)
-        self._add_experiment_name(parser, required=False)
+        self._add_experiment(parser)
         self._add_processes(parser)
         parser.add_argument(
             "-f",

@@ -67,6 +67,8 @@ class GraphCommands(BaseCommands):
 
         form = graph_drawing.choose_format(args.format, args.json, args.output)
         self._use_run(args, "file")
+        if not args.run:
+            self._choose_file(args)
         if not args.run and graph_drawing.names_a_file(args.file):
             drawn = topology(self._load_experiment(args))
             status = None

@@ -69,7 +69,7 @@ class InspectCommands(BaseCommands):
     def _add_ps(self) -> None:
         parser = self.add_subparser("ps")
         self._add_hidden_dry_run(parser)
-        self._add_experiment_name(parser, required=False)
+        self._add_experiment(parser)
         self._add_processes(parser)
         self._add_run_option(parser)
         parser.add_argument(
@@ -110,7 +110,7 @@ class InspectCommands(BaseCommands):
         if args.usage and args.run:
             raise UsageError("--usage and --run cannot be combined; show prints the recorded usage")
         self._use_run(args)
-        status = select(self._resolve_experiment(args.experiment))
+        status = select(self._find_experiment(args))
         name = status.name
         if args.watch:
             get_usage = self._watched_usage(name) if args.usage else lambda: None
@@ -143,8 +143,8 @@ class InspectCommands(BaseCommands):
     def _add_describe(self) -> None:
         parser = self.add_subparser("describe")
         self._add_hidden_dry_run(parser)
-        self._add_experiment_name(parser)
-        self._add_processes(parser, nargs="+")
+        self._add_experiment(parser)
+        self._add_processes(parser)
         self._add_run_option(parser)
         self._add_json(parser, "a JSON object, or a list of objects if there are several processes")
 
@@ -153,7 +153,8 @@ class InspectCommands(BaseCommands):
 
         The details are the state and the reason for that state, the command, location, resources,
         service addresses and events, and, without --json, the last lines of the output. A PROCESS
-        can be a group, a replicated process or a pattern, as for ps.
+        can be a group, a replicated process or a pattern, as for ps. Without one, all processes are
+        described.
 
         For example:
           symphony describe rl learner
@@ -164,7 +165,7 @@ class InspectCommands(BaseCommands):
         from symphony.commandline.output.printing import show_json
 
         self._use_run(args)
-        status = self._resolve_experiment(args.experiment)
+        status = self._find_experiment(args)
         found = [
             self.cluster.explain_process(status.name, process.name, process.group)
             for process in self._resolve_processes(status, args.processes)
@@ -195,7 +196,7 @@ class InspectCommands(BaseCommands):
     def _add_wait(self) -> None:
         parser = self.add_subparser("wait")
         self._add_hidden_dry_run(parser)
-        self._add_experiment_name(parser, required=False)
+        self._add_experiment(parser)
         self._add_processes(parser)
         self._add_timeout(parser)
         self._add_json(parser, "the final status as JSON")
@@ -217,7 +218,7 @@ class InspectCommands(BaseCommands):
         """
         from symphony.commandline.commands.foreground import wait_until_finished
 
-        status = self._resolve_experiment(args.experiment)
+        status = self._find_experiment(args)
         names = None
         if args.processes:
             names = [process.name for process in self._resolve_processes(status, args.processes)]

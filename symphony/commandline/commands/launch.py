@@ -106,6 +106,7 @@ class LaunchCommands(ExperimentOptions):
           symphony launch rl.yml learner 'agent-*'
         """
         self._check_timeout(args)
+        self._choose_file(args)
         experiment = self._load_selected(args)
         if args.build:
             from symphony.commandline.commands.build_images import with_built_images
@@ -177,6 +178,7 @@ class LaunchCommands(ExperimentOptions):
           symphony render rl.yml learner
           symphony render rl.yml -b kube | kubectl diff -f -
         """
+        self._choose_file(args)
         experiment = self._load_selected(args)
         if args.with_secrets is None:
             self._show_manifest(self.cluster.manifest(experiment), args.json)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from symphony.commandline.commands.select_experiment import ReadingCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note, print_text
-from symphony.commandline.parsing.arguments import parse_count
+from symphony.commandline.parsing.arguments import NumberOption, parse_count
 from symphony.errors import NotFound
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class LogsCommands(ReadingCommands):
 
     def _add_logs(self) -> None:
         parser = self.add_subparser("logs")
-        self._add_experiment_name(parser, required=False)
+        self._add_experiment(parser)
         self._add_processes(parser)
         parser.add_argument(
             "-f",
@@ -40,6 +40,13 @@ class LogsCommands(ReadingCommands):
             metavar="N",
             type=parse_count,
             help="show only the last N lines of each process",
+        )
+        # On Kubernetes, -n is also the flag of the namespace.
+        parser.add_argument(
+            "-n", dest="tail", metavar="N", action=NumberOption, help=argparse.SUPPRESS
+        )
+        parser.add_argument(
+            "--lines", dest="tail", metavar="N", type=parse_count, help=argparse.SUPPRESS
         )
         self._add_run_option(parser)
         parser.add_argument("--timestamps", action="store_true", help="show the time of each line")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.status import ExperimentStatus, ProcessStatus
 
+# The argument that names an experiment.
+EXPERIMENT = "experiment"
 CURRENT = "."
 MAX_MENU_ENTRIES = 20
 TYPE_MORE = "type more of the name"

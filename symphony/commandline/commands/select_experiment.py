@@ -38,7 +38,7 @@ class ReadingCommands(BaseCommands):
         """
         self._use_run(args)
         try:
-            return self._resolve_experiment(args.experiment)
+            return self._find_experiment(args)
         except NotFound:
             runs = [run for run in self.cluster.list_runs() if run.experiment == args.experiment]
             if runs and runs[0].is_archived:

@@ -24,15 +24,16 @@ class TopCommands(BaseCommands):
     def _add_top(self) -> None:
         parser = self.add_subparser("top")
         self._add_hidden_dry_run(parser)
-        self._add_experiment_name(parser, required=False)
+        self._add_experiment(parser)
 
     def action_top(self, args: argparse.Namespace) -> int | None:
         """Watch and control experiments in the terminal.
 
-        Without EXPERIMENT, the command shows the experiments of all backends, as ls does. An
-        experiment is shown as a table, as a topology, and with its logs and events. Press ? for the
-        keys, which also stop, start, restart, signal, scale and delete. When the command exits, the
-        experiments keep running.
+        Without EXPERIMENT, the command shows the experiment that was launched from this directory
+        or, if there is none, the experiments of all backends, as ls does. An experiment is shown as
+        a table, as a topology, and with its logs and events. Press ? for the keys, which also stop,
+        start, restart, signal, scale and delete. When the command exits, the experiments keep
+        running.
 
         Set NO_COLOR for a display without colours.
 
@@ -47,10 +48,7 @@ class TopCommands(BaseCommands):
         from symphony.commandline.commands import find_backend
         from symphony.commandline.commands.list_experiments import Listing
 
-        first = None
-        if args.experiment is not None:
-            status = self._resolve_experiment(args.experiment)
-            first = self.cluster, status.name
+        first = self._first_experiment(args)
         if args.dry_run:
             print_note(f"would show {'the experiments' if first is None else first[1]}")
             return OK
@@ -71,6 +69,17 @@ class TopCommands(BaseCommands):
         if app.error is not None:
             raise app.error
         return OK
+
+    def _first_experiment(self, args: argparse.Namespace) -> tuple[Cluster, str] | None:
+        """Return the experiment to show first, or None to show the list of all experiments."""
+        from symphony.commandline.commands.this_directory import LaunchedHere
+
+        if args.experiment is not None:
+            status = self._find_experiment(args)
+            return self.cluster, status.name
+        launched = LaunchedHere(self.selected_cluster, only_selected=self.names_backend)
+        found = launched.find()
+        return None if found is None else (found[0], found[1].name)
 
 
 def check_terminal() -> None:

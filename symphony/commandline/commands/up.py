@@ -82,6 +82,7 @@ class UpCommands(ExperimentOptions):
           symphony up rl.yml --watch
         """
         self._check_timeout(args)
+        self._choose_file(args)
         if args.watch:
             return self._up_after_edits(args)
         return self._up(self._load_with_policies(args), args)
@@ -165,13 +166,14 @@ class UpCommands(ExperimentOptions):
           symphony diff rl.yml
           symphony diff rl.yml --set rate=0.1 --json
         """
+        self._choose_file(args)
         changes = self.cluster.diff(self._load_with_policies(args))
         _show(changes, args)
         return OK if changes.is_empty else FAILED
 
     def _add_scale(self) -> None:
         parser = self.add_subparser("scale")
-        self._add_experiment_name(parser)
+        self._add_experiment(parser)
         parser.add_argument(
             "counts",
             metavar="NAME=NUMBER",
@@ -195,11 +197,12 @@ class UpCommands(ExperimentOptions):
         For example:
           symphony scale rl agent=16
           symphony scale rl agent=+2 actor=4 --dry-run
+          symphony scale agent=16
         """
         from symphony.cluster.scale import replica_names
 
-        counts = dict(map(_count, args.counts))
-        name = self._resolve_experiment(args.experiment).name
+        name = self._find_experiment(args).name
+        counts = _counts(args.counts)
         experiment = self.cluster.scaled_experiment(name, counts)
         return self._change(experiment, args, start=replica_names(experiment, counts))
 
@@ -295,8 +298,18 @@ def _for_display(changes: Changes, args: argparse.Namespace) -> Changes:
     return changes if args.show_secrets else changes.with_hidden_secrets()
 
 
-def _count(text: str) -> tuple[str, str]:
-    name, equals, number = text.partition("=")
-    if not name or not equals or not number:
-        raise UsageError(f"{text!r} is not valid; write NAME=NUMBER, such as agent=16 or agent=+2")
-    return name, number
+def _counts(words: Sequence[str]) -> dict[str, str]:
+    """Return the numbers of replicas in words such as ``agent=16``, or ``agent`` and ``16``."""
+    counts: dict[str, str] = {}
+    rest = list(words)
+    while rest:
+        name, equals, number = rest.pop(0).partition("=")
+        if not equals and rest and rest[0].lstrip("+-").isdecimal():
+            number = rest.pop(0)
+        if not name or not number:
+            text = f"{name}{equals}{number}"
+            raise UsageError(
+                f"{text!r} is not valid; write NAME=NUMBER, such as agent=16 or agent=+2"
+            )
+        counts[name] = number
+    return counts

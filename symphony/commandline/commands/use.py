@@ -30,9 +30,14 @@ class UseCommands(BaseCommands):
 
     def _add_exec(self) -> None:
         parser = self.add_subparser("exec", remainder=True)
-        parser.usage = f"{self.prog} exec [options] EXPERIMENT PROCESS -- CMD..."
-        self._add_experiment_name(parser)
+        parser.usage = f"{self.prog} exec [options] [EXPERIMENT] PROCESS -- CMD"
+        # Without --, the third argument begins the command.
+        self._command_indices["exec"] = 2
+        self._add_experiment(parser)
         self._add_component_arg(parser)
+        for flags in (("-i", "--interactive", "--stdin"), ("-t", "--tty")):
+            # A terminal is used if there is one.
+            parser.add_argument(*flags, action="store_true", help=argparse.SUPPRESS)
         parser.add_argument(
             "--all",
             action="store_true",
@@ -45,9 +50,9 @@ class UseCommands(BaseCommands):
     def action_exec(self, args: argparse.Namespace) -> int | None:
         """Run a command in the environment and working directory of a process.
 
-        The command consists of all words after the first --, which are passed on unchanged. On
-        Kubernetes, the command runs in the process's container. The exit code is that of the
-        command.
+        The command consists of all words after the first --, which are passed on unchanged. If both
+        EXPERIMENT and PROCESS are given, -- can be omitted. On Kubernetes, the command runs in the
+        process's container. The exit code is that of the command.
 
         The process can have exited, for example to find out why it has failed. On Slurm, the
         command then runs on the node of the process or, if the job has ended, on this machine. On
@@ -63,15 +68,17 @@ class UseCommands(BaseCommands):
           symphony exec rl agents/agent-1 -- bash
           symphony exec rl agent --all -- nvidia-smi
         """
-        if args.misplaced or not args.remainder:
-            command = shlex.join([*args.misplaced, *args.remainder]) or "CMD..."
+        if args.misplaced:
+            command = shlex.join([*args.misplaced, *args.remainder])
             raise UsageError(
                 "the command must follow --: "
                 f"{self.prog} exec {args.experiment} {args.process} -- {command}"
             )
+        if not args.remainder:
+            raise UsageError(f"the command is missing: {self._exec_forms(args)}")
         if args.all:
             return self._exec_in_all(args)
-        status = self._resolve_experiment(args.experiment)
+        status = self._find_experiment(args)
         process = self._resolve_process(
             status, args.process, fix="name one process, or run the command in each with --all"
         )
@@ -82,6 +89,15 @@ class UseCommands(BaseCommands):
             return self._exec_as_json(status.name, process, args.remainder)
         return self._exec_interactive(status.name, process, args.remainder)
 
+    def _exec_forms(self, args: argparse.Namespace) -> str:
+        """Return the possible corrections of a line without a command."""
+        if args.experiment is None:
+            return f"{self.prog} exec {args.process} -- CMD..."
+        return (
+            f"{self.prog} exec {args.experiment} {args.process} -- CMD... or, for the experiment "
+            f"of this directory, {self.prog} exec {args.experiment} -- {args.process}"
+        )
+
     def _exec_in_all(self, args: argparse.Namespace) -> int:
         """Run a command in the environment of each selected process, and return the first exit code
         that is not 0.
@@ -89,7 +105,7 @@ class UseCommands(BaseCommands):
         from symphony.commandline.output.printing import LogFormatter, show_json, show_output
         from symphony.log_blocks import LogBlock
 
-        status = self._resolve_experiment(args.experiment)
+        status = self._find_experiment(args)
         selected = self._resolve_processes(status, [args.process])
         if args.dry_run:
             for process in selected:
@@ -134,7 +150,7 @@ class UseCommands(BaseCommands):
 
     def _add_attach(self) -> None:
         parser = self.add_subparser("attach")
-        self._add_experiment_name(parser)
+        self._add_experiment(parser)
         self._add_component_arg(parser)
         self._add_client_dry_run(parser)
 
@@ -153,7 +169,7 @@ class UseCommands(BaseCommands):
           symphony attach rl learner
           symphony ssh -b tmux rl agents/agent-1
         """
-        status = self._resolve_experiment(args.experiment)
+        status = self._find_experiment(args)
         process = self._resolve_process(status, args.process)
         if args.dry_run:
             from symphony.commandline.output import dry_run
@@ -165,7 +181,7 @@ class UseCommands(BaseCommands):
 
     def _add_cp(self) -> None:
         parser = self.add_subparser("cp")
-        self._add_experiment_name(parser)
+        self._add_experiment(parser)
         parser.add_argument("source", metavar="SOURCE", help="a local path, or PROCESS:PATH")
         parser.add_argument(
             "target",
@@ -190,7 +206,7 @@ class UseCommands(BaseCommands):
           symphony cp rl config.yml agents/agent-1:
           symphony cp rl 'eval*:best.pt' .
         """
-        status = self._resolve_experiment(args.experiment)
+        status = self._find_experiment(args)
         source = self._resolve_path(status, args.source)
         target = self._resolve_path(status, args.target)
         if args.dry_run:
@@ -212,7 +228,7 @@ class UseCommands(BaseCommands):
 
     def _add_forward(self) -> None:
         parser = self.add_subparser("forward")
-        self._add_experiment_name(parser)
+        self._add_experiment(parser)
         parser.add_argument("target", metavar="PROCESS", help="a process or a service")
         parser.add_argument(
             "ports",
@@ -235,7 +251,7 @@ class UseCommands(BaseCommands):
           symphony forward rl db 5432
           symphony forward rl tensorboard 6006:8080
         """
-        status = self._resolve_experiment(args.experiment)
+        status = self._find_experiment(args)
         port, local_port = _parse_ports(args.ports)
         if args.dry_run:
             from symphony.commandline.output import dry_run
@@ -255,7 +271,7 @@ class UseCommands(BaseCommands):
 
     def _add_visit(self) -> None:
         parser = self.add_subparser("visit")
-        self._add_experiment_name(parser)
+        self._add_experiment(parser)
         parser.add_argument(
             "service",
             metavar="SERVICE",
@@ -274,7 +290,7 @@ class UseCommands(BaseCommands):
           symphony visit rl
           symphony visit rl tensorboard
         """
-        status = self._resolve_experiment(args.experiment)
+        status = self._find_experiment(args)
         services = [args.service] if args.service else self._all_exposed(status.name)
         if args.dry_run:
             from symphony.commandline.output import dry_run
@@ -333,7 +349,7 @@ class UseCommands(BaseCommands):
             backend = self.cluster.backend
             name = require_current(backend)
         else:
-            name = self._resolve_experiment(args.experiment).name
+            name = self._find_experiment(args).name
             backend = self.cluster.backend
             if not args.dry_run:
                 set_current(backend, name, selected=self.selected_cluster.backend)

@@ -103,12 +103,14 @@ class Formatter(argparse.HelpFormatter):
 class Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
     """The commands of a command line. The help lists them in groups and omits their aliases.
 
-    ``groups`` maps the names of commands to the titles of their groups.
+    ``groups`` maps the names of commands to the titles of their groups. ``words`` is the command
+    line that is parsed.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.groups: dict[str, str] = {}
+        self.words: list[str] = []
 
     def add_parser(self, name: str, *, aliases: Iterable[str] = (), **options: Any) -> Any:
         """Add a command, and let the aliases stand for it."""
@@ -127,6 +129,33 @@ class Commands(argparse._SubParsersAction):  # type: ignore[type-arg]
         for entry in self._get_subactions():
             result[self.groups.get(entry.dest, OTHER_COMMANDS)].append(entry.dest)
         return {title: names for title, names in result.items() if names}
+
+
+class NumberOption(argparse.Action):
+    """An option of a command with a number, whose flag can also be that of a backend's option.
+
+    Any other value is the value of the backend's option, which sets ``other_destination``.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.other_destination: str | None = None
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Store the value."""
+        if self.other_destination is not None and not values.isdecimal():
+            setattr(namespace, self.other_destination, values)
+            return
+        try:
+            setattr(namespace, self.dest, parse_count(values))
+        except argparse.ArgumentTypeError as exc:
+            raise argparse.ArgumentError(self, str(exc)) from None
 
 
 def _fill(text: str, width: int, indent: str = "") -> str:
@@ -200,7 +229,9 @@ class Parser(argparse.ArgumentParser):
         from symphony.names import did_you_mean, join_names
 
         if isinstance(action, Commands):
-            instead = command_hint(str(value), self.prog)
+            words = action.words
+            following = words[words.index(str(value)) + 1 :] if value in words else []
+            instead = command_hint(str(value), self.prog, following)
             if instead:
                 raise UsageError(f"{self.prog} has no command {str(value)!r}; {instead}")
         choices = [str(choice) for choice in action.choices]

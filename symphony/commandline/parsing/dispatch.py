@@ -17,12 +17,13 @@ from symphony.commandline.parsing.arguments import (
     COMMON_OPTIONS,
     COMPLETE_COMMAND,
     Commands,
+    NumberOption,
     Parser,
     expand_dry_run,
     help_from_docstring,
     split_remainder,
 )
-from symphony.commandline.parsing.intermixed import first_argument
+from symphony.commandline.parsing.intermixed import first_argument, split_words
 from symphony.errors import NotFound, SpecError, shown, with_filename
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class CommandLine:
             metavar="COMMAND", title=argparse.SUPPRESS, parser_class=Parser, action=Commands
         )
         self._takes_remainder: set[str] = set()
+        # Maps a command that runs another command to the number of arguments before the latter.
+        self._command_indices: dict[str, int] = {}
         self._parser_factories: dict[str, Callable[[], object]] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._groups: dict[str, str] = {}
@@ -432,16 +435,14 @@ class CommandLine:
         if argv and argv[0] == COMPLETE_COMMAND:
             return self._complete(argv[1:])
         words, remainder = split_remainder(argv)
-        # A configuration file must not delay or prevent the help and the version.
-        for_help = not _HELP_OPTIONS.isdisjoint(words)
-        self._load_backend_options(words, for_help=for_help)
-        self._create_parsers_for(words)
+        self._create_parsers(words)
+        if remainder is None:
+            words, remainder = self._split_command(words)
+            if remainder is not None:
+                # The options of the other command do not select a backend.
+                self._create_parsers(words)
         try:
-            args, unknown = self.master_parser.parse_known_args(expand_dry_run(words))
-            if for_help:
-                # The word was not an option of symphony but an argument.
-                self._load_backend_options(words)
-                args, unknown = self.master_parser.parse_known_args(expand_dry_run(words))
+            args, unknown = self._parse(words)
         except SystemExit as exc:  # The output of --help or --version has been printed.
             return int(exc.code or 0)
         args.remainder = remainder or []
@@ -462,6 +463,44 @@ class CommandLine:
             self.master_parser.print_help()
             return exit_codes.OK
         return args.action(args) or exit_codes.OK
+
+    def _create_parsers(self, words: list[str]) -> None:
+        """Create the parser for the command in ``words``, with the options of the backend."""
+        # A configuration file must not delay or prevent the help and the version.
+        self._load_backend_options(words, for_help=_requests_help(words))
+        self._create_parsers_for(words)
+
+    def _parse(self, words: list[str]) -> tuple[argparse.Namespace, list[str]]:
+        """Return the parsed command line, and the words that the parser does not know.
+
+        Raises SystemExit after the output of ``--help`` or ``--version``.
+        """
+        self.subparsers.words = words
+        args, unknown = self.master_parser.parse_known_args(expand_dry_run(words))
+        if _requests_help(words):
+            # The word was not an option of symphony but an argument.
+            self._load_backend_options(words)
+            args, unknown = self.master_parser.parse_known_args(expand_dry_run(words))
+        return args, unknown
+
+    def _split_command(self, words: list[str]) -> tuple[list[str], list[str] | None]:
+        """Return the words before and from the command that a command such as ``exec`` runs.
+
+        The second list is None if the line contains no such command.
+        """
+        verb_index = first_argument(self.master_parser, words)
+        if verb_index is None:
+            return words, None
+        parser = self.subparsers.choices.get(words[verb_index])
+        number = self._command_indices.get(parser.get_default("verb")) if parser else None
+        if parser is None or number is None:
+            return words, None
+        rest = words[verb_index + 1 :]
+        arguments, _ = split_words(parser, rest)
+        if len(arguments) <= number:
+            return words, None
+        start = verb_index + 1 + arguments[number]
+        return words[:start], words[start:]
 
     def _option_hints(self, verb: str | None) -> dict[str, str]:
         """Return a mapping from options that a command does not have to hints."""
@@ -556,6 +595,10 @@ METHOD_CHECKS = {
 check_methods(CommandLine, METHOD_CHECKS)
 
 
+def _requests_help(words: Sequence[str]) -> bool:
+    return not _HELP_OPTIONS.isdisjoint(words)
+
+
 def _add_common_options(
     parser: argparse.ArgumentParser, default: object, *, show_backend: bool
 ) -> None:
@@ -638,7 +681,11 @@ def _add_backend_options(
         return
     group = parser.add_argument_group(f"{COMMON_OPTIONS}the {backend} backend")
     for option in options:
-        flags = [flag for flag in option.flags if flag not in parser._option_string_actions]
+        taken = {flag: parser._option_string_actions.get(flag) for flag in option.flags}
+        flags = [flag for flag, action in taken.items() if action is None]
+        for action in taken.values():
+            if isinstance(action, NumberOption):
+                action.other_destination = _destination(option)
         if not flags:
             continue
         text = option.help if show else argparse.SUPPRESS

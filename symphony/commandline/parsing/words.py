@@ -6,6 +6,10 @@ word that means the same as a command of symphony is an alias of that command in
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Sequence
+
 _DELETE = "'{prog} delete NAME'"
 _DESCRIBE = "'{prog} describe NAME PROCESS'"
 _HISTORY = "'{prog} history'"
@@ -22,19 +26,12 @@ COMMANDS: dict[str, str] = {
     "build": "'{prog} launch FILE --build'",
     "cancel": _DELETE,
     "create": "'{prog} launch FILE'",
-    "destroy": _DELETE,
-    "down": _DELETE,
-    "get": "'{prog} ls', or '{prog} ps NAME' for the processes of an experiment",
+    "get": "'{prog} ls', or '{prog} ps EXPERIMENT' for the processes of an experiment",
     "help": "'{prog} --help', or '{prog} COMMAND --help'",
-    "info": _DESCRIBE,
-    "inspect": _DESCRIBE,
     "kill": "'{prog} delete NAME', or '{prog} signal NAME PROCESS --signal KILL'",
     "login": "'{prog} attach NAME PROCESS'",
-    "open": "'{prog} visit NAME SERVICE'",
     "port": "'{prog} visit NAME SERVICE'",
-    "remove": _DELETE,
     "requeue": "'{prog} rerun RUN'",
-    "rm": _DELETE,
     "rollout": "'{prog} up FILE', or '{prog} restart NAME PROCESS'",
     "run": "'{prog} launch FILE', or '{prog} submit -- COMMAND' for a single command",
     "runopts": "'{prog} backends'",
@@ -56,6 +53,9 @@ COMMANDS: dict[str, str] = {
     "version": "'{prog} --version'",
     "watch": _REFRESH,
 }
+
+# The numbers of the arguments that replace words in the commands.
+_PLACEHOLDERS = {"NAME": 0, "FILE": 0, "RUN": 0, "PROCESS": 1, "SERVICE": 1}
 
 _REMOVE_DETACH = "; the processes always run in the background: remove it"
 _REMOVE_TERMINAL = "; a terminal is used if there is one: remove it"
@@ -83,8 +83,14 @@ _OUTPUT_OPTIONS = dict.fromkeys(("-o", "--output", "--format"), _USE_JSON)
 # message. ``{prog}`` is the program and the command, such as ``symphony launch``.
 OPTIONS: dict[str, dict[str, str]] = {
     "attach": {**_TERMINAL_OPTIONS, **_CONTAINER_OPTIONS},
-    "check": _FILE_OPTIONS,
-    "diff": {**_FILE_OPTIONS, **_OUTPUT_OPTIONS},
+    "diff": _OUTPUT_OPTIONS,
+    "down": {
+        **dict.fromkeys(
+            ("-y", "--yes", "--force", "--remove-orphans"), "; it is not needed: remove it"
+        ),
+        **dict.fromkeys(("-v", "--volumes"), "; symphony has no volumes to remove: remove it"),
+        **dict.fromkeys(("-t", "--timeout"), _USE_GRACE),
+    },
     "cp": {
         **dict.fromkeys(
             ("-a", "--archive", "-r", "-R", "--recursive"),
@@ -98,9 +104,10 @@ OPTIONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("-t", "--timeout", "--grace-period"), _USE_GRACE),
     },
     "describe": _OUTPUT_OPTIONS,
-    "exec": {**_TERMINAL_OPTIONS, **_CONTAINER_OPTIONS},
+    "exec": dict.fromkeys(
+        ("-c", "--container"), "; write the command after --, and the process as an argument"
+    ),
     "launch": {
-        **_FILE_OPTIONS,
         **_DETACH_OPTIONS,
         **dict.fromkeys(("--force-recreate", "--renew-anon-volumes"), "; use --force"),
         **dict.fromkeys(("-p", "--project-name"), _USE_NAME),
@@ -109,8 +116,6 @@ OPTIONS: dict[str, dict[str, str]] = {
         **_OUTPUT_OPTIONS,
     },
     "logs": {
-        "-n": "; use --tail for a number of lines, or add -b kube for a namespace",
-        "--lines": "; use --tail",
         "-p": "; use --previous",
         **_CONTAINER_OPTIONS,
         **dict.fromkeys(("--all-containers", "--all-pods"), "; all processes are shown: remove it"),
@@ -118,7 +123,7 @@ OPTIONS: dict[str, dict[str, str]] = {
     },
     "ls": {**dict.fromkeys(_ALL_OPTIONS, _USE_HISTORY), **_OUTPUT_OPTIONS},
     "ps": {**dict.fromkeys(_ALL_OPTIONS, _REMOVE_ALL), **_OUTPUT_OPTIONS},
-    "render": {**_FILE_OPTIONS, **_OUTPUT_OPTIONS},
+    "render": _OUTPUT_OPTIONS,
     "scale": {
         **dict.fromkeys(("--replicas", "--current-replicas"), "; write NAME=NUMBER"),
         **_FILE_OPTIONS,
@@ -141,7 +146,6 @@ OPTIONS: dict[str, dict[str, str]] = {
         **_OUTPUT_OPTIONS,
     },
     "up": {
-        **_FILE_OPTIONS,
         **_DETACH_OPTIONS,
         **dict.fromkeys(("--force-recreate", "--renew-anon-volumes"), "; use --force"),
         **dict.fromkeys(("-p", "--project-name"), _USE_NAME),
@@ -153,15 +157,31 @@ OPTIONS: dict[str, dict[str, str]] = {
 }
 
 
-def command_hint(word: str, prog: str) -> str:
+def command_hint(word: str, prog: str, following: Sequence[str] = ()) -> str:
     """Return what to use instead of ``word``, or an empty string.
 
-    ``word`` is a command of another program, or an experiment file.
+    ``word`` is a command of another program, or an experiment file. The arguments in ``following``,
+    the words after it, are part of the result, so that it can be copied.
     """
     if word.endswith((".json", ".py", ".yaml", ".yml")):
         return f"use '{prog} launch {word}'"
     hint = COMMANDS.get(word)
-    return "" if hint is None else f"use {hint.format(prog=prog)}"
+    if hint is None:
+        return ""
+    arguments = [shlex.quote(other) for other in following if not other.startswith("-")]
+    text = hint.format(prog=prog)
+    if len(arguments) == 1:
+        # Without a name, the experiment is the one of the working directory.
+        text = text.replace("NAME PROCESS", arguments[0])
+    for placeholder, index in _PLACEHOLDERS.items():
+        if index < len(arguments):
+            text = _with_word(text, placeholder, arguments[index])
+    return f"use {text}"
+
+
+def _with_word(text: str, placeholder: str, word: str) -> str:
+    """Return a text with a word instead of each placeholder."""
+    return re.sub(rf"\b{placeholder}\b", lambda _: word, text)
 
 
 def option_hints(verb: str, prog: str) -> dict[str, str]:

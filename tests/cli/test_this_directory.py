@@ -1,0 +1,186 @@
+"""Commands without the name of a file or an experiment, and the habits of other programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from symphony.commandline.commands import this_directory
+from tests.cli.conftest import FOREVER, Program
+
+WORKERS = {"cmd": FOREVER, "replicas": 2}
+CREW = {"processes": {"agent": {"cmd": FOREVER}}}
+
+
+@pytest.fixture
+def shop(program: Program) -> str:
+    """A running experiment that was launched from the only experiment file of the directory."""
+    api = {"cmd": f"echo started; {FOREVER}", "exposes": "api"}
+    return program.launch("shop", {"api": api, "worker": WORKERS, "crew": CREW})
+
+
+def in_directory(program: Program, name: str) -> Program:
+    """Return the same program in a new subdirectory."""
+    (program.directory / name).mkdir()
+    other = Program(program.directory)
+    other.directory = program.directory / name
+    return other
+
+
+class TestFile:
+    def test_conventional_name_precedes_other_files(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert this_directory.experiment_files() == []
+        Path("compose.yml").write_text("services: {web: {image: nginx}}")
+        Path("process-compose.yml").write_text("processes: {web: {command: nginx}}")
+        Path("broken.yaml").write_text("name: a\nprocesses: {")
+        assert this_directory.experiment_files() == [Path("broken.yaml")]
+        Path("rl.yml").write_text("name: rl\nprocesses: {p: {cmd: 'true'}}")
+        assert this_directory.experiment_files() == [Path("broken.yaml"), Path("rl.yml")]
+        Path("experiment.yml").touch()
+        assert this_directory.experiment_files() == [Path("experiment.yml")]
+
+    def test_only_experiment_file_is_used_and_named(self, program: Program, shop: str) -> None:
+        (program.directory / "values.yml").write_text("a: 1")
+        done = program("diff")
+        assert (done.returncode, done.stderr) == (0, "symphony: shop.yml\n")
+        assert f"{shop} on local: no difference" in done.stdout
+        for verb in ("up", "check", "render", "graph"):
+            assert program(verb).stderr.startswith("symphony: shop.yml\n")
+        assert "is running" in program("launch").stderr
+        assert program.ok("up", "-f", "shop.yml") == program.ok("diff", "shop.yml")
+        assert len(json.loads(program.ok("render", "-f", "shop.yml", "api", "--json"))) > 0
+
+    def test_several_files_are_listed(self, program: Program) -> None:
+        program.file("one", {"p": "true"})
+        program.file("two", {"p": "true"})
+        done = program("up")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "symphony: error: several experiment files in this directory: one.yml, two.yml; name "
+            "one, as in 'symphony up one.yml'\n"
+        )
+
+    def test_no_file_is_an_error(self, program: Program) -> None:
+        assert "no experiment file in this directory" in program("launch").stderr
+
+
+class TestExperiment:
+    def test_commands_use_it_and_report_its_name(self, program: Program, shop: str) -> None:
+        note = f"symphony: experiment {shop} (shop.yml)\n"
+        for words in (["ps"], ["events"], ["describe"], ["logs"], ["stop"], ["start"], ["restart"]):
+            done = program(*words)
+            assert (done.returncode, done.stderr.startswith(note)) == (0, True), done.stderr
+        assert program("top", "--dry-run").stderr == f"would show {shop}\n"
+        assert program("wait", "--timeout", "0.01").stderr.startswith(note)
+        done = program("down")
+        assert (done.stdout, done.stderr) == (f"deleted {shop}\n", note)
+        assert program("down").returncode == 2
+        assert program.json("history")[0]["experiment"] == shop, "the record is kept"
+
+    def test_first_word_can_be_a_process(self, program: Program, shop: str) -> None:
+        assert program("restart", "worker").stdout == f"restarted worker-0, worker-1 of {shop}\n"
+        assert (
+            program("restart", "worker-1", "api").stdout == f"restarted api, worker-1 of {shop}\n"
+        )
+        assert program("stop", "crew/agent").stdout == f"stopped crew/agent of {shop}\n"
+        assert program("logs", "api", "-n", "1").stdout == "started\n"
+        assert program.ok("logs", f"{shop}/api", "-n", "1") == "started\n"
+        assert program("exec", "api", "--", "echo", "hi").stdout == "hi\n"
+        assert program("visit", "api").stdout.startswith("http://")
+        assert program("forward", "api", "80").stdout == "127.0.0.1:80\n"
+        assert program("scale", "worker=3").returncode == 0
+        assert program("scale", "worker", "1").returncode == 0
+        assert (
+            program.ok("scale", shop, "worker", "1")
+            == f"{shop} on local: no difference; 3 unchanged\n"
+        )
+        names = [process["name"] for process in program.json("ps", shop)["processes"]]
+        assert names == ["api", "worker-0", "agent"]
+
+    def test_word_that_is_neither_changes_nothing(self, program: Program, shop: str) -> None:
+        before = program.json("ps", shop)["processes"]
+        for words in (["stop", "work"], ["restart", "ap"], ["stop", "sho"], ["scale", "work=9"]):
+            done = program(*words)
+            assert (done.returncode, done.stdout) == (2, ""), done.stdout
+            assert "did you mean" in done.stderr
+        assert program.json("ps", shop)["processes"] == before
+
+    def test_experiment_precedes_a_process(self, program: Program, shop: str) -> None:
+        other = in_directory(program, "other")
+        other.launch("api", {"p": FOREVER})
+        assert program.ok("stop", "api") == "stopped p of api\n"
+        assert program.ok("stop", shop, "api") == "stopped api of shop\n"
+
+    def test_name_can_be_the_file(self, program: Program, shop: str) -> None:
+        file = program.file("unused", {"p": "true"})
+        assert program.json("ps", "shop.yml")["name"] == shop
+        assert program("start", file).stderr == (
+            f"symphony: error: no experiment was launched from {file}; to launch it, use: symphony "
+            f"launch {file}\n"
+        )
+        assert program.ok("down", "-f", "shop.yml") == f"deleted {shop}\n"
+
+    def test_several_experiments_are_listed(self, program: Program, shop: str) -> None:
+        program.ok("launch", "shop.yml", "--name", "shop-2")
+        error = (
+            "symphony: error: several experiments were launched from shop.yml: shop, shop-2; name "
+            "one\n"
+        )
+        for words in (["stop"], ["down"], ["ps"]):
+            assert (program(*words).returncode, program(*words).stderr) == (2, error)
+        assert "existing experiments: shop, shop-2" in program("restart", "api").stderr
+        program.ok("launch", program.file("job", {"p": "true"}))
+        program.cluster.stop("shop-2", at_once=True)  # type: ignore[attr-defined]
+        (program.directory / "job.yml").unlink()
+        assert f"experiment {shop} (shop.yml)" in program("stop").stderr, "the only unfinished one"
+
+    def test_current_experiment_precedes_it_only_for_reading(
+        self, program: Program, shop: str
+    ) -> None:
+        other = in_directory(program, "other")
+        other.run("rl", {"p": "true"})
+        program.ok("switch-experiment", "rl")
+        done = program("ps")
+        assert done.stderr == "symphony: experiment rl (the current experiment)\n"
+        done = program("stop")
+        assert (done.returncode, done.stderr) == (
+            2,
+            "symphony: error: the current experiment is rl, but shop was launched from shop.yml; "
+            "name one of them\n",
+        )
+        program.ok("switch-experiment", shop)
+        assert program("stop").returncode == 0
+
+    def test_experiment_of_another_directory_is_not_used(self, program: Program, shop: str) -> None:
+        copy = in_directory(program, "copy")
+        shutil.copy(program.directory / "shop.yml", copy.directory)
+        done = copy("stop")
+        assert done.stderr == (
+            "symphony: error: no experiment was launched from shop.yml; name an experiment\n"
+        )
+        for words in (["up"], ["up", "--dry-run"], ["launch"], ["launch", "--dry-run"]):
+            done = copy(*words)
+            assert f"experiment '{shop}' runs from {program.directory} and" in done.stderr
+        assert copy("launch", "--force").returncode == 0
+        assert copy("stop").returncode == 0
+
+
+class TestExec:
+    def test_command_can_follow_the_process(self, program: Program, shop: str) -> None:
+        script = "echo $0 $1 $SYMPHONY_ROLE"
+        assert program.ok("exec", shop, "api", "sh", "-c", script, "--help", "-b") == (
+            "--help -b api\n"
+        )
+        assert program.ok("exec", "-it", shop, "api", "--", "echo", "hi") == "hi\n"
+
+    def test_missing_command_is_reported_with_the_lines_to_type(self, program: Program) -> None:
+        assert program("exec", "api", "bash").stderr == (
+            "symphony: error: the command is missing: symphony exec api bash -- CMD... or, for the "
+            "experiment of this directory, symphony exec api -- bash\n"
+        )

@@ -309,7 +309,7 @@ class _Import:
             self._omit(f"{process.where}.links", _CONNECTED)
         networks = given.get("networks")
         for name, network in networks.items() if isinstance(networks, Mapping) else ():
-            for key in (network or {}).keys() - {"aliases"}:
+            for key in [key for key in network or {} if key != "aliases"]:
                 place = f"{process.where}.networks.{name}.{key}"
                 self._omit(place, "there is no equivalent", "use the addresses of services")
         if given.get("labels"):

@@ -52,7 +52,7 @@ def read(paths: Sequence[Path], imported: Imported) -> dict[str, Any]:
         imported.omit(override.name, "its settings are merged into the result")
         paths = [*paths, override]
     interpolation = Interpolation(imported)
-    project = _Project(directory=base, values=_variables([base / ".env"], {}))
+    project = _Project(directory=base, values=variables_in([base / ".env"]))
     merged = _Reader(interpolation, imported).files(paths, project)
     contents = interpolation.finished(merging.without_tags(merged))
     if interpolation.parameters:
@@ -75,15 +75,15 @@ def _override(paths: Sequence[Path]) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _variables(paths: Sequence[Path], values: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables in the given files that exist. ``values`` take precedence."""
+def variables_in(paths: Sequence[Path]) -> dict[str, str]:
+    """Return the variables in the given env files that exist. Later files take precedence."""
     from symphony.model import env_files
 
     result: dict[str, str] = {}
     for path in paths:
         if path.is_file():
             result.update(env_files.read(path, os.environ))
-    return {**result, **values}
+    return result
 
 
 class _Reader:
@@ -149,7 +149,7 @@ class _Reader:
         env_files = [project.directory / item for item in _texts(options.get("env_file"))]
         included = _Project(
             directory=directory,
-            values=_variables(env_files or [directory / ".env"], project.values),
+            values={**variables_in(env_files or [directory / ".env"]), **project.values},
             included=(*project.included, path.resolve()),
         )
         contents = self.files(paths, included)

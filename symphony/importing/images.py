@@ -85,9 +85,10 @@ class Images:
             ],
             **_options(options),
         }
-        for key in options.keys() - {"context", "dockerfile", "args", "target", "platforms"}:
-            fix = "use build_options"
-            self._imported.omit(f"{where}.{key}", "there is no equivalent", fix)
+        for key in options:
+            if key not in ("context", "dockerfile", "args", "target", "platforms"):
+                fix = "use build_options"
+                self._imported.omit(f"{where}.{key}", "there is no equivalent", fix)
         return repository
 
     def _entries(self, where: str, context: str) -> list[str]:

@@ -54,6 +54,11 @@ class Interpolation:
 
         return mapped(value, lambda text: _scanned(text, reference))
 
+    @staticmethod
+    def shell_line(text: str) -> str:
+        """Return a shell line in which ``$$`` is a dollar sign, and variables are unchanged."""
+        return text.replace("$${", f"{_LITERAL}{{").replace("$$", "$")
+
     def finished(self, document: Any) -> Any:
         """Return a document in which references to parameters replace the tokens."""
         used: set[int] = set()

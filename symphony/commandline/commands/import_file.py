@@ -24,8 +24,8 @@ class ImportCommands(BaseCommands):
             "files",
             metavar="FILE",
             nargs="+",
-            help="compose file or Procfile; the settings of further compose files are merged into "
-            "those of the first one",
+            help="compose file, process-compose file or Procfile; further files are merged into "
+            "the first one",
         )
         parser.add_argument(
             "-o",
@@ -43,7 +43,7 @@ class ImportCommands(BaseCommands):
         self._add_json(parser, "the experiment and what it leaves out as JSON")
 
     def action_import(self, args: argparse.Namespace) -> int | None:
-        """Convert a compose file or a Procfile to an experiment file.
+        """Convert a compose file, a process-compose file or a Procfile to an experiment file.
 
         The parts of the file that the experiment leaves out or changes are listed on standard
         error, each with the reason and what to do. Variables such as ${TAG:-1} become parameters.
@@ -59,6 +59,7 @@ class ImportCommands(BaseCommands):
         For example:
           symphony import compose.yml -o shop.yml
           symphony import compose.yml compose.prod.yml -o shop.yml
+          symphony import process-compose.yaml -o shop.yml
           symphony import Procfile --name shop -o shop.yml
           symphony import docker-compose.yaml --json
         """

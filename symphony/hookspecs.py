@@ -75,6 +75,13 @@ class Option:
     commands: tuple[str, ...] = ()
 
 
+# The directory in which the backends that run experiments on machines keep them.
+STATE_DIR = Option(
+    name="state_dir",
+    flags=("--state-dir",),
+    metavar="DIRECTORY",
+    help="the directory with the experiments of the backend",
+)
 # The option of the backends that run processes on this machine, in the directory of their code.
 SNAPSHOT = Option(
     name="snapshot",

@@ -35,6 +35,9 @@ from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from typing_extensions import Self
+
+    from symphony.cluster.running import Running, WaitFor
     from symphony.code.snapshot import CodeArchive
     from symphony.config import SymphonyConfig
     from symphony.events import ExperimentEvent
@@ -119,8 +122,16 @@ class Cluster(CheckedAttributes, abc.ABC):
     _parsers: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "requires_image": lambda value: _flag(value, "requires_image")
     }
+    # The keyword arguments of the constructor.
+    given_options: Mapping[str, Any]
     _resources: Mapping[str, str] = MappingProxyType({})
     _configuration: SymphonyConfig | None = None
+
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        """Keep the options, with which another process can create an equal cluster."""
+        cluster = super().__new__(cls)
+        vars(cluster)["given_options"] = options
+        return cluster
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Make the public methods of a backend's class check their arguments."""
@@ -422,6 +433,29 @@ class Cluster(CheckedAttributes, abc.ABC):
                 self.delete(experiment.name)
                 raise
         return manifest
+
+    def running(
+        self,
+        experiment: Experiment,
+        *,
+        wait: WaitFor | None = "ready",
+        timeout: float | str | None = None,
+        force: bool = False,
+    ) -> contextlib.AbstractContextManager[Running]:
+        """Return a context manager that launches an experiment, and deletes it after the block.
+
+        The experiment is also deleted if this program ends in the block for any reason, such as
+        SIGKILL. The record of the run remains. The block begins when every process has started or,
+        with ``wait="ready"``, is ready. With ``wait=None``, it begins immediately. Raises
+        `LaunchFailed` if a process has failed or was not ready in time, and `TimeoutError` if this
+        takes longer than ``timeout``, in seconds or with a unit such as ``"2m"``.
+
+        >>> with cluster.running(experiment) as service:  # doctest: +SKIP
+        ...     urllib.request.urlopen(service.url("web"))
+        """
+        from symphony.cluster.running import running
+
+        return running(self, experiment, wait=wait, timeout=timeout, force=force)
 
     @abc.abstractmethod
     def _launch(
@@ -1383,6 +1417,7 @@ _CHECKS = {
     "Progress": _FUNCTION,
     "Run": Check(_is_run, "a Run, such as cluster.list_runs()[0]"),
     "Until": CHECKS["str"],
+    "WaitFor": CHECKS["str"],
 }
 check_methods(Cluster, _CHECKS)
 

@@ -1,8 +1,11 @@
-"""Contract tests for backend authors. The tests require pytest.
+"""What the authors of experiments and of backends need for their tests. It requires pytest.
 
-See `symphony.testing.contract.BackendContract` and docs/writing-a-backend.md.
+* `symphony.testing.running`: a fixture that runs an experiment during a test.
+* `symphony.testing.contract.BackendContract`: the tests that every backend must pass; see
+  docs/writing-a-backend.md.
 """
 
 from symphony.testing.contract import BackendContract, until
+from symphony.testing.running import running
 
-__all__ = ["BackendContract", "until"]
+__all__ = ["BackendContract", "running", "until"]

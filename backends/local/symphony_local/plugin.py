@@ -1,6 +1,6 @@
 """The plug-in that registers the local backend."""
 
-from symphony.hookspecs import SNAPSHOT, BackendInfo, hookimpl
+from symphony.hookspecs import SNAPSHOT, STATE_DIR, BackendInfo, hookimpl
 
 
 @hookimpl
@@ -34,6 +34,6 @@ def symphony_backend() -> BackendInfo:
                 "ranks",
             }
         ),
-        options=(SNAPSHOT,),
+        options=(SNAPSHOT, STATE_DIR),
         experiments="symphony.host.run.directory:experiment_names",
     )

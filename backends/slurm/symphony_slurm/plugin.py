@@ -1,6 +1,6 @@
 """The plug-in that registers the Slurm backend."""
 
-from symphony.hookspecs import BackendInfo, Option, hookimpl
+from symphony.hookspecs import STATE_DIR, BackendInfo, Option, hookimpl
 
 
 @hookimpl
@@ -63,6 +63,7 @@ def symphony_backend() -> BackendInfo:
                 metavar="N",
                 help="start again at most N times after a preemption or a failed node",
             ),
+            STATE_DIR,
         ),
         experiments="symphony.host.run.directory:experiment_names",
     )

@@ -1,6 +1,6 @@
 """The plug-in that registers the tmux backend."""
 
-from symphony.hookspecs import SNAPSHOT, BackendInfo, hookimpl
+from symphony.hookspecs import SNAPSHOT, STATE_DIR, BackendInfo, hookimpl
 
 
 @hookimpl
@@ -33,7 +33,7 @@ def symphony_backend() -> BackendInfo:
                 "ranks",
             }
         ),
-        options=(SNAPSHOT,),
+        options=(SNAPSHOT, STATE_DIR),
         extra="tmux",
         experiments="symphony.host.run.directory:experiment_names",
     )

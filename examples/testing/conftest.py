@@ -1,0 +1,5 @@
+"""The fixture of symphony that runs an experiment during a test."""
+
+from symphony.testing import running
+
+__all__ = ["running"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessStat, read_stat
 from symphony.host.processes.mark import mark_process
+from symphony.host.processes.membership import COMMAND_VARIABLE
 
 if TYPE_CHECKING:
     from symphony.host.processes.spec import ProcessSpec
@@ -72,7 +73,9 @@ def run(
 
     Raises CommandNotRunError if ``argv`` was not run.
     """
-    start_options: dict[str, Any] = {"cwd": spec.cwd, "env": env, **options}
+    # The variable distinguishes the command from programs that the process has left behind.
+    marked_env = {**env, COMMAND_VARIABLE: "1"}
+    start_options: dict[str, Any] = {"cwd": spec.cwd, "env": marked_env, **options}
     try:
         if not spec.preamble:
             return start(argv, **start_options)

@@ -391,6 +391,7 @@ class RemoteHost:
         *,
         kill: bool,
         owners: Collection[str] | None = None,
+        spares_commands: bool = False,
     ) -> bool:
         """Stop processes that have left their process groups, on all nodes at the same time."""
         answers = []
@@ -401,9 +402,31 @@ class RemoteHost:
                 if self._agents.of(name) is agent
             }
             wanted = None if owners is None else list(owners)
-            answers.append((agent, agent.ask("stop_strays", leaders=own, kill=kill, owners=wanted)))
+            number = agent.ask(
+                "stop_strays",
+                leaders=own,
+                kill=kill,
+                owners=wanted,
+                spares_commands=spares_commands,
+            )
+            answers.append((agent, number))
         found = [agent.answer(number) for agent, number in answers]
         return any(found)
+
+    def stray_owners(self, leaders: Mapping[str, ProcessId]) -> set[str]:
+        """Return the owners of processes that have left their groups; see `ProcessHost`."""
+        answers = []
+        for agent in self._agents.all:
+            own = {
+                name: [leader.pid, leader.birth]
+                for name, leader in leaders.items()
+                if self._agents.of(name) is agent
+            }
+            answers.append((agent, agent.ask("stray_owners", leaders=own)))
+        found: set[str] = set()
+        for agent, number in answers:
+            found.update(agent.answer(number) or ())
+        return found
 
     def has_descendants(self, name: str, leaders: Mapping[str, ProcessId]) -> bool:
         """Return False, because the GPUs belong to the job and not to other experiments."""
@@ -435,15 +458,28 @@ class RemoteHost:
     def make_probe(
         self,
         spec: ProcessSpec,
+        process: ProcessId,
         log: Path,
         log_start: int,
         env: Mapping[str, str],
         search_process: SearchProcess | None,
     ) -> Probe:
-        """Return the readiness probe of a process. The command of a test runs on its node."""
-        if "command" not in (spec.ready or {}):
-            return make_probe(spec, log, log_start, env, search_process)
-        return Probe(lambda timeout: self._run_test(spec.name, timeout))
+        """Return the readiness probe of a process.
+
+        The command of a test runs on the node of the process, and the agent checks whether the
+        process itself serves a port.
+        """
+        del process
+        if "command" in (spec.ready or {}):
+            return Probe(lambda timeout: self._run_test(spec.name, timeout))
+
+        def test(timeout: float) -> str:
+            return probe.test(timeout) or self._run_test(spec.name, timeout)
+
+        probe = make_probe(spec, log, log_start, env, search_process)
+        if "log" in (spec.ready or {}):
+            return probe
+        return Probe(test, probe.hint, probe.close)
 
     def _run_test(self, name: str, timeout: float) -> str:
         """Let the agent test whether a process is ready, and return the result.

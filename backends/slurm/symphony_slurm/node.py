@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import signal
 import sys
@@ -20,8 +21,9 @@ from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.local_children import LocalChildren
-from symphony.host.supervisor.probes import make_probe
+from symphony.host.supervisor.probes import make_probe, served_by_other
 from symphony.host.supervisor.process_host import ThisHost
+from symphony.host.supervisor.readiness import NOT_FINISHED
 from symphony.signals import reset_signals
 from symphony.usage import ExperimentUsage
 from symphony_slurm.channel import Channel, ChannelClosed, Message
@@ -176,9 +178,18 @@ class Agent:
         return self._host.send_signal(name, ProcessId(pid, birth), _signal(signal))
 
     def _order_stop_strays(
-        self, leaders: dict[str, list[float]], kill: bool, owners: list[str] | None
+        self,
+        leaders: dict[str, list[float]],
+        kill: bool,
+        owners: list[str] | None,
+        spares_commands: bool,
     ) -> bool:
-        return self._host.stop_strays(_identities(leaders), kill=kill, owners=owners)
+        return self._host.stop_strays(
+            _identities(leaders), kill=kill, owners=owners, spares_commands=spares_commands
+        )
+
+    def _order_stray_owners(self, leaders: dict[str, list[float]]) -> list[str]:
+        return sorted(self._host.stray_owners(_identities(leaders)))
 
     def _order_usage(
         self, sample: int, leaders: dict[str, list[float]], devices: dict[str, list[str]]
@@ -206,13 +217,27 @@ class Agent:
         self._terminals.leave(client)
 
     def _order_test(self, name: str, test: int, timeout: float) -> None:
-        """Run the command that tests whether a process is ready, and report the result."""
-        spec = self._specs[name]
+        """Run the command that tests whether a process is ready, and report the result.
+
+        If the supervisor tests a connection, check that the process itself serves the port.
+        """
+        spec, child = self._specs[name], self._children.get(name)
         env = {**self._env, **spec.env}
+        ready = spec.ready or {}
+
+        def run_test() -> str:
+            if "command" in ready:
+                return make_probe(spec, self._run.log(name), 0, env, None).test(timeout)
+            if child is None:
+                return NOT_FINISHED
+            host, port, *_ = ready.get("tcp") or ready["http"]
+            process = ProcessId(child.pid, child.birth)
+            find = functools.partial(self._host.find_other_server, name, process)
+            return served_by_other(find, host, port)
 
         def run() -> None:
             try:
-                result = make_probe(spec, self._run.log(name), 0, env, None).test(timeout)
+                result = run_test()
             except Exception as exc:
                 result = f"the probe failed with {type(exc).__name__}: {exc}"
             answer = {"event": "tested", "test": test, "result": result}

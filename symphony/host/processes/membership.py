@@ -30,6 +30,8 @@ from symphony.host.processes.mark import mark_of, read_mark
 
 # One scan lists all processes at most this many times.
 MAX_PASSES = 5
+# This variable is set in the environment of the commands that `symphony exec` runs.
+COMMAND_VARIABLE = "SYMPHONY_EXEC"
 
 
 class RunProcesses:
@@ -170,6 +172,14 @@ def owner_names(
         if stat is not None and stat.process == process:
             names.add(sessions.get(stat.session) or _role(process.pid))
     return names
+
+
+def is_command(process: ProcessId) -> bool:
+    """Return whether a program belongs to a command that a user or a test runs in the environment
+    of a process; see `symphony.host.exec.run`.
+    """
+    environment = read_environment(process.pid)
+    return environment is not None and COMMAND_VARIABLE in environment.variables
 
 
 def _role(pid: int) -> str | None:

@@ -63,34 +63,52 @@ class Probe:
     close: Callable[[], None] = _do_nothing
 
 
+# A function that returns which program, other than the process itself, serves a port of a host, or
+# "". Its arguments are the host and the port.
+FindOtherServer = Callable[[str, int], str]
+
+
 def make_probe(
     spec: ProcessSpec,
     log: Path,
     log_start: int,
     env: Mapping[str, str],
     search_process: SearchProcess | None,
+    find_other_server: FindOtherServer = lambda _host, _port: "",
 ) -> Probe:
     """Return the probe for a process's ``ready`` setting.
 
     ``log_start`` is the byte offset in ``log`` at which the output of the process's latest
     execution begins. ``env`` is the process's initial environment. ``search_process`` searches the
-    log. It is only needed if the probe searches the log.
+    log. It is only needed if the probe searches the log. A process is not ready if
+    ``find_other_server`` finds a program that answers in its place.
     """
     test = spec.ready or {}
     if "tcp" in test:
         host, port = test["tcp"]
-        hint = functools.partial(other_listeners, host, port)
-        return Probe(functools.partial(connect, host, port), hint)
+        connecting = functools.partial(connect, host, port)
+        return _probe_of_server(connecting, host, port, find_other_server)
     if "http" in test:
         host, port, path = test["http"]
-        hint = functools.partial(other_listeners, host, port)
-        return Probe(functools.partial(get, host, port, path), hint)
+        getting = functools.partial(get, host, port, path)
+        return _probe_of_server(getting, host, port, find_other_server)
     if search_process is not None and "log" in test:
         from symphony.line_search import LineSearch
 
         log_probe = LogProbe(log, log_start, LineSearch(search_process, test["log"]), test["log"])
         return Probe(log_probe.test, close=log_probe.close)
     return Probe(functools.partial(run_command, spec, test["command"], env))
+
+
+def _probe_of_server(
+    test: Callable[[float], str], host: str, port: int, find_other_server: FindOtherServer
+) -> Probe:
+    """Return a probe that also checks whether the process itself serves the port."""
+
+    def test_own_server(timeout: float) -> str:
+        return test(timeout) or served_by_other(find_other_server, host, port)
+
+    return Probe(test_own_server, functools.partial(other_listeners, host, port))
 
 
 def failing_probe(message: str) -> Probe:
@@ -167,6 +185,12 @@ def other_listeners(host: str, port: int) -> str:
     if not found:
         return ""
     return f"something listens on {' and '.join(dict.fromkeys(found))}"
+
+
+def served_by_other(find_other_server: FindOtherServer, host: str, port: int) -> str:
+    """Return that another program than the process serves a port, or `READY`."""
+    server = find_other_server(host, port)
+    return f"{_address(host, port)} is served by another program: {server}" if server else READY
 
 
 class _ResponseReader(io.RawIOBase):

@@ -88,12 +88,26 @@ class ProcessHost(Protocol):
         """Return whether a process is running."""
 
     def stop_strays(
-        self, leaders: Leaders, *, kill: bool, owners: Collection[str] | None = None
+        self,
+        leaders: Leaders,
+        *,
+        kill: bool,
+        owners: Collection[str] | None = None,
+        spares_commands: bool = False,
     ) -> bool:
         """Stop the run's processes that are in none of the leaders' process groups.
 
         Send SIGTERM once to each process or, if ``kill`` is true, SIGKILL. With ``owners``, stop
-        only the descendants of the processes with these names. Return whether there were any.
+        only the descendants of the processes with these names. With ``spares_commands``, do not
+        stop the commands that users run in the environments of processes. Return whether there were
+        any.
+        """
+
+    def stray_owners(self, leaders: Leaders) -> set[str]:
+        """Return the names of the processes whose programs `stop_strays` stops if it spares
+        commands.
+
+        A program whose process is not known is ignored.
         """
 
     def has_descendants(self, name: str, leaders: Leaders) -> bool:
@@ -123,12 +137,13 @@ class ProcessHost(Protocol):
     def make_probe(
         self,
         spec: ProcessSpec,
+        process: ProcessId,
         log: Path,
         log_start: int,
         env: Mapping[str, str],
         search_process: SearchProcess | None,
     ) -> Probe:
-        """Return the readiness probe of a process; see `probes.make_probe`."""
+        """Return the readiness probe of ``process``; see `probes.make_probe`."""
 
 
 class ThisHost:
@@ -196,10 +211,15 @@ class ThisHost:
         return is_alive(process)
 
     def stop_strays(
-        self, leaders: Leaders, *, kill: bool, owners: Collection[str] | None = None
+        self,
+        leaders: Leaders,
+        *,
+        kill: bool,
+        owners: Collection[str] | None = None,
+        spares_commands: bool = False,
     ) -> bool:
         """Stop processes that have left their process groups; see `ProcessHost`."""
-        strays = self._find_strays(leaders)
+        strays = self._find_strays(leaders, spares_commands=spares_commands)
         if owners is not None:
             from symphony.host.processes.membership import owner_names
 
@@ -209,13 +229,25 @@ class ThisHost:
             self._signal_strays(strays, kill=kill)
         return bool(strays)
 
-    def _find_strays(self, leaders: Leaders) -> list[ProcessId]:
+    def stray_owners(self, leaders: Leaders) -> set[str]:
+        """Return the owners of processes that have left their process groups; see `ProcessHost`."""
+        from symphony.host.processes.membership import owner_names
+
+        names = owner_names(self._find_strays(leaders, spares_commands=True), leaders)
+        return {name for name in names if name is not None}
+
+    def _find_strays(self, leaders: Leaders, *, spares_commands: bool = False) -> list[ProcessId]:
+        from symphony.host.processes.membership import is_command
+
         groups = {leader.pid for leader in leaders.values()}
-        return [
+        strays = [
             process
             for process in self._processes.find(leaders.values())
             if process.pid not in groups and _process_group(process.pid) not in groups
         ]
+        if spares_commands:
+            return [process for process in strays if not is_command(process)]
+        return strays
 
     def _signal_strays(self, strays: list[ProcessId], *, kill: bool) -> None:
         from symphony.host.processes.tree import send_signal
@@ -259,13 +291,21 @@ class ThisHost:
     def make_probe(
         self,
         spec: ProcessSpec,
+        process: ProcessId,
         log: Path,
         log_start: int,
         env: Mapping[str, str],
         search_process: SearchProcess | None,
     ) -> Probe:
         """Return the readiness probe of a process; see `ProcessHost`."""
-        return make_probe(spec, log, log_start, env, search_process)
+        find = functools.partial(self.find_other_server, spec.name, process)
+        return make_probe(spec, log, log_start, env, search_process, find)
+
+    def find_other_server(self, name: str, process: ProcessId, host: str, port: int) -> str:
+        """Return which other program serves a port of a process; see `port_owner.other_server`."""
+        from symphony.host.processes.port_owner import other_server
+
+        return other_server(host, port, process, self._run_id, name)
 
 
 def port_of(address: str) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import os
 import signal
 import sys
@@ -49,6 +50,7 @@ from symphony.host.supervisor.children import (
 from symphony.host.supervisor.clock import LaunchClock, boot_time
 from symphony.host.supervisor.event_log import EventLog
 from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
+from symphony.host.supervisor.previous_executions import PreviousExecutions
 from symphony.host.supervisor.probes import failing_probe
 from symphony.host.supervisor.process_host import ProcessHost, ThisHost, port_of
 from symphony.host.supervisor.readiness import ReadinessMonitor
@@ -82,6 +84,9 @@ DEADLINE_CHECK_SECONDS = 30.0
 REWRITE_INTERVAL_SECONDS = 1.0
 # How long a program that replaces a killed supervisor waits for the exits in the meantime.
 RESUME_SECONDS = 1.0
+
+# The reason of a process that waits until programs of its previous execution have exited.
+WAITING_FOR_LEFTOVERS = "waiting for programs of its previous execution to exit"
 
 STOP_SIGNAL, KILL_SIGNAL = signal.SIGTERM, signal.SIGQUIT
 
@@ -179,6 +184,13 @@ class Supervisor:
         # Maps the name of each process that has exited to its process group, while the group still
         # has members.
         self._leftover_groups: dict[str, int] = {}
+        self._previous_executions = PreviousExecutions(
+            self._loop,
+            self._host,
+            leaders=self._leaders,
+            grace=lambda name: self._spec(name).grace,
+            on_cleared=self._start_or_decide,
+        )
         self._followers = _group_followers(specs)
         # The processes that a request has stopped and that have not exited completely yet.
         self._requested_stops: dict[str, RequestedStop] = {}
@@ -720,19 +732,16 @@ class Supervisor:
         while names and not self._is_stopping:
             to_start: list[str] = []
             never_start: list[str] = []
-            for name in dict.fromkeys(names):
-                verdict = self._verdict(name)
-                if verdict is None:
-                    continue
+            names = list(dict.fromkeys(names))
+            blocked = self._blocked_by_leftovers(names)
+            for name in names:
+                verdict = self._verdict(name, blocked)
                 if verdict is start_order.START:
                     to_start.append(name)
-                elif verdict.word == "never":
-                    self._record_final(
-                        "never", name, reason=verdict.reason, reason_code=ReasonCode.NEVER_STARTED
-                    )
-                    never_start.append(name)
-                elif verdict.reason != self._state.tracks[name].reason:
-                    self._record("waiting", name, reason=verdict.reason)
+                elif verdict is not None:
+                    self._record_obstacle(name, verdict)
+                    if verdict.word == "never":
+                        never_start.append(name)
             self._start(to_start, launching=launching)
             names = []
             for name in (*to_start, *never_start):
@@ -740,8 +749,45 @@ class Supervisor:
         if not launching:
             self._finish_if_all_ended()
 
-    def _verdict(self, name: str) -> start_order.Verdict | None:
-        """Return the verdict on whether a process can start now.
+    def _blocked_by_leftovers(self, names: Collection[str]) -> set[str]:
+        """Return the processes of which programs of the previous execution are still running.
+
+        These programs are stopped.
+        """
+        tracks = self._state.tracks
+        # Processes that have not run yet need no look at all programs of the machine.
+        restarted = [
+            name
+            for name in names
+            if name in tracks
+            and tracks[name].state is State.PENDING
+            and tracks[name].group is not None
+            and self.is_gone(name)
+        ]
+        if not restarted:
+            return set()
+        exited = [name for name in tracks if self.is_gone(name)]
+        try:
+            return self._previous_executions.clear(exited, restarted)
+        except OSError as exc:
+            # The programs cannot be listed. The processes must start nevertheless.
+            self._handle_error(exc)
+            return set()
+
+    def _record_obstacle(self, name: str, verdict: start_order.Verdict) -> None:
+        """Record why a process cannot start now, or why it will never start."""
+        if verdict.word == "never":
+            self._record_final(
+                "never", name, reason=verdict.reason, reason_code=ReasonCode.NEVER_STARTED
+            )
+        elif verdict.reason != self._state.tracks[name].reason:
+            self._record("waiting", name, reason=verdict.reason)
+
+    def _stop_left_behind(self, name: str) -> None:
+        self._blocked_by_leftovers([name])
+
+    def _verdict(self, name: str, blocked: Collection[str]) -> start_order.Verdict | None:
+        """Return the verdict on whether a process can start now. Those in ``blocked`` must wait.
 
         Return None if the process has already started, is backing off or will never start.
         """
@@ -751,7 +797,10 @@ class Supervisor:
         # A timer starts a process again whose first start has failed.
         if track.state is not State.PENDING or track.started is not None or track.failures_in_row:
             return None
-        return start_order.verdict(self._specs[name].starts_after, self._state.tracks)
+        verdict = start_order.verdict(self._specs[name].starts_after, self._state.tracks)
+        if verdict is start_order.START and name in blocked:
+            return start_order.Verdict("wait", WAITING_FOR_LEFTOVERS)
+        return verdict
 
     def _start(self, names: Sequence[str], *, launching: bool = False) -> None:
         specs = [self._specs[name] for name in names if self._is_available(name)]
@@ -834,6 +883,7 @@ class Supervisor:
                 raise LaunchRefused(f"process {spec.path!r}: {reason}") from child
             self._handle_failed_start(spec, child, reason)
             return
+        self._previous_executions.note_start(spec.name)
         is_ready = spec.ready is None
         details = {} if is_ready else {"log_start": log_start}
         self._record(
@@ -894,7 +944,10 @@ class Supervisor:
         environment = {**self._env, **spec.env}
         log = self._directory.log(name)
         try:
-            probe = self._host.make_probe(spec, log, log_start, environment, self._search_process)
+            process = ProcessId(child.pid, child.birth)
+            probe = self._host.make_probe(
+                spec, process, log, log_start, environment, self._search_process
+            )
         except Exception as exc:
             probe = failing_probe(f"the probe cannot be run: {exc}")
         is_late = self._state.tracks[name].not_ready_in_time
@@ -999,6 +1052,9 @@ class Supervisor:
 
     def _schedule_restart(self, name: str, delay: float) -> None:
         next_start = self._state.tracks[name].next_start
+        if delay:
+            # What the process has left behind is stopped in the meantime.
+            self._loop.post(functools.partial(self._stop_left_behind, name))
         self._loop.after(delay, lambda: self._restart(name, next_start))
 
     def _restart(self, name: str, next_start: float | None) -> None:
@@ -1016,6 +1072,9 @@ class Supervisor:
             self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._restart(name, next_start))
             return
         names = ranks or [name]
+        if self._blocked_by_leftovers(names):
+            self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._restart(name, next_start))
+            return
         self._start(names)
         for started in names:
             self._start_or_decide(self._followers.get(started, []))

@@ -231,8 +231,9 @@ class ExperimentStatus:
     experiment, such as ``the supervisor was killed``. ``ends_with`` contains the names of the
     processes with which the experiment ends; it is empty if it ends with all processes.
     ``deadline`` is the time at which a running experiment is stopped, in seconds since the epoch,
-    or None. ``clock_offset`` is how many seconds the clock of all these times is ahead of the clock
-    of this machine.
+    or None. ``parameters`` contains the values of parameters that the user has given, in which
+    secrets are hidden. ``clock_offset`` is how many seconds the clock of all these times is ahead
+    of the clock of this machine.
     """
 
     name: str
@@ -242,6 +243,7 @@ class ExperimentStatus:
     note: str = ""
     ends_with: tuple[str, ...] = ()
     deadline: float | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
     # Two statuses are equal although the estimate of the clock has become more precise.
     clock_offset: float = field(default=0.0, compare=False, repr=False)
 
@@ -335,6 +337,7 @@ class ExperimentStatus:
             "note": self.note,
             "ends_with": list(self.ends_with),
             "deadline": self.deadline,
+            "parameters": dict(self.parameters),
             "processes": [process.to_dict() for process in self.processes],
         }
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
+    from symphony.model.given_options import GivenOptions
     from symphony.model.validators import Code, Paths, Strings
     from symphony.plan.changes import Changes
     from symphony.plan.ignored import Ignored
@@ -603,6 +604,20 @@ class Cluster(CheckedAttributes, abc.ABC):
         described = described_experiment(self._launch_record(experiment))
         described.recorded_code = self._recorded_code(experiment)
         return described
+
+    def launch_options(self, experiment: str) -> GivenOptions:
+        """Return the options with which the user has loaded the file of an existing experiment,
+        such as the values of parameters.
+
+        There are none if the experiment does not exist, or if its description cannot be read.
+        """
+        from symphony.model.given_options import GivenOptions
+
+        try:
+            record = self._launch_record(experiment)
+        except SymphonyError:
+            return GivenOptions()
+        return GivenOptions.from_dict(record.get("given"))
 
     def debugged_processes(self, experiment: str) -> dict[str, str]:
         """Return the processes that `symphony debug` has put under a debugger.

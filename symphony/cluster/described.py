@@ -31,6 +31,7 @@ def described_experiment(record: Mapping[str, Any]) -> Experiment:
     Raises BackendError if the record cannot be read.
     """
     from symphony.model import Experiment
+    from symphony.model.given_options import GivenOptions
     from symphony.model.scaling import Source
 
     try:
@@ -42,6 +43,7 @@ def described_experiment(record: Mapping[str, Any]) -> Experiment:
     experiment.file = record.get("file")
     source = record.get("source")
     experiment.source = None if source is None else Source.from_dict(source)
+    experiment.given = GivenOptions.from_dict(record.get("given"))
     return experiment
 
 
@@ -144,6 +146,7 @@ def _with_definition(experiment: Experiment, definition: Mapping[str, Any]) -> E
     changed.base_dir = experiment.base_dir
     changed.file = experiment.file
     changed.source = experiment.source
+    changed.given = experiment.given
     changed.recorded_code = experiment.recorded_code
     return changed
 

@@ -26,6 +26,7 @@ def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]
     the launch has replaced are kept. Raises SpecError if the experiment has no replicas or if it
     was changed after it was loaded from its file.
     """
+    from symphony.model.given_options import GivenOptions
     from symphony.model.scaling import Source
 
     name, definition = record["experiment"], record["definition"]
@@ -58,6 +59,7 @@ def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]
     experiment.on_failure = definition.get("on_failure")
     experiment.deadline = definition.get("deadline")
     experiment.record_usage = definition.get("record_usage")
+    experiment.given = GivenOptions.from_dict(record.get("given"))
     return experiment
 
 

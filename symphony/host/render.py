@@ -87,6 +87,8 @@ class HostManifest(Manifest):
     * ``keys`` contains the names of the secrets that the launch generates.
     * ``policies`` contains the rules for the end of the experiment.
     * ``snapshots`` maps the names of processes to the snapshots of their code.
+    * ``parameters`` contains the values of parameters that the user has given, in which secrets are
+      hidden.
     """
 
     experiment: str
@@ -103,6 +105,7 @@ class HostManifest(Manifest):
     keys: tuple[str, ...] = ()
     policies: Policies = field(default_factory=Policies)
     snapshots: Mapping[str, CodeSnapshot] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of the manifest file as a dictionary of JSON-serializable values."""
@@ -117,6 +120,7 @@ class HostManifest(Manifest):
             "secrets": self.secrets,
             "env": self.env,
             "policies": self.policies.to_dict(),
+            "parameters": dict(self.parameters),
             "processes": [process.to_dict() for process in self.processes],
             SNAPSHOTS_KEY: {name: item.to_dict() for name, item in self.snapshots.items()},
             "ignored": [
@@ -233,6 +237,7 @@ def render(
         keys=plan.key_variables,
         policies=plan.policies,
         snapshots=snapshots,
+        parameters=plan.parameters,
     )
 
 

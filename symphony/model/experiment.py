@@ -21,6 +21,7 @@ from symphony.names import check_is_text, check_name, did_you_mean
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+    from symphony.model.given_options import GivenOptions
     from symphony.model.process import ProcessOptions
     from symphony.model.scaling import Source
     from symphony.model.setting_options import SettingOptions
@@ -132,6 +133,7 @@ class Experiment(CheckedAttributes):
         # Maps each process or group with no replicas to its services.
         self._absent_services: dict[str, dict[str, int | None]] = {}
         self._source: Source | None = None
+        self._given: GivenOptions | None = None
         self._recorded_code: Mapping[str, Any] = {}
         self._images: dict[str, ImageBuild] = {}
         self._members: dict[str, Member] = {}
@@ -185,6 +187,23 @@ class Experiment(CheckedAttributes):
     @source.setter
     def source(self, value: Source | None) -> None:
         self._source = value
+
+    @property
+    def given(self) -> GivenOptions:
+        """The values of parameters and the policies that the user has given in addition to the
+        experiment's file.
+        """
+        if self._given is None:
+            from symphony.model.given_options import GivenOptions
+
+            self._given = GivenOptions()
+        return self._given
+
+    @given.setter
+    def given(self, value: GivenOptions) -> None:
+        from symphony.model.given_options import GivenOptions
+
+        self._given = validators.instance(value, GivenOptions, "given")
 
     @property
     def recorded_code(self) -> Mapping[str, Any]:

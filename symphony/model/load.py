@@ -19,6 +19,7 @@ from symphony.model.component import Component
 from symphony.model.document_path import REPLICA_KEYS
 from symphony.model.error_collector import ErrorCollector
 from symphony.model.experiment_options import EXPERIMENT_OPTIONS
+from symphony.model.given_options import GivenOptions
 from symphony.model.group import GROUP_OPTIONS, ProcessGroup
 from symphony.model.images import IMAGE_FIELDS
 from symphony.model.process import PROCESS_OPTIONS, Process
@@ -114,9 +115,14 @@ class _Loader:
             self._load_images(experiment, document.get("images"))
         with self._errors.at("processes"):
             self._load_processes(experiment, document.get("processes"))
-        experiment.source = Source(
-            given_document, parameters.values(given_document, given_parameters, os.environ)
-        )
+        values = parameters.values(given_document, given_parameters, os.environ)
+        experiment.source = Source(given_document, values)
+        given = {
+            name: value
+            for name, value in values.items()
+            if name in given_parameters or name in os.environ
+        }
+        experiment.given = GivenOptions(parameters=given)
         return None if name is None else experiment
 
     def _experiment_name(self, document: Mapping[str, Any]) -> str | None:

@@ -117,6 +117,8 @@ class Plan:
     only the names of the variables for these keys. ``base_dir`` is the directory against which
     relative paths are resolved. It is ignored when plans are compared. ``policies`` contains the
     rules for the end of the experiment. ``sbatch_options`` contains further options of sbatch.
+    ``parameters`` contains the values of parameters that the user has given, in which secrets are
+    hidden.
     """
 
     experiment: str
@@ -127,6 +129,7 @@ class Plan:
     secrets: dict[str, str]
     policies: Policies = field(default_factory=Policies)
     sbatch_options: tuple[str, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
     base_dir: Path | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[PlannedProcess]:
@@ -259,6 +262,7 @@ def resolve(
         secrets=dict(experiment.secrets),
         policies=resolve_policies(experiment, record_usage=(defaults or Defaults()).record_usage),
         sbatch_options=tuple(experiment.sbatch_options),
+        parameters=experiment.given.shown_parameters,
         base_dir=experiment.base_dir,
     )
 

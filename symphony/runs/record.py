@@ -33,6 +33,7 @@ SUMMARY_KEYS = (
     "ended",
     "duration",
     "processes",
+    "parameters",
     "bytes",
     "cut",
 )
@@ -84,6 +85,8 @@ def launch_record(
       `symphony.runs.origin`. Both are None for an experiment that a program describes.
     * ``source`` contains the document of the file and the values of its parameters, with which the
       experiment can be scaled, or is None; see `symphony.model.scaling`.
+    * ``given`` contains the options with which the user has loaded the file; see
+      `symphony.model.given_options`.
     * ``command`` contains the arguments of the program that launched the experiment, in the
       directory ``working_directory``.
     * ``options`` are the options for `Cluster.new` with which the experiment is found again.
@@ -99,6 +102,7 @@ def launch_record(
         "launched": launched,
         "options": dict(options),
         "definition": experiment.dump_dict(),
+        "given": experiment.given.to_dict(),
         "source": None if experiment.source is None else experiment.source.to_dict(),
         "base_directory": str(experiment.base_dir or Path.cwd()),
         "file": None if experiment.file is None else str(experiment.file),
@@ -140,6 +144,7 @@ def result_of(
     * ``duration`` is the time from the creation of the experiment to ``ended`` in seconds, or None.
       Both times are those of the clock of the backend, and ``launched`` is that of this machine.
     * ``processes`` is the number of processes, or None.
+    * ``parameters`` contains the values of parameters that the user has given, or None.
     * ``bytes`` is the size of the record.
     * ``cut`` contains messages about the parts of the record that are missing or can be wrong.
     """
@@ -150,6 +155,7 @@ def result_of(
         "ended": None,
         "duration": None,
         "processes": None,
+        "parameters": None,
         "bytes": size_bytes,
         "cut": list(cut),
     }
@@ -161,6 +167,7 @@ def result_of(
             created = identity["launched"] if status.created is None else status.created
             result.update(ended=max(ends), duration=max(0.0, max(ends) - created))
         result["processes"] = len(status.processes)
+        result["parameters"] = dict(status.parameters)
     return result
 
 

@@ -226,9 +226,9 @@ class TestWait:
         program.launch("rl", {"a": "true"})
         assert program.ok("wait", "rl", "--timeout", "30s") == "rl succeeded: 1 succeeded\n"
 
-    def test_exit_code_is_1_after_the_timeout(self, program: Program, rl: str) -> None:
+    def test_exit_code_is_124_after_the_timeout(self, program: Program, rl: str) -> None:
         done = program("wait", rl, "--timeout", "0.1")
-        assert (done.returncode, done.stdout) == (1, "")
+        assert (done.returncode, done.stdout) == (124, "")
         assert re.fullmatch(r"symphony: error: .* after 0.1 s: a.*\n", done.stderr)
 
     def test_stopped_process_is_not_a_failure(self, program: Program, rl: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Program
+from tests.cli.conftest import FOREVER, Program
 
 FILE = """\
 name: rl
@@ -107,3 +108,61 @@ def test_build_function_receives_the_values_as_arguments(program: Program) -> No
         "rl.py: build(exp) has no argument 'agnets'; did you mean 'agents'? "
         "(declare it: def build(exp, agnets=1))"
     ) in done.stderr
+
+
+def test_up_keeps_the_options_of_the_launch_and_the_views_list_the_parameters(
+    program: Program,
+) -> None:
+    process = {"cmd": FOREVER, "env": {"RATE": "${rate}", "AGENTS": "${agents}"}}
+    (program.directory / "kept.yml").write_text(
+        json.dumps(
+            {
+                "name": "kept",
+                "parameters": {"rate": 1, "agents": 2, "api_token": "none"},
+                "processes": {"web": {**process, "exposes": ["web"]}},
+            }
+        )
+    )
+    given = ["--set", "rate=2", "--set", "api_token=hunter2", "--deadline", "6h"]
+    address = program.ok("launch", "kept.yml", *given).splitlines()[1]
+    kept = "keeping --set rate=2 --set 'api_token=(hidden)' --deadline 6h of 'kept'"
+
+    same = program("diff", "kept.yml")
+    assert (same.returncode, same.stdout) == (0, "kept on local: no difference; 1 unchanged\n")
+    assert kept in same.stderr
+    done = program("up", "kept.yml", "--set", "agents=3", "--deadline", "7h")
+    assert "keeping --set rate=2 --set 'api_token=(hidden)' of 'kept'" in done.stderr
+    assert done.stdout.splitlines() == [
+        "kept on local: 1 restarted",
+        "update   the experiment: deadline changed from 21600 to 25200",
+        "restart  web: env.AGENTS changed from '2' to '3'",
+        "changed kept on local: 1 restarted",
+        address,
+    ]
+    assert program("up", "kept.yml").stdout.splitlines()[-1] == address
+    assert program("restart", "kept").stdout.splitlines() == ["restarted web of kept", address]
+    reset = program("diff", "kept.yml", "--reset")
+    assert (reset.returncode, reset.stderr) == (1, "")
+    assert "env.RATE changed from '2' to '1'; env.AGENTS changed from '3' to '2'" in reset.stdout
+
+    shown = "rate=2, agents=3, api_token=(hidden)"
+    assert f"kept: parameters {shown}" in program("ps", "kept").stderr
+    values = {"rate": "2", "api_token": "(hidden)", "agents": "3"}
+    assert program.json("ps", "kept")["parameters"] == values
+    program("delete", "-f", "kept")
+    assert program.json("history")[0]["parameters"] == values
+    assert shown.replace(" ", "") in program.ok("history")
+    assert shown.replace(" ", "") in program.ok("show", "kept")
+    again = program("rerun", "kept")
+    assert again.stdout.splitlines()[1].split()[0] == "web"
+    assert "rate=2" in program("ps", "kept").stderr
+
+
+def test_a_parameter_that_the_file_no_longer_declares_is_not_kept(program: Program) -> None:
+    path = program.directory / "less.yml"
+    process = {"p": {"cmd": FOREVER}}
+    path.write_text(json.dumps({"name": "less", "parameters": {"a": 1}, "processes": process}))
+    program.ok("launch", path, "--set", "a=2")
+    path.write_text(json.dumps({"name": "less", "processes": process}))
+    done = program("up", path)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -164,7 +164,7 @@ READERS: dict[str, Callable[[HostCluster], object]] = {
     "launch": lambda cluster: cluster._free_name(NAME),
 }
 # The errors for an undamaged experiment that has finished.
-USUAL_ERRORS = {"exec": NotFound, "copy": NotFound}
+USUAL_ERRORS = {"copy": NotFound}
 
 
 def error_of(reader: str, cluster: HostCluster) -> SymphonyError | None:

@@ -136,6 +136,7 @@ def test_the_result_is_that_of_the_experiment() -> None:
         "ended": 7.0,
         "duration": 3.0,
         "processes": 2,
+        "parameters": {},
         "bytes": 10,
         "cut": [],
     }

@@ -184,7 +184,7 @@ def test_json_form() -> None:
     processes = data.pop("processes")
     assert data == {
         "name": "e", "backend": "paper", "state": "pending", "created": 1.0, "note": "n",
-        "ends_with": [], "deadline": None,
+        "ends_with": [], "deadline": None, "parameters": {},
     }  # fmt: skip
     changed = {"name": "a", "group": "g", "state": "failed", "exit_code": 2, "ended": 2.0}
     reason = {"reason": "r", "reason_code": "exited"}

@@ -48,6 +48,7 @@ from symphony.config import fields, locations
 from symphony.errors import shown
 from symphony.kube import KubeCluster, NodePool, NodePoolDispatcher
 from symphony.local import LocalCluster
+from symphony.model.given_options import GivenOptions
 from symphony.model.process import ProcessOptions
 from symphony.plan.addresses import AddressBook
 from symphony.runs.archive import Run
@@ -326,6 +327,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "source": lambda: "p:file",
     "record_usage": lambda: True,
     "recorded_code": dict,
+    "given": GivenOptions,
     "start": lambda: ["p"],
     "start_dir": lambda: "work",
     "state_dir": lambda: "state",

@@ -150,7 +150,7 @@ class Difference:
             changes = (*changes, new_change(revision, self.time, lines))
         return {
             ROSTER: with_revision(encode_roster(manifest.roster), revision),
-            POLICIES: encode_policies(manifest.policies, revision),
+            POLICIES: encode_policies(manifest.policies, manifest.parameters, revision),
             CHANGES: encode_changes(changes, revision),
         }
 

@@ -395,6 +395,14 @@ class BaseCommands(CommandLine):
             # The addresses are additional information. The command has done its work.
             return {}
 
+    def _address_lines(self, experiment: Experiment) -> list[str]:
+        """Return the result of `_exposed_lines`. An experiment that exposes no service is not asked
+        for, because reading the services of a large experiment takes time.
+        """
+        if any(component.settings.exposes for component in experiment.list_components()):
+            return self._exposed_lines(experiment.name)
+        return []
+
     def _exposed_lines(self, experiment: str) -> list[str]:
         """Return a line for each exposed service, with its URL or the command that finds it."""
         from symphony.commandline.output.views import align_pairs

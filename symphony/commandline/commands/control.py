@@ -120,7 +120,9 @@ class ControlCommands(BaseCommands):
                 timeout=args.timeout,
             )
 
-        return self._control(args, ("restart", "restarting", "restarted"), restart, starts=True)
+        return self._control(
+            args, ("restart", "restarting", "restarted"), restart, starts=True, shows_addresses=True
+        )
 
     def _add_signal(self) -> None:
         parser = self.add_subparser("signal")
@@ -191,12 +193,14 @@ class ControlCommands(BaseCommands):
         starts: bool = False,
         unchanged: Collection[State] = (),
         already: str = "",
+        shows_addresses: bool = False,
     ) -> int:
         """Select processes, call ``run`` with them, and report the result.
 
         ``words`` describe what ``run`` does, such as ``stop``, ``stopping`` and ``stopped``.
         With ``starts``, processes that could not be started are reported. ``run`` does nothing with
         processes that are in one of the states ``unchanged``, which are reported as ``already``.
+        With ``shows_addresses``, the addresses of the exposed services follow.
         """
         from symphony.cluster.matching import select_processes
         from symphony.code.snapshot import packing_once
@@ -239,6 +243,8 @@ class ControlCommands(BaseCommands):
                 print_text(f"{done} {_description(status.name, changed)}")
             if rest:
                 print_text(f"{already}: {_description(status.name, rest)}")
+            if shows_addresses and (lines := self._exposed_lines(status.name)):
+                print_text("\n".join(lines))
         return _report_problems(result, status.now()) if starts else OK
 
     def _without_finished_one_shots(

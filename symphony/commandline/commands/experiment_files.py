@@ -108,6 +108,7 @@ def _renamed(experiment: Experiment, name: str) -> Experiment:
     result.replicas = experiment.replicas
     if experiment.source is not None:
         result.source = experiment.source.renamed(name)
+    result.given = experiment.given
     return result
 
 
@@ -117,6 +118,8 @@ def _renamed(experiment: Experiment, name: str) -> Experiment:
 def _load_python(
     cluster: Cluster, path: Path, name: str | None, parameters: Mapping[str, str]
 ) -> Experiment:
+    from symphony.model.given_options import GivenOptions
+
     code = _compile(path)
     absolute = path.absolute()
     with _importing_from(absolute.parent) as module, contextlib.redirect_stdout(sys.stderr):
@@ -128,6 +131,7 @@ def _load_python(
         experiment = cluster.new_experiment(name or _experiment_name(module, path))
         experiment.base_dir = absolute.parent
         experiment.file = absolute
+        experiment.given = GivenOptions(parameters=parameters)
         with _errors_located_in(path, f"{BUILD_FUNCTION}(exp) failed"):
             _refuse_deferred_result(build(experiment, **arguments))
     return experiment

@@ -228,11 +228,13 @@ class InspectCommands(BaseCommands):
 
 
 def _print_note(status: ExperimentStatus) -> None:
-    from symphony.commandline.output.views import note
+    from symphony.commandline.output.views import note, parameter_words
 
     text = note(status, status.now())
     if text:
         print_note(f"{status.name}: {text}")
+    if status.parameters:
+        print_note(f"{status.name}: {parameter_words(status.parameters)}")
 
 
 def _experiment_table(statuses: Iterable[ExperimentStatus]) -> list[str]:

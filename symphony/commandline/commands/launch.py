@@ -142,9 +142,7 @@ class LaunchCommands(ExperimentOptions):
             show_json(manifest.to_dict())
         else:
             lines = [foreground.launch_summary(self.cluster, experiment)]
-            # Reading the services of a large experiment takes time.
-            if any(component.settings.exposes for component in experiment.list_components()):
-                lines += self._exposed_lines(experiment.name)
+            lines += self._address_lines(experiment)
             lines += self._next_commands(experiment.name)
             print_text("\n".join(lines), flush=True)
         if timeout_error is not None:

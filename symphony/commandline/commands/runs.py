@@ -63,10 +63,7 @@ class RunsCommands(BaseCommands):
             show_json(statuses)
             return OK
         now = time.time()
-        rows = [
-            runs.history_row(run, result, now) for run, result in zip(shown, statuses, strict=True)
-        ]
-        print_coloured(table_lines(runs.HISTORY_COLUMNS, rows))
+        print_coloured(table_lines(*runs.history_table(shown, statuses, now)))
         if len(shown) < len(found):
             print_note(f"{len(found) - len(shown)} older runs are not shown; --number 0 shows all")
         return OK
@@ -203,7 +200,8 @@ class RunsCommands(BaseCommands):
             show_json(manifest.to_dict())
             return OK
         summary = foreground.launch_summary(self.cluster, experiment)
-        print_text("\n".join([summary, *self._next_commands(experiment.name)]), flush=True)
+        lines = [summary, *self._address_lines(experiment), *self._next_commands(experiment.name)]
+        print_text("\n".join(lines), flush=True)
         return OK
 
     def _add_prune(self) -> None:
@@ -291,6 +289,7 @@ def _load_definition(run: Run, name: str | None, *, with_code: bool) -> Experime
     """
     from symphony.cluster.described import without_debugger
     from symphony.model import Experiment
+    from symphony.model.given_options import GivenOptions
 
     record = run.load_record()
     if not record.get("definition"):
@@ -304,6 +303,7 @@ def _load_definition(run: Run, name: str | None, *, with_code: bool) -> Experime
     if with_code:
         definition["processes"] = _with_recorded_code(run, definition["processes"])
     experiment = without_debugger(Experiment.load_dict(definition))
+    experiment.given = GivenOptions.from_dict(record.get("given"))
     experiment.base_dir = record.get("base_directory")
     experiment.file = record.get("file")
     return experiment

@@ -31,6 +31,7 @@ class UpCommands(ExperimentOptions):
         parser = self.add_subparser("up")
         self._add_file(parser)
         self._add_policies(parser)
+        self._add_reset(parser)
         self._add_client_dry_run(parser, "show what would be changed, as diff; change nothing")
         parser.add_argument(
             "--build", action="store_true", help="build and push the experiment's images first"
@@ -64,6 +65,9 @@ class UpCommands(ExperimentOptions):
         rules for the end of the experiment are changed without a restart. If the experiment does
         not exist or has finished, it is launched.
 
+        The options of the launch, such as --set, --deadline and --image, are kept unless other
+        values are given; the command shows which. With --reset, the file alone counts.
+
         The command shows the changes, and returns when they are done. If it is interrupted, run it
         again; it completes the changes.
 
@@ -85,7 +89,7 @@ class UpCommands(ExperimentOptions):
         self._choose_file(args)
         if args.watch:
             return self._up_after_edits(args)
-        return self._up(self._load_with_policies(args), args)
+        return self._up(self._load_for_change(args), args)
 
     def _up(self, experiment: Experiment, args: argparse.Namespace) -> int:
         if args.build:
@@ -115,7 +119,7 @@ class UpCommands(ExperimentOptions):
                 "--dry-run changes nothing, so there is nothing to repeat: "
                 "remove --watch or --dry-run"
             )
-        with WatchedExperiment(Path(args.file), lambda: self._load_with_policies(args)) as watched:
+        with WatchedExperiment(Path(args.file), lambda: self._load_for_change(args)) as watched:
             experiment = watched.load()
             self._up(experiment, args)
             count = "1 file" if watched.count == 1 else f"{watched.count} files"
@@ -152,6 +156,7 @@ class UpCommands(ExperimentOptions):
         parser = self.add_subparser("diff")
         self._add_file(parser)
         self._add_policies(parser)
+        self._add_reset(parser)
         self._add_hidden_dry_run(parser)
         self._add_show_secrets(parser)
         self._add_json(parser)
@@ -160,14 +165,15 @@ class UpCommands(ExperimentOptions):
         """Show how a running experiment differs from its file.
 
         For each process that up would add, remove, restart, start or update, the command shows why.
-        The exit code is 0 if there is no difference, and 1 if there is one.
+        The exit code is 0 if there is no difference, and 1 if there is one. The options of the
+        launch are kept as by up.
 
         For example:
           symphony diff rl.yml
           symphony diff rl.yml --set rate=0.1 --json
         """
         self._choose_file(args)
-        changes = self.cluster.diff(self._load_with_policies(args))
+        changes = self.cluster.diff(self._load_for_change(args))
         _show(changes, args)
         return OK if changes.is_empty else FAILED
 
@@ -227,11 +233,18 @@ class UpCommands(ExperimentOptions):
                 self.cluster.check_origin(experiment)
             if args.dry_run or changes.is_empty:
                 _show(changes, args)
+                if not args.dry_run and not args.json:
+                    self._show_addresses(experiment)
                 return OK
             if not args.json:
                 print_text(str(_for_display(changes, args)).rstrip("\n"), flush=True)
             changes = self._make(changes, experiment, shown, force=args.force, start=start)
-        return self._report(changes, args)
+        return self._report(changes, experiment, args)
+
+    def _show_addresses(self, experiment: Experiment) -> None:
+        lines = self._address_lines(experiment)
+        if lines:
+            print_text("\n".join(lines), flush=True)
 
     def _make(
         self,
@@ -261,7 +274,7 @@ class UpCommands(ExperimentOptions):
             )
             raise
 
-    def _report(self, changes: Changes, args: argparse.Namespace) -> int:
+    def _report(self, changes: Changes, experiment: Experiment, args: argparse.Namespace) -> int:
         """Report what was changed, and return the exit code."""
         from symphony.commandline.output import views
         from symphony.commandline.parsing import completion_cache
@@ -273,6 +286,7 @@ class UpCommands(ExperimentOptions):
         else:
             done = "launched" if changes.launch or changes.relaunch else "changed"
             print_text(f"{done} {name} on {changes.backend}: {changes.summary}", flush=True)
+            self._show_addresses(experiment)
         for note in changes.notes:
             print_note(f"symphony: {note}")
         status = self.cluster.describe_experiment(name)

@@ -25,6 +25,27 @@ HISTORY_COLUMNS = (
     Column("DURATION", drop=1, right=True),
     Column("CODE", flexible=True, prose=True),
 )
+_PARAMETERS_COLUMN = Column("PARAMETERS", drop=4, flexible=True, prose=True)
+
+
+def history_table(
+    runs: Sequence[Run], results: Sequence[Mapping[str, Any]], now: float
+) -> tuple[tuple[Column, ...], list[list[object]]]:
+    """Return the columns and the rows of a table of runs.
+
+    There is a column for parameters only if a run has any.
+    """
+    rows = [history_row(run, result, now) for run, result in zip(runs, results, strict=True)]
+    if not any(result["parameters"] for result in results):
+        return HISTORY_COLUMNS, rows
+    for row, result in zip(rows, results, strict=True):
+        row.append(_parameters(result))
+    return (*HISTORY_COLUMNS, _PARAMETERS_COLUMN), rows
+
+
+def _parameters(result: Mapping[str, Any]) -> str | None:
+    given = (result["parameters"] or {}).items()
+    return ",".join(f"{name}={value}" for name, value in given) or None
 
 
 def history_row(run: Run, result: Mapping[str, Any], now: float) -> list[object]:
@@ -67,6 +88,7 @@ def description_lines(
         "state": state,
         "launched": f"{launched} ({format_age(now - run.launched)} ago)",
         "duration": _duration(result),
+        "parameters": _parameters(result),
         "command": shlex.join(record.get("command") or []),
         "directory": record.get("working_directory"),
         "host": f"{record.get('host')} (user {record.get('user')})",

@@ -75,6 +75,12 @@ def note(status: ExperimentStatus, now: float) -> str:
     return f"{status.note}; {remaining}" if status.note else remaining
 
 
+def parameter_words(parameters: Mapping[str, str]) -> str:
+    """Return the values of parameters as words, such as ``parameters rate=2, agents=4``."""
+    values = ", ".join(f"{name}={value}" for name, value in parameters.items())
+    return f"parameters {values}"
+
+
 def process_row(process: ProcessStatus, now: float) -> list[object]:
     """Return a process as a row with the columns `PROCESS_COLUMNS`.
 

@@ -198,6 +198,8 @@ def manifest_error(data: Any) -> str:
             return f"processes[{index}]: 'restart' is not valid"
     if not _has_optional(data.get("policies", {}), _POLICIES):
         return "'policies' is not valid"
+    if not _is_text_mapping(data.get("parameters", {})):
+        return "'parameters' is not valid"
     error = _change_error(data)
     if error:
         return error

@@ -274,6 +274,7 @@ def compute_status(
         note="; ".join(text for text in (note, _policy_note(run), *notes) if text),
         ends_with=policies.ends_with,
         deadline=(run.created or 0.0) + (policies.deadline or 0.0) if has_deadline else None,
+        parameters=manifest.get("parameters", {}),
     )
 
 

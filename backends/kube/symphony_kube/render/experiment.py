@@ -40,7 +40,7 @@ from symphony_kube.render.job_sets import job_name, job_set
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.overrides import Override
-from symphony_kube.render.roster import Unit, encode_roster, roster_unit
+from symphony_kube.render.roster import PARAMETERS_KEY, Unit, encode_roster, roster_unit
 from symphony_kube.render.secrets import file_object_name, file_objects, file_sources
 from symphony_kube.render.services import render_services
 from symphony_kube.render.text import Object
@@ -121,8 +121,9 @@ def _render(
     roster = tuple(_roster_entry(unit, bodies.get(unit.name), context) for unit in planned)
     first = bodies[roster_unit(roster).name]
     pods.annotate(first, ROSTER, encode_roster(roster))
-    if policies.names:
-        pods.annotate(first, POLICIES, json.dumps(policies.to_dict()))
+    if policies.names or plan.parameters:
+        values = {**policies.to_dict(), PARAMETERS_KEY: dict(plan.parameters)}
+        pods.annotate(first, POLICIES, json.dumps(values))
     base_dir = plan.base_dir or Path()
     return KubeManifest(
         experiment=plan.experiment,
@@ -138,6 +139,7 @@ def _render(
         roster=roster,
         ignored=_ignored(plan, planned, context),
         policies=policies,
+        parameters=plan.parameters,
         overrides=tuple(
             override
             for unit in planned

@@ -38,6 +38,7 @@ class KubeManifest(Manifest):
     * ``ignored``: the experiment's settings that Kubernetes does not support.
     * ``overrides``: the overrides that users set on the units.
     * ``policies``: the rules for the end of the experiment that its supervisor applies.
+    * ``parameters``: the values of parameters that the user has given, in which secrets are hidden.
     * ``source_files``: the files from which Secrets and ConfigMaps are created.
     * ``snapshots``: the snapshots of the code, keyed by the names of the processes.
     * ``supervisor``: where the experiment is supervised, or ``""`` if it needs no supervisor. The
@@ -57,6 +58,7 @@ class KubeManifest(Manifest):
     overrides: tuple[Override, ...] = ()
     source_files: tuple[Path, ...] = ()
     policies: Policies = field(default_factory=Policies)
+    parameters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     supervisor: str = ""
     snapshots: Mapping[str, CodeSnapshot] = field(default_factory=dict)

@@ -17,6 +17,8 @@ from symphony.model.limits import MAX_BYTES
 from symphony.plan.policies import Policies
 
 _MAX_REVISION_DIGITS = 9
+# The key of the parameters in the annotation with the policies.
+PARAMETERS_KEY = "parameters"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Any
 from symphony.model.limits import MAX_BYTES
 from symphony.plan.policies import Policies
 from symphony.status import ENDED, ReasonCode, State
-from symphony_kube.render.roster import with_revision, without_revision
+from symphony_kube.render.roster import PARAMETERS_KEY, with_revision, without_revision
 from symphony_kube.status.pod_status import ContainerStatus
 from symphony_kube.status.reasons import Reason
 
@@ -67,17 +67,27 @@ def _from_fields(fields: Any) -> StoppedProcesses:
     )
 
 
-def encode_policies(policies: Policies, revision: int) -> str:
-    """Encode policies as an annotation value, with the number of the change that writes them."""
-    return with_revision(json.dumps(policies.to_dict()), revision)
+def encode_policies(policies: Policies, parameters: Mapping[str, str], revision: int) -> str:
+    """Encode policies and parameters as an annotation value, with the number of the change that
+    writes them.
+    """
+    values = {**policies.to_dict(), PARAMETERS_KEY: dict(parameters)}
+    return with_revision(json.dumps(values), revision)
 
 
-def decode_policies(text: str) -> Policies:
-    """Return the policies in an annotation, or empty policies if they are damaged."""
+def decode_policies(text: str) -> tuple[Policies, dict[str, str]]:
+    """Return the policies and the parameters in an annotation. They are empty if the annotation is
+    empty or damaged.
+    """
+    if not text:
+        return Policies(), {}
     try:
-        return Policies.from_dict(json.loads(without_revision(text)))
+        values = json.loads(without_revision(text))
+        parameters = dict(values.pop(PARAMETERS_KEY, {}))
+        shown = {str(name): str(value) for name, value in parameters.items()}
+        return Policies.from_dict(values), shown
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return Policies()
+        return Policies(), {}
 
 
 def apply_ending(

@@ -365,14 +365,16 @@ class PodObserver:
             return
 
     @property
-    def _policies(self) -> Policies:
-        """The rules for the end of the experiment, as the latest change has written them."""
+    def _policies(self) -> tuple[Policies, dict[str, str]]:
+        """The rules for the end of the experiment, and the parameters that the user has given, as
+        the latest change has written them.
+        """
         texts = {pod.policies for pod in (*self._current_pods(), *self._deleted.values())}
         texts.update(job.policies for job in self._current_jobs())
         if self._stored is not None:
             texts.add(self._stored.policies)
         latest = max(texts, key=lambda text: (revision_of(text), text), default="")
-        return decode_policies(latest) if latest else Policies()
+        return decode_policies(latest)
 
     @property
     def changes(self) -> tuple[LoggedChange, ...]:
@@ -692,7 +694,7 @@ class PodObserver:
         note = "; ".join(problems) if ending is None else ending.reason
         if self._is_being_deleted():
             note = "is being deleted"
-        policies = self._policies
+        policies, parameters = self._policies
         deadline = None
         if policies.deadline is not None and self._created is not None:
             deadline = self._created + policies.deadline
@@ -709,6 +711,7 @@ class PodObserver:
             note=note,
             ends_with=policies.ends_with,
             deadline=deadline,
+            parameters=parameters,
         )
 
     def _log_problems(self) -> list[str]:

@@ -37,7 +37,8 @@ class Process:
         names = [self.given.get("container_name"), self.given.get("hostname")]
         networks = self.given.get("networks")
         for network in networks.values() if isinstance(networks, Mapping) else ():
-            names += (network or {}).get("aliases") or []
+            aliases = network.get("aliases") if isinstance(network, Mapping) else None
+            names += aliases if isinstance(aliases, list) else []
         return [str(name) for name in names if name]
 
     def links(self) -> dict[str, str]:

@@ -39,6 +39,18 @@ _KEYS = {
     "starts_after": "depends_on",
     "termination_grace_period": "stop_grace_period",
 }
+# The keys at the top level whose values are mappings, and the forms of some keys of a service.
+_MAPPINGS = ("configs", "networks", "secrets", "volumes")
+_FORMS: dict[str, tuple[type, ...]] = {
+    "configs": (list,),
+    "depends_on": (list, Mapping),
+    "env_file": (str, list, Mapping),
+    "links": (list,),
+    "networks": (list, Mapping),
+    "profiles": (list,),
+    "secrets": (list,),
+    "volumes": (list,),
+}
 # The settings that other backends ignore.
 _KUBERNETES_KEYS = frozenset({"container_yml", "node_selector", "pod_yml"})
 # The order of the keys in the result.
@@ -77,6 +89,8 @@ class _Import:
         self._base = base
         self._directory = directory
         self._images = Images(imported, base, directory)
+        active = compose_files.variables_in([base / ".env"]).get("COMPOSE_PROFILES", "")
+        self._active_profiles = set(active.split(","))
 
     def run(self) -> list[Process]:
         processes = self._processes()
@@ -96,6 +110,8 @@ class _Import:
         return processes
 
     def _processes(self) -> list[Process]:
+        for key in _MAPPINGS:
+            _check_form(key, self._compose.get(key), (Mapping,))
         result: dict[str, Process] = {}
         for host, given in self._compose["services"].items():
             name = suggested_name(host)
@@ -106,6 +122,8 @@ class _Import:
                 )
             if given is not None and not isinstance(given, Mapping):
                 raise SpecError(f"service {host!r} is not a mapping; correct the compose file")
+            for key, forms in _FORMS.items():
+                _check_form(f"services.{host}.{key}", (given or {}).get(key), forms)
             result[name] = Process(host=host, name=name, given=dict(given or {}))
         return list(result.values())
 
@@ -285,16 +303,20 @@ class _Import:
 
     def _translate_profiles(self, process: Process) -> None:
         """Let a parameter switch a process on that belongs to a profile."""
-        profiles = [str(profile) for profile in process.given.get("profiles") or ()]
+        profiles = list(map(str, process.given.get("profiles") or ()))
         if not profiles:
             return
         first, *others = ["profile_" + re.sub(r"\W", "_", profile) for profile in profiles]
         process.profile = first
         parameters = self._imported.document.setdefault("parameters", {})
-        parameters[first] = "0"
         where = f"{process.where}.profiles"
         number = process.settings.get("replicas", 1)
         process.settings["replicas"] = f"${{{first}}}"
+        if {"*", *profiles} & self._active_profiles:
+            parameters[first] = str(number)
+            self._omit(where, f"parameter {first} switches the process on")
+            return
+        parameters[first] = "0"
         self._omit(where, "the process is switched off", f"launch --set {first}={number}")
         for name in others:
             problem = f"parameter {name} does not switch the process on, too"
@@ -337,6 +359,14 @@ class _Import:
             if known[host].profile is not None and process.profile != known[host].profile:
                 fix = "switch it on, too"
                 self._omit(f"{where}.{host}", f"{host!r} can be switched off", fix)
+
+
+def _check_form(where: str, value: Any, forms: tuple[type, ...]) -> None:
+    """Raise `SpecError` if a value is neither missing nor of one of the given types."""
+    if value is not None and not isinstance(value, forms):
+        names = {"list": "a list", "str": "text", "Mapping": "a mapping"}
+        expected = " or ".join(names[form.__name__] for form in forms)
+        raise SpecError(f"{where} is not {expected}; correct the compose file")
 
 
 def _variables(path: Path) -> dict[str, str]:

@@ -104,7 +104,8 @@ class _Reader:
         if isinstance(services, Mapping):
             extension = _Extension(self, path, project, services)
             contents["services"] = {name: extension.service(name, ()) for name in services}
-        for include in self._includes(path, contents.pop("include", None)):
+        includes = self._interpolation.resolved(contents.pop("include", None))
+        for include in self._includes(path, includes):
             other = self._included(path, include, project)
             for key in _RESOURCES:
                 if isinstance(other.get(key), Mapping):
@@ -121,8 +122,11 @@ class _Reader:
         for service in services.values() if isinstance(services, Mapping) else ():
             if isinstance(service, dict) and isinstance(service.get("environment"), (list, dict)):
                 service["environment"] = _with_values(service["environment"], project.values)
-        replaced: dict[str, Any] = self._interpolation.replaced(data, project.values)
-        return replaced
+        return dict(self._interpolation.replaced(data, project.values))
+
+    def extends(self, service: Mapping[str, Any]) -> Any:
+        """Return the value of the key ``extends`` of a service."""
+        return self._interpolation.resolved(service.get("extends"))
 
     def _includes(self, path: Path, value: Any) -> list[dict[str, Any]]:
         items = value if isinstance(value, list) else [] if value is None else [value]
@@ -186,9 +190,9 @@ class _Extension:
         place = (self._path.resolve(), name)
         if place in seen:
             raise SpecError(f"{self._path}: service {name!r} extends itself; remove extends")
-        if not isinstance(own, Mapping) or not own.get("extends"):
+        extends = self._reader.extends(own) if isinstance(own, Mapping) else None
+        if not extends:
             return own
-        extends = own["extends"]
         options = {"service": extends} if isinstance(extends, str) else extends
         if not isinstance(options, Mapping) or not options.get("service"):
             raise SpecError(f"{self._path}: service {name!r} extends no service; name one")

@@ -54,6 +54,14 @@ class Interpolation:
 
         return mapped(value, lambda text: _scanned(text, reference))
 
+    def resolved(self, value: Any) -> Any:
+        """Return a value of a file in which the defaults of the variables replace the tokens."""
+
+        def default(match: re.Match[str]) -> str:
+            return self._references[int(match[1])].default or ""
+
+        return mapped(value, lambda text: _TOKEN.sub(default, text).replace(_LITERAL, "$"))
+
     @staticmethod
     def shell_line(text: str) -> str:
         """Return a shell line in which ``$$`` is a dollar sign, and variables are unchanged."""

@@ -135,7 +135,9 @@ def test_included_files_have_their_own_directory_and_variables(tmp_path: Path) -
     (main, *_) = written(
         tmp_path,
         main="""
-            include: [sub/a.yml, {path: [sub/b.yml, sub/c.yml], env_file: other.env}]
+            include:
+              - ${DIRECTORY:-sub}/a.yml
+              - {path: [sub/b.yml, sub/c.yml], env_file: other.env}
             services: {own: {image: "i:${TAG:-main}"}, shared: {environment: {A: own}}}
             """,
         sub__a="""
@@ -176,7 +178,7 @@ def test_a_service_extends_services_of_this_and_of_other_files(tmp_path: Path) -
         main="""
             services:
               near: {extends: far, environment: [A=near]}
-              far: {extends: {file: sub/base.yml, service: child}, image: own}
+              far: {extends: {file: "${DIRECTORY:-sub}/base.yml", service: child}, image: own}
             """,
         sub__base="""
             services:

@@ -263,6 +263,17 @@ def test_a_parameter_switches_a_profile_on(tmp_path: Path) -> None:
     assert [process.name for process in chosen.list_all_processes()] == ["web", "tools-0"]
 
 
+def test_the_profiles_in_the_env_file_are_switched_on(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("COMPOSE_PROFILES=a,b")
+    document = imported(
+        tmp_path,
+        "services: {p: {command: c, profiles: [b], scale: 2}, q: {command: c, profiles: [other]}}",
+    ).document
+    assert document["parameters"] == {"profile_b": "2", "profile_other": "0"}
+    names = [process.name for process in Experiment.load_dict(document).list_all_processes()]
+    assert names == ["p-0", "p-1"]
+
+
 def test_files_of_compose_are_mounted_on_kubernetes(tmp_path: Path) -> None:
     result = imported(
         tmp_path,
@@ -439,6 +450,8 @@ def test_the_name_of_the_experiment(
         ("compose.yml", "a: b", "has no services"),
         ("compose.yml", "services: [a]", "has no services"),
         ("compose.yml", "services: {a: 1}", "service 'a' is not a mapping"),
+        ("compose.yml", "services: {a: {links: b}}", r"services\.a\.links is not a list; correct"),
+        ("compose.yml", "services: {a: {}}\nvolumes: [a]", "volumes is not a mapping; correct"),
         ("compose.yml", "services: {a_b: {}, a-b: {}}", "service 'a-b' cannot be imported"),
         ("compose.yml", "services: {a: [}", "compose.yml:1:"),
         ("Procfile", "# nothing", "no line NAME: COMMAND"),

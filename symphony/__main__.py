@@ -7,6 +7,7 @@ use_own_import_path()
 
 import atexit  # noqa: E402
 import gc  # noqa: E402
+import os  # noqa: E402
 import sys  # noqa: E402
 
 # The number of new objects that causes a garbage collection. A short command keeps almost all
@@ -21,6 +22,14 @@ _SWITCH_SECONDS = 0.0005
 
 def main() -> int:
     """Run ``symphony`` with this process's command-line arguments and return the exit code."""
+    if os.getpid() == 1:
+        from symphony.first_process import run_below_first_process
+
+        return run_below_first_process(_run)
+    return _run()
+
+
+def _run() -> int:
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     sys.setswitchinterval(_SWITCH_SECONDS)
     # At exit, Python searches all objects for garbage, although the exit releases all memory. After

@@ -21,6 +21,7 @@ from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.local_children import LocalChildren
+from symphony.host.supervisor.orphans import OrphanReaper
 from symphony.host.supervisor.probes import make_probe, served_by_other
 from symphony.host.supervisor.process_host import ThisHost
 from symphony.host.supervisor.readiness import NOT_FINISHED
@@ -82,7 +83,12 @@ class Agent:
     def run(self) -> None:
         """Work until the connection is closed and no process is running."""
         self._loop.watch(self._channel.fileno(), self._receive)
+        OrphanReaper(self._loop, self._child_pids).start()
         self._loop.run()
+
+    def _child_pids(self) -> set[int]:
+        found = map(self._children.get, self._specs)
+        return {child.pid for child in found if child is not None}
 
     def _handle_eviction(self, number: int, frame: object) -> None:
         """Note that Slurm has sent SIGTERM to all processes of the job."""

@@ -163,6 +163,12 @@ def is_alive(process: ProcessId) -> bool:
     return birth_time(process.pid) == process.birth
 
 
+def is_zombie(pid: int) -> bool:
+    """Return whether a process has exited and its parent has not collected the exit."""
+    fields = _read_proc_stat(pid)
+    return fields is not None and fields[_STATE] == b"Z"
+
+
 def is_suspended(process: ProcessId) -> bool:
     """Return whether a signal such as SIGSTOP has suspended a process.
 

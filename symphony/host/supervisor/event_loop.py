@@ -41,7 +41,7 @@ class EventLoop:
         self._timers: list[tuple[float, int, Callback]] = []
         self._timer_numbers = itertools.count()
         self._posted: deque[Callback] = deque()
-        self._signal_callbacks: dict[int, Callback] = {}
+        self._signal_callbacks: dict[int, list[Callback]] = {}
         self._running = True
         # Signals and other threads interrupt the loop's sleep by writing to this socket pair.
         self._wake_read, self._wake_write = socket.socketpair()
@@ -67,13 +67,14 @@ class EventLoop:
     def on_signal(self, number: signal.Signals, callback: Callback) -> None:
         """Call ``callback`` whenever the signal ``number`` arrives.
 
-        The callback runs in the event loop and not in the signal handler.
+        The callback runs in the event loop and not in the signal handler. A signal can have several
+        callbacks.
         """
-        self._signal_callbacks[number] = callback
+        self._signal_callbacks.setdefault(number, []).append(callback)
         signal.signal(number, self._handle_signal)
 
     def _handle_signal(self, number: int, _: object) -> None:
-        self._posted.append(self._signal_callbacks[number])
+        self._posted.extend(self._signal_callbacks[number])
 
     def post(self, callback: Callback) -> None:
         """Call ``callback`` as soon as possible. This method can be called from any thread."""

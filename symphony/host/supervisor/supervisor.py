@@ -374,14 +374,19 @@ class Supervisor:
                 self._check_process_deadline(name)
 
     def prepare_stop(self) -> None:
-        """Import the modules that a stop needs.
+        """Import the modules that a stop needs, and adopt the orphans of the processes.
 
         A launch does not wait for this. When the experiment is stopped, it may not be possible to
         open more files.
         """
         from symphony.host.processes import membership
+        from symphony.host.supervisor.orphans import OrphanReaper
 
         del membership
+        if not self._host.is_remote:
+            OrphanReaper(
+                self._loop, lambda: {child.pid for child in self._running_children()}
+            ).start()
 
     def run(self) -> None:
         """Supervise the processes until all of them have exited."""

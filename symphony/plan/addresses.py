@@ -220,7 +220,8 @@ class AddressScheme:
     ``host`` returns the host to which a service's clients connect. ``bind_host`` is the address on
     which servers listen. ``refuse`` returns the reason why a port is unavailable, such as
     ``"is in use"``, or None if the port is available. ``refuse`` is called at most once for each
-    port, and can reserve an available port. By default, every port is available. ``present`` maps
+    port, and can reserve an available port. By default, every port is available. A port is chosen
+    for which ``avoid`` returns false, unless no other port is available. ``present`` maps
     the services of a running experiment to their ports, which they keep if it is possible. If
     ``shares_ports`` is true, all processes run on one machine. Otherwise, only the members of a
     group share the ports. ``rank_host`` returns the host name of the machine of a rank, if each
@@ -231,6 +232,7 @@ class AddressScheme:
     host: Callable[[str], str]
     bind_host: str
     refuse: PortCheck = lambda _: None
+    avoid: Callable[[int], bool] = lambda _: False
     present: Mapping[str, int] = field(default_factory=dict)
     shares_ports: bool = True
     rank_host: Callable[[str], str] | None = None
@@ -252,7 +254,7 @@ def assign_addresses(
     """
     requests = list(requests)
     _check_fixed_ports(requests, scheme)
-    ports = choose_ports(requests, pool, scheme.refuse, scheme.present)
+    ports = choose_ports(requests, pool, scheme.refuse, scheme.present, scheme.avoid)
     endpoints = [_endpoint(request, ports[request.name], scheme) for request in requests]
     return AddressBook(tuple(endpoints), tuple(replicated))
 
@@ -321,13 +323,15 @@ def choose_ports(
     pool: tuple[int, int],
     refuse: PortCheck,
     present: Mapping[str, int] | None = None,
+    avoid: Callable[[int], bool] = lambda _: False,
 ) -> dict[str, int]:
     """Return a mapping from each service's name to its port.
 
     Fixed ports are assigned first. Services in ``present`` then keep their ports if these are in
     the pool. The other services get ports from the pool in declaration order, so that the same
-    requests get the same ports if the same ports are available. Raises `SpecError` if a fixed port
-    is unavailable, or if the pool does not contain enough available ports.
+    requests get the same ports if the same ports are available. The ports for which ``avoid``
+    returns true are chosen last. Raises `SpecError` if a fixed port is unavailable, or if the pool
+    does not contain enough available ports.
     """
     requests = list(requests)
     services: dict[int, str] = {}
@@ -350,7 +354,7 @@ def choose_ports(
         if pool[0] <= port <= pool[1] and refuse(port) is None:
             services[port] = request.name
             chosen[request.name] = port
-    candidates = iter(range(pool[0], pool[1] + 1))
+    candidates = _avoided_last(range(pool[0], pool[1] + 1), services, avoid)
     refused: list[str] = []
     for request in requests:
         if request.name not in chosen:
@@ -364,6 +368,18 @@ def choose_ports(
             chosen[request.name] = port
             services[port] = request.name
     return chosen
+
+
+def _avoided_last(
+    ports: Iterable[int], services: Mapping[int, str], avoid: Callable[[int], bool]
+) -> Iterator[int]:
+    avoided: list[int] = []
+    for port in ports:
+        if port not in services and avoid(port):
+            avoided.append(port)
+        else:
+            yield port
+    yield from avoided
 
 
 def _next_available(

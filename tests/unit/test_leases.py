@@ -52,6 +52,27 @@ def test_lease_has_one_holder_and_is_not_inherited_by_programs(take: TakeLease) 
     os.close(other)
 
 
+def test_a_port_with_closed_connections_is_avoided_unless_it_is_leased() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, _ = server.accept()
+            # The side that closes first keeps the state of the connection.
+            accepted.close()
+            client.recv(1)
+        with PortLeases() as leases:
+            # The port is in use, which is another reason.
+            assert not leases.avoid(port)
+    with PortLeases() as leases:
+        assert leases.avoid(port)
+        assert leases.reserve(port) is None
+        assert not leases.avoid(port)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        unused = server.getsockname()[1]
+    with PortLeases() as leases:
+        assert not leases.avoid(unused)
+
+
 HOLDER = """
 import os, sys
 from symphony.host.resources.leases import take_lease

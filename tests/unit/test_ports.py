@@ -103,6 +103,18 @@ def test_errors_name_the_services_and_the_reason(
     assert str(refusal.value).startswith(message)
 
 
+def test_avoided_ports_are_chosen_last() -> None:
+    wanted = [request("a"), request("b"), request("c", 7002)]
+    asked: list[int] = []
+    chosen = choose_ports(
+        wanted, (7000, 7003), refusing(set(), asked), None, {7000, 7002}.__contains__
+    )
+    assert chosen == {"c": 7002, "a": 7001, "b": 7003}
+    assert asked == [7002, 7001, 7003]
+    chosen = choose_ports(wanted, (7000, 7002), accept, None, {7000, 7002}.__contains__)
+    assert chosen == {"c": 7002, "a": 7001, "b": 7000}
+
+
 # --- the ports of an experiment ---
 
 

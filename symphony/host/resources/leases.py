@@ -62,6 +62,24 @@ def hold_port(port: int) -> int:
     return hold.detach()
 
 
+def has_closed_connections(port: int) -> bool:
+    """Return whether a server can bind a free port only if it sets SO_REUSEADDR.
+
+    The kernel keeps the state of closed connections for about a minute.
+    """
+    return not _can_bind(port, reuse=False) and _can_bind(port, reuse=True)
+
+
+def _can_bind(port: int, *, reuse: bool) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+        try:
+            server.bind((ANY_ADDRESS, port))
+        except OSError:
+            return False
+    return True
+
+
 def held_resource(descriptor: int) -> tuple[str, str] | None:
     """Return the kind and the name of the resource that a file descriptor holds.
 
@@ -160,6 +178,20 @@ class PortLeases:
         else:
             self.leases[port] = lease
         return reason
+
+    def avoid(self, port: int) -> bool:
+        """Return whether another port is preferable, because some servers could not bind this one.
+
+        Ports that experiments have reserved are not avoided.
+        """
+        # The check binds the port, so it must not disturb a server that is about to do so.
+        lease = take_lease("port", str(port))
+        if lease is None:
+            return False
+        try:
+            return has_closed_connections(port)
+        finally:
+            os.close(lease)
 
     def _hold(self, port: int) -> str | None:
         try:

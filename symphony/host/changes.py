@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from symphony.code.snapshot import SHORT_DIGEST_LENGTH
+from symphony.host.processes.scratch import SCRATCH_VARIABLE
 from symphony.host.processes.spec import (
     AMD_GPU_VARIABLE,
     GPU_VARIABLE,
     ProcessSpec,
     with_devices,
 )
-from symphony.host.render import CODE_VARIABLE
+from symphony.host.render import CODE_VARIABLE, CONFIG_VARIABLE
 from symphony.plan.addresses import replicated_services
 from symphony.plan.changes import (
     ADDED,
@@ -60,10 +61,11 @@ def snapshot(manifest: Mapping[str, Any], secrets: Mapping[str, str]) -> Snapsho
 
 def _process(spec: Mapping[str, Any], ports: Mapping[int, str]) -> ProcessSnapshot:
     binds = [ports[port] for port in spec["releases"] if port in ports]
-    env = spec["env"]
+    # Changed configuration files have another directory.
+    omitted = [SCRATCH_VARIABLE, CONFIG_VARIABLE]
     if spec["gpus"]:
-        leased = (GPU_VARIABLE, AMD_GPU_VARIABLE)
-        env = {key: value for key, value in env.items() if key not in leased}
+        omitted += [GPU_VARIABLE, AMD_GPU_VARIABLE]
+    env = {key: value for key, value in spec["env"].items() if key not in omitted}
     start_dir, code = spec["cwd"], spec.get("code")
     if code is not None:
         # The directory of a copy differs each time the code changes.
@@ -78,6 +80,10 @@ def _process(spec: Mapping[str, Any], ports: Mapping[int, str]) -> ProcessSnapsh
             "preamble_cmds": list(spec["preamble"]),
             "env": env,
             "env_secrets": spec["env_secrets"],
+            "configs": {
+                name: digest[:SHORT_DIGEST_LENGTH]
+                for name, digest in spec.get("configs", {}).items()
+            },
             "starts_after": spec["starts_after"],
             "ready": _ready(spec, ports),
             "restart_policy": spec.get("restart", "Never"),

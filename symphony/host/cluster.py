@@ -152,7 +152,7 @@ class HostCluster(Cluster):
         unsupervised = self._unsupervised_usage(except_run=replaced)
         archives = take_snapshots(experiment)
         with PortLeases(ExperimentPorts(replaced), self._finishing_ports(), unsupervised) as ports:
-            return self._render(experiment, ports.reserve, archives)
+            return self._render(experiment, ports.reserve, archives, avoid_port=ports.avoid)
 
     def _finishing_ports(self) -> FinishingPorts:
         from symphony.host.resources.ports import FinishingPorts
@@ -170,6 +170,7 @@ class HostCluster(Cluster):
         reserve_port: Callable[[int], str | None],
         archives: CodeArchives,
         *,
+        avoid_port: Callable[[int], bool] = lambda _: False,
         present: Mapping[str, int] | None = None,
         run_id: str | None = None,
         copies_code: bool = False,
@@ -177,9 +178,9 @@ class HostCluster(Cluster):
         """Return the manifest of an experiment, whose processes have the code in ``archives``.
 
         ``reserve_port`` returns None if a port can be used, and otherwise the reason why it cannot
-        be used. ``present`` maps the services of the running experiment to their ports, and
-        ``run_id`` is its identifier. Its processes run from copies of the code with
-        ``copies_code``.
+        be used. ``avoid_port`` returns whether another port is preferable. ``present`` maps the
+        services of the running experiment to their ports, and ``run_id`` is its identifier. Its
+        processes run from copies of the code with ``copies_code``.
         """
         import shutil
 
@@ -192,6 +193,7 @@ class HostCluster(Cluster):
             host=lambda _: HOST,
             bind_host=HOST,
             refuse=reserve_port,
+            avoid=avoid_port,
             present=present or {},
         )
         return render(
@@ -268,11 +270,14 @@ class HostCluster(Cluster):
                     ) as ports,
                     GpuLeases(devices, unsupervised) as gpus,
                 ):
-                    manifest = self._render(experiment, ports.reserve, archives)
+                    manifest = self._render(
+                        experiment, ports.reserve, archives, avoid_port=ports.avoid
+                    )
                     preflight.check(manifest)
                     processes, gpu_leases = assign_gpus(manifest.processes, gpus)
                     manifest = replace(manifest, processes=processes)
                     preflight.write_code(run, manifest, archives)
+                    preflight.write_configs(run, manifest)
                     warning = self._hand_over(
                         run, lock, channel, experiment, manifest, ports, gpus, gpu_leases
                     )

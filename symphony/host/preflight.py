@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from symphony.errors import BackendError, SpecError
 from symphony.host.processes.spec import ProcessSpec
-from symphony.host.render import HostManifest
+from symphony.host.render import CONFIG_VARIABLE, HostManifest
 from symphony.host.run.directory import RunDirectory
 from symphony.plan.encryption_keys import generate
 from symphony.plan.process_settings import secret_text
@@ -141,6 +141,24 @@ def write_code(run: RunDirectory, manifest: HostManifest, archives: CodeArchives
     codes = [spec.code for spec in manifest.processes if spec.code is not None]
     unpacks = any(code["directory"] != code["source"] for code in codes)
     write_archives(run.file("."), archives, unpacks=unpacks)
+
+
+def write_configs(
+    run: RunDirectory, manifest: HostManifest, names: Collection[str] | None = None
+) -> None:
+    """Write the configuration files of the processes with the given names, or of all processes.
+
+    Only this user can read the files.
+    """
+    for spec in manifest.processes:
+        texts = manifest.configs.get(spec.name, {})
+        if not texts or (names is not None and spec.name not in names):
+            continue
+        directory = run.configs(spec.name, Path(spec.env[CONFIG_VARIABLE]).name)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, text in texts.items():
+            with _open_private(directory / name) as file:
+                file.write(text.encode())
 
 
 def write(run: RunDirectory, manifest: HostManifest) -> None:

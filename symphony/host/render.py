@@ -19,14 +19,18 @@ from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeSnapshot
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
+from symphony.host.processes.scratch import SCRATCH_VARIABLE
 from symphony.host.processes.spec import (
     DEFAULT_GRACE_SECONDS,
     DEFAULT_LOG_LIMIT_BYTES,
     ProcessSpec,
 )
+from symphony.host.run.directory import CONFIG_DIRECTORY, SCRATCH_DIRECTORY
 from symphony.model.quantities import parse_quantity
 from symphony.model.settings import Settings
 from symphony.plan.addresses import endpoints_of
+from symphony.plan.configs import digest as configs_digest
+from symphony.plan.configs import digests
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.policies import Policies
 from symphony.plan.resolve import Plan, PlannedProcess
@@ -38,6 +42,9 @@ from symphony.runs.record import run_name
 HOST = "127.0.0.1"
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
 CODE_VARIABLE = "SYMPHONY_CODE_DIR"
+CONFIG_VARIABLE = "SYMPHONY_CONFIG_DIR"
+# The length of the digest in the path of the configuration files of a process.
+_CONFIG_DIGEST_LENGTH = 12
 
 DEFAULT_READY_TIMEOUT_SECONDS = 60.0
 
@@ -45,6 +52,7 @@ DEFAULT_READY_TIMEOUT_SECONDS = 60.0
 HONOURED = frozenset(
     {
         "code",
+        "configs",
         "env",
         "env_file",
         "env_secrets",
@@ -89,6 +97,8 @@ class HostManifest(Manifest):
     * ``snapshots`` maps the names of processes to the snapshots of their code.
     * ``parameters`` contains the values of parameters that the user has given, in which secrets are
       hidden.
+    * ``configs`` maps the names of processes to the texts of their configuration files, which are
+      written to the run directory.
     """
 
     experiment: str
@@ -106,6 +116,7 @@ class HostManifest(Manifest):
     policies: Policies = field(default_factory=Policies)
     snapshots: Mapping[str, CodeSnapshot] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of the manifest file as a dictionary of JSON-serializable values."""
@@ -144,13 +155,16 @@ class HostManifest(Manifest):
             "env": {key: value for key, value in self.env.items() if key != RUN_ID_VARIABLE},
             "policies": self.policies.to_dict(),
             "code": {item.source: str(item) for item in self.snapshots.values()},
-            "processes": {process.path: _preview(process) for process in self.processes},
+            "processes": {
+                process.path: _preview(process, self.configs.get(process.name, {}))
+                for process in self.processes
+            },
             "ignored": {item.setting: list(item.processes) for item in self.ignored},
         }
         return to_yaml({key: value for key, value in content.items() if value})
 
 
-def _preview(spec: ProcessSpec) -> dict[str, Any]:
+def _preview(spec: ProcessSpec, configs: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings that a dry run shows for a process. Optional settings are omitted if they
     have their default values.
     """
@@ -159,6 +173,7 @@ def _preview(spec: ProcessSpec) -> dict[str, Any]:
     has_default_grace = spec.grace == DEFAULT_GRACE_SECONDS
     optional = {
         "env_secrets": spec.env_secrets,
+        "configs": dict(configs),
         "starts_after": spec.starts_after,
         "ready": ready,
         "restart_policy": None if spec.restart == RestartPolicy() else spec.restart.value(),
@@ -227,7 +242,7 @@ def render(
         run_id=run_id,
         directory=str(directory),
         processes=tuple(
-            _process_spec(plan, process, env, place(process), shell) for process in plan
+            _process_spec(plan, process, env, place(process), shell, directory) for process in plan
         ),
         env=env,
         services={name: endpoint.addr for name, endpoint in plan.addresses.items()},
@@ -238,6 +253,7 @@ def render(
         policies=plan.policies,
         snapshots=snapshots,
         parameters=plan.parameters,
+        configs={process.name: process.configs for process in plan if process.configs},
     )
 
 
@@ -257,7 +273,12 @@ def _code_place(snapshot: CodeSnapshot, run_directory: Path, *, copies: bool) ->
 
 
 def _process_spec(
-    plan: Plan, process: PlannedProcess, shared_env: Mapping[str, str], place: _Place, shell: str
+    plan: Plan,
+    process: PlannedProcess,
+    shared_env: Mapping[str, str],
+    place: _Place,
+    shell: str,
+    directory: Path,
 ) -> ProcessSpec:
     endpoints = endpoints_of(plan.addresses, (process.name, process.group))
     ready = dict(process.settings.ready or {})
@@ -267,7 +288,10 @@ def _process_spec(
         group=process.group,
         argv=tuple(_argv(process, shell)),
         cwd=place.cwd,
-        env=_own_variables(plan, process, shared_env, place.code),
+        env={
+            **_own_variables(plan, process, shared_env, place.code),
+            **_directory_variables(process, directory),
+        },
         env_secrets={**plan.env_secrets(process), **{key: key for key in process.keys}},
         grace=_grace_seconds(process.pod),
         restart=process.restart.of_job(process.pod.job),
@@ -283,7 +307,20 @@ def _process_spec(
         unit=process.settings.rank_of,
         preamble=process.preamble_cmds,
         code=place.code,
+        configs=digests(process.configs),
     )
+
+
+def _directory_variables(process: PlannedProcess, directory: Path) -> dict[str, str]:
+    """Return the variables with the directories of a process in the run directory ``directory``.
+
+    Changed configuration files have another directory, so a running process keeps its own files.
+    """
+    variables = {SCRATCH_VARIABLE: str(directory / SCRATCH_DIRECTORY / process.name)}
+    if process.configs:
+        digest = configs_digest(process.configs)[:_CONFIG_DIGEST_LENGTH]
+        variables[CONFIG_VARIABLE] = str(directory / CONFIG_DIRECTORY / process.name / digest)
+    return variables
 
 
 def _own_variables(

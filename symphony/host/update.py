@@ -189,6 +189,10 @@ class Update:
 
         manifest, running = self.manifest, self.running
         preflight.write_code(self._run, manifest, self._archives)
+        started = [
+            name for action in (ADDED, *STARTED_AGAIN) for name in self.changes.names(action)
+        ]
+        preflight.write_configs(self._run, manifest, started)
         data = next_manifest(running, manifest.to_dict(), self.changes, path.name)
         change_directory.write_private(path / change_directory.MANIFEST, json.dumps(data).encode())
         launched = running.get("launched", 0.0)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Settings that refer to other parts of the experiment. A copy can lack these parts.
 _CONNECTING_SETTINGS = (
+    "configs",
     "connects",
     "starts_after",
     "binds",

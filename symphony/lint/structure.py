@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from symphony.model.address_texts import referenced_services, services_for_all
 from symphony.plan.addresses import addresses_variable
+from symphony.plan.configs import read_config_templates
 from symphony.plan.findings import WARNING, Finding, finding_of
 from symphony.plan.resolve import check_experiment
 from symphony.plan.unexpanded import check_unexpanded_variables
@@ -49,7 +50,7 @@ def _unused_services(experiment: Experiment) -> Iterator[Finding]:
     components = experiment.list_components()
     used = {name for component in components for name in component.settings.connects}
     used.update(name for component in components for name in component.settings.exposes)
-    used.update(services_for_all(experiment))
+    used.update(services_for_all(experiment), read_config_templates(experiment).services())
     for component in components:
         used.update(referenced_services(component))
     for component in components:

@@ -35,8 +35,20 @@ def _texts_of(component: Process | ProcessGroup) -> Iterator[tuple[DocumentPath,
         lists["args"] = component.args or []
         lists["cmds"] = component.cmds or []
     yield from _items(base, settings.env, lists)
-    test = (settings.ready or {}).get("command", [])
-    yield from _items((*base, "ready"), {}, {"command": test})
+    test = (settings.ready or {}).get("command")
+    yield from _command_items((*base, "ready", "command"), test)
+    yield from _command_items((*base, "stop_command"), settings.stop_command)
+
+
+def _command_items(
+    path: DocumentPath, command: str | list[str] | None
+) -> Iterator[tuple[DocumentPath, str]]:
+    """Yield the parts of a command, which can be a shell line."""
+    if isinstance(command, str):
+        yield path, command
+    else:
+        for index, text in enumerate(command or ()):
+            yield (*path, index), text
 
 
 def _items(

@@ -32,6 +32,7 @@ from symphony.model.settings import (
 from symphony.model.value_types import (
     ENV,
     ENV_FILES,
+    FILES,
     LABELS,
     LOG_SIZE,
     PROGRAM_OR_LINE,
@@ -220,6 +221,18 @@ class Component(CheckedAttributes):
         the experiment is launched, rendered or checked.
         """
         _add_new(self._settings.env_file, ENV_FILES.parse(path, "env_file"))
+        return self
+
+    def configs(self, files: validators.Files) -> Self:
+        """Write text files for the process into the directory SYMPHONY_CONFIG_DIR.
+
+        ``files`` maps the names of the files to the paths of their templates. It can also be a path
+        or a list of paths, whose last parts are then the names. References to addresses in a
+        template, such as ``${redis.addr}``, are replaced for each process. Relative paths are
+        resolved against the experiment's ``base_dir``. The templates are read when the experiment
+        is launched, changed, rendered or checked.
+        """
+        self._settings.configs.update(FILES.parse(files, "configs"))
         return self
 
     def code(self, source: validators.Code) -> Self:

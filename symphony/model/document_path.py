@@ -17,6 +17,7 @@ TEXT_KEYS = frozenset(
         "cmd",
         "cmds",
         "command",
+        "configs",
         "container_image",
         "dockerfile",
         "env",
@@ -32,6 +33,7 @@ TEXT_KEYS = frozenset(
         "priority_class",
         "queue",
         "start_dir",
+        "stop_command",
         "temp_directory",
         "value",
     }

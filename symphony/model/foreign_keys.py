@@ -910,7 +910,6 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "privileged": _key(_security_context("privileged", flag)),
     "read_only": _key(_security_context("readOnlyRootFilesystem", flag)),
     "user": _key(_user, "container_yml: {securityContext: {runAsUser: 1000}}"),
-    "configs": _without_equivalent("use volumes: [{config: {config: NAME, files: [...], ...}}]"),
     "container_name": _key(_nothing("a process has one name, which is unique in its experiment")),
     "develop": _without_equivalent("use code, and 'symphony up --watch'"),
     "devices": _without_equivalent(_CONTAINER_YML),

@@ -22,6 +22,7 @@ class SettingOptions(TypedDict, total=False):
 
     env: Mapping[str, object] | None
     env_file: validators.Paths | None
+    configs: validators.Files | None
     code: validators.Code | None
     env_secrets: Mapping[str, str] | None
     binds: validators.ServiceSpec | None

@@ -603,6 +603,13 @@ class Settings:
         method="add_env_file",
         unset=list,
     )
+    configs: dict[str, str] = _setting(
+        CONTAINER,
+        "Text files that the process finds in the directory SYMPHONY_CONFIG_DIR: {name: path}, a "
+        "path, or a list of paths. References to the addresses of services in them are replaced.",
+        FILES,
+        method="configs",
+    )
     code: dict[str, Any] | bool | None = _setting(
         CONTAINER,
         "The code of the process, of which a launch takes a snapshot: a directory, such as '.', "

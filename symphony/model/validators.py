@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 Strings = str | Sequence[Any]
 Paths = str | os.PathLike[str] | Sequence["str | os.PathLike[str]"]
+Files = Paths | Mapping[str, "str | os.PathLike[str]"]
 Code = str | os.PathLike[str] | Mapping[str, Any] | bool
 ServiceSpec = str | Iterable[str] | Mapping[str, "int | None"]
 

@@ -18,6 +18,7 @@ from symphony.errors import shown
 from symphony.hidden_values import HIDDEN, shown_at
 from symphony.names import join_names
 from symphony.plan.addresses import endpoints_of
+from symphony.plan.configs import digests
 from symphony.status import ENDED, State
 
 if TYPE_CHECKING:
@@ -566,7 +567,17 @@ def snapshot_of_plan(plan: Plan, secrets: Mapping[str, Any] | None = None) -> Sn
 
 # The settings that appear in another form, or whose effect is part of another value.
 _OMITTED_SETTINGS = frozenset(
-    {"code", "env", "env_file", "binds", "exposes", "encrypted", "replicated", "starts_after"}
+    {
+        "code",
+        "configs",
+        "env",
+        "env_file",
+        "binds",
+        "exposes",
+        "encrypted",
+        "replicated",
+        "starts_after",
+    }
 )
 
 
@@ -581,6 +592,7 @@ def _process_snapshot(plan: Plan, process: PlannedProcess) -> ProcessSnapshot:
         "preamble_cmds": list(process.preamble_cmds),
         "start_dir": process.start_dir,
         "env": process.env,
+        "configs": digests(process.configs),
         "starts_after": process.starts_after,
         "binds": bound,
         "encrypted": list(process.keys),

@@ -2,8 +2,8 @@
 
 Resolving an experiment also checks the rules that concern several of its parts. For example,
 services must be bound, services must not share a port, and the start order must not contain a
-cycle. Resolving performs no input or output, except that it reads env files, and that an address
-scheme can check which ports are free.
+cycle. Resolving performs no input or output, except that it reads env files and the templates of
+configuration files, and that an address scheme can check which ports are free.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from symphony.plan.addresses import (
     endpoints_of,
     own_environment,
 )
+from symphony.plan.configs import ConfigTemplates, check_configs, read_config_templates
 from symphony.plan.dependencies import check_start_order, start_dependencies
 from symphony.plan.env_files import EnvFiles, check_env_files, read_env_files
 from symphony.plan.experiment_policies import check_policies, resolve_policies
@@ -83,7 +84,8 @@ class PlannedProcess:
     the Pod-level settings of the group, or of the process if it is in no group. ``restart`` is the
     restart policy in ``pod``. ``starts_after``
     maps the processes that this process waits for to the conditions that they must meet. ``keys``
-    contains the names of the variables that hold the keys for encrypted services.
+    contains the names of the variables that hold the keys for encrypted services. ``configs`` maps
+    the names of configuration files to their texts, in which addresses are replaced.
     """
 
     name: str
@@ -99,6 +101,7 @@ class PlannedProcess:
     pod: Settings
     starts_after: dict[str, str]
     keys: tuple[str, ...] = ()
+    configs: dict[str, str] = field(default_factory=dict)
     code: CodeSource | None = None
     restart: RestartPolicy = field(default_factory=RestartPolicy)
 
@@ -222,8 +225,9 @@ def resolve(
     """
     experiment.check_values()
     env_files = read_env_files(experiment)
+    templates = read_config_templates(experiment)
     settings = _effective_settings(experiment, env_files)
-    for finding in _check(experiment, settings, env_files):
+    for finding in _check(experiment, settings, env_files, templates):
         raise finding.to_error()
     encrypted = encrypted_services(experiment)
     addresses = assign_addresses(
@@ -246,6 +250,7 @@ def resolve(
             process,
             settings[process.name],
             defaults=defaults or Defaults(),
+            templates=templates,
             values=values.of((process.name, None if process.group is None else process.group.name)),
             starts_after=dependencies[process.name],
             encrypted=encrypted,
@@ -274,7 +279,8 @@ def check_experiment(experiment: Experiment) -> Iterator[Finding]:
     """
     experiment.check_values()
     env_files = read_env_files(experiment)
-    yield from _check(experiment, _effective_settings(experiment, env_files), env_files)
+    settings = _effective_settings(experiment, env_files)
+    yield from _check(experiment, settings, env_files, read_config_templates(experiment))
 
 
 def _effective_settings(experiment: Experiment, env_files: EnvFiles) -> dict[str, Settings]:
@@ -285,12 +291,16 @@ def _effective_settings(experiment: Experiment, env_files: EnvFiles) -> dict[str
 
 
 def _check(
-    experiment: Experiment, settings: Mapping[str, Settings], env_files: EnvFiles
+    experiment: Experiment,
+    settings: Mapping[str, Settings],
+    env_files: EnvFiles,
+    templates: ConfigTemplates,
 ) -> Iterator[Finding]:
     yield from _check_members(experiment)
     yield from check_env_files(experiment, env_files)
     yield from check_services(experiment)
     yield from check_address_references(experiment)
+    yield from check_configs(experiment, settings, templates)
     yield from check_ranks(experiment)
     yield from check_start_order(experiment)
     yield from check_policies(experiment)
@@ -324,6 +334,7 @@ def _planned_process(
     settings: Settings,
     *,
     defaults: Defaults,
+    templates: ConfigTemplates,
     values: ProcessValues,
     starts_after: dict[str, str],
     encrypted: Collection[str],
@@ -359,6 +370,8 @@ def _planned_process(
     ready = settings.ready
     if ready is not None and "command" in ready:
         settings.ready = {**ready, "command": values.command(ready["command"])}
+    if settings.stop_command is not None:
+        settings.stop_command = values.command(settings.stop_command)
     pod = pod_component.settings.at_level(POD)
     return PlannedProcess(
         name=process.name,
@@ -375,6 +388,7 @@ def _planned_process(
         restart=RestartPolicy.of(pod.restart_policy),
         starts_after=starts_after,
         code=code,
+        configs=templates.rendered(settings.configs, values),
         keys=encryption_key_variables(process, settings, encrypted),
     )
 

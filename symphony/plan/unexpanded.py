@@ -121,8 +121,11 @@ def _is_expanded(component: Process | ProcessGroup | None, path: DocumentPath) -
     key, index = path[-2:]
     if component is None or not isinstance(index, int):
         return False
+    words: Sequence[str]
     if key == "command" and path[-3] == "ready":
         words = (component.settings.ready or {}).get("command", [])
+    elif key == "stop_command":
+        words = component.settings.stop_command or []
     elif isinstance(component, Process):
         command = component.command or []
         words = [*command, *(component.args or [])]

@@ -333,11 +333,14 @@ class BackendContract:
     # --- addresses and environment ---
 
     def test_every_process_has_the_address_of_every_service(
-        self, cluster: Cluster, experiment: Experiment
+        self, cluster: Cluster, experiment: Experiment, tmp_path: Path
     ) -> None:
         (web,) = _free_ports(1)
+        template = tmp_path / "app.conf.in"
+        template.write_text("connect ${c.addr}; # as $host and $${c.addr}\nnaïve\n")
         one = self.add(experiment, "one", programs.REPORT, "--c=${c.addr}", "$${c.addr}")
         one.binds(["a-b", "c"]).exposes({"web": web}).set_env("AT", "${a-b.bind_host}:${a-b.port}")
+        one.configs({"app.conf": template})
         group = experiment.new_process_group("team")
         self.add(group, "two", programs.REPORT).connects("c")
         self.finish(cluster, experiment)
@@ -346,6 +349,9 @@ class BackendContract:
         first, second = environments
         assert reports[0]["argv"] == [f"--c={first['SYMPH_C_ADDR']}", "${c.addr}"]
         assert first["AT"] == f"{first['SYMPH_A_B_BIND_HOST']}:{first['SYMPH_A_B_PORT']}"
+        text = f"connect {first['SYMPH_C_ADDR']}; # as $host and ${{c.addr}}\nnaïve\n"
+        assert [report["configs"] for report in reports] == [{"app.conf": text}, {}]
+        assert [report["scratch"] for report in reports] == [[], []]
         for name in ("A_B", "C", "WEB"):
             for suffix in ("HOST", "PORT", "ADDR", "BIND_HOST"):
                 variable = f"SYMPH_{name}_{suffix}"

@@ -4,8 +4,21 @@ They require only the standard library.
 """
 
 REPORT = """
-import json, os, sys
-print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ)}))
+import json, os, pathlib, sys
+scratch = pathlib.Path(os.environ["SYMPHONY_SCRATCH_DIR"])
+configs = os.environ.get("SYMPHONY_CONFIG_DIR")
+report = {
+    "argv": sys.argv[1:],
+    "env": dict(os.environ),
+    "scratch": os.listdir(scratch),
+    "configs": {
+        path.name: path.read_text()
+        for path in (pathlib.Path(configs).iterdir() if configs else ())
+        if path.is_file()
+    },
+}
+(scratch / "file").touch()
+print(json.dumps(report))
 """
 
 # Prints the text in a file of its code, and its own directory.

@@ -199,12 +199,18 @@ def test_shared_variables_are_separate_from_those_of_a_process() -> None:
     assert manifest.env[RUN_ID_VARIABLE] == "r1"
     assert "SYMPHONY_SECRETS_DIR" not in manifest.env
     assert {item.name: item.env for item in manifest.processes} == {
-        "p": {"A": "own", "SYMPHONY_ROLE": "p", "SYMPHONY_GROUP": ""},
+        "p": {
+            "A": "own",
+            "SYMPHONY_ROLE": "p",
+            "SYMPHONY_GROUP": "",
+            "SYMPHONY_SCRATCH_DIR": "/state/local/e/scratch/p",
+        },
         "q": {
             "A": "experiment",
             "SYMPH_RAY_ID": "7",
             "SYMPHONY_ROLE": "q",
             "SYMPHONY_GROUP": "g",
+            "SYMPHONY_SCRATCH_DIR": "/state/local/e/scratch/q",
         },
     }
 
@@ -221,7 +227,11 @@ def test_process_has_the_environment_of_its_plan(data: dict[str, Any]) -> None:
         expected = plan.environment(planned)
         found = {**manifest.env, **item.env}
         assert {key: found[key] for key in expected} == expected
-        assert found.keys() - expected.keys() <= {RUN_ID_VARIABLE, "SYMPHONY_SECRETS_DIR"}
+        assert found.keys() - expected.keys() <= {
+            RUN_ID_VARIABLE,
+            "SYMPHONY_SECRETS_DIR",
+            "SYMPHONY_SCRATCH_DIR",
+        }
 
 
 @pytest.mark.parametrize(
@@ -330,7 +340,12 @@ def test_text_of_a_manifest_is_the_dry_run() -> None:
     assert shown["processes"]["p"] == {
         "command": "c",
         "folder": "/here",
-        "env": {"A": "own", "SYMPHONY_ROLE": "p", "SYMPHONY_GROUP": ""},
+        "env": {
+            "A": "own",
+            "SYMPHONY_ROLE": "p",
+            "SYMPHONY_GROUP": "",
+            "SYMPHONY_SCRATCH_DIR": "/state/local/e/scratch/p",
+        },
         "ready": {"tcp": ["127.0.0.1", 7005], "timeout": 60.0},
         "restart_policy": "OnFailure",
     }

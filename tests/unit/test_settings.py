@@ -13,7 +13,7 @@ from symphony import Experiment, Process, ProcessGroup, SpecError
 from symphony.model.component import Component
 from symphony.model.setting_options import SettingOptions
 from symphony.model.settings import CONTAINER, POD, SETTINGS, FileForm, Settings
-from symphony.plan import env_files
+from symphony.plan import configs, env_files
 from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 
@@ -40,6 +40,14 @@ VALUES: list[tuple[str, list[Call], Any]] = [
         "env_file",
         [lambda c: c.add_env_file("a"), lambda c: c.add_env_file(["b", "a"])],
         ["a", "b"],
+    ),
+    (
+        "configs",
+        [
+            lambda c: c.configs("conf/a"),
+            lambda c: c.configs(["conf/a"]).configs({"b": "other"}),
+        ],
+        {"a": "conf/a", "b": "other"},
     ),
     (
         "env_secrets",
@@ -461,11 +469,11 @@ def settings_of(experiment: Experiment, process: str) -> dict[str, Any]:
     ).settings.dump()
 
 
-# The plan replaces env files by the variables in them; see test_env_files.py.
+# The plan reads env files and configuration files; see test_env_files.py and test_configs.py.
 CONTAINER_LEVEL = [
     name
     for name, setting in SETTINGS.items()
-    if setting.level == CONTAINER and name != env_files.KEY
+    if setting.level == CONTAINER and name not in (env_files.KEY, configs.KEY)
 ]
 
 

@@ -219,6 +219,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "engine": lambda: "docker",
     "env": lambda: {"A": "1"},
     "env_file": lambda: "a.env",
+    "configs": lambda: {"a.conf": "a.conf.in"},
     "environ": lambda: {"SYMPH_WEB_HOST": "h", "SYMPH_WEB_PORT": "1"},
     "envs": lambda: {"A": "1"},
     "eviction_memory_m": lambda: 1,

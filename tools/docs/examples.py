@@ -49,6 +49,7 @@ images:
 SETTINGS = {
     "env": "env: {SEED: 7, DEBUG: true}",
     "env_file": "env_file: [common.env, train.env]     # later files take precedence",
+    "configs": "configs: {nginx.conf: nginx.conf.in}     # or a path, or a list of paths",
     "code": "code: {path: ., exclude: ['*.ckpt', /runs]}     # or a directory, or false",
     "env_secrets": "env_secrets: {API_TOKEN: token}     # token is a secret of the experiment",
     "binds": "binds: [replay, parameters]           # or a name, or {replay: 7100}",
@@ -112,7 +113,7 @@ def experiment() -> Iterator[Experiment]:
     """
     with TemporaryDirectory(prefix="symphony-docs-") as name:
         directory = Path(name)
-        for file in ("common.env", "settings.yml", "token.txt", "train.env"):
+        for file in ("common.env", "nginx.conf.in", "settings.yml", "token.txt", "train.env"):
             (directory / file).write_text("")
         path = directory / "experiment.yml"
         path.write_text(json.dumps(_experiment()), encoding="utf-8")

@@ -44,6 +44,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import (
     CHANGES,
     CODE,
+    CONFIGS,
     KEYS,
     POLICIES,
     REMOVED_UNIT,
@@ -624,6 +625,7 @@ class _Application:
         self._remove()
         operation.run()
         self._delete_code()
+        self._delete_configs()
         self._store.write(replace(self._description(), pending={}, previous_policies=None))
 
     def _check_with_server(self, restarted: Collection[str], absent: Collection[str]) -> None:
@@ -682,6 +684,7 @@ class _Application:
         keys = self._scope.object_name(KEYS, "Secret")
         old, new = self._running.snapshot, self._new.snapshot
         files_differ = old.secrets != new.secrets or _files(old) != _files(new)
+        files_differ |= _configs(old) != _configs(new)
         keys_differ = _encryption_keys(old) != _encryption_keys(new)
         # The objects can have been stored in part by a change that was not completed.
         puts_files = files_differ or self._running.is_unfinished
@@ -716,6 +719,20 @@ class _Application:
         # A user who may not list Secrets keeps them until the experiment is deleted.
         with contextlib.suppress(ApiError):
             delete.delete_selected(self._api, self._scope, ("Secret",), is_unused)
+
+    def _delete_configs(self) -> None:
+        """Delete the ConfigMaps with configuration files that no process has any more."""
+        is_same = _configs(self._running.snapshot) == _configs(self._new.snapshot)
+        if is_same and not self._running.is_unfinished:
+            return
+        digests = {labels_of(body).get(CONFIGS) for body in self._manifest.base_objects}
+
+        def is_unused(labels: Mapping[str, str]) -> bool:
+            return CONFIGS in labels and labels[CONFIGS] not in digests
+
+        # A user who may not list ConfigMaps keeps them until the experiment is deleted.
+        with contextlib.suppress(ApiError):
+            delete.delete_selected(self._api, self._scope, ("ConfigMap",), is_unused)
 
     def _mounted_codes(self) -> set[str]:
         """Return the digests of the code in the volumes of running Pods."""
@@ -896,6 +913,10 @@ def _present_policies(running: Description) -> Mapping[str, Any]:
 
 def _files(snapshot: Snapshot) -> dict[str, Any]:
     return {name: process.settings.get("files") for name, process in snapshot.processes.items()}
+
+
+def _configs(snapshot: Snapshot) -> dict[str, Any]:
+    return {name: process.settings.get("configs") for name, process in snapshot.processes.items()}
 
 
 def _missing_data(body: Object, found: Object) -> dict[str, Any] | None:

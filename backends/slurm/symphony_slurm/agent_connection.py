@@ -18,6 +18,7 @@ AMD_DRIVER_VARIABLE = "ROCR_VISIBLE_DEVICES"
 # The name of the node on which srun was started, as an address that other nodes can reach.
 _LAUNCH_ADDRESS = "SLURM_LAUNCH_NODE_IPADDR"
 CONNECT_TIMEOUT_SECONDS = 60.0
+DEFAULT_TEMPORARY_DIRECTORY = "/tmp"
 
 
 def allocated_gpus(environ: Mapping[str, str]) -> list[str]:
@@ -27,6 +28,16 @@ def allocated_gpus(environ: Mapping[str, str]) -> list[str]:
             return _listed(environ[variable])
     count = len(_listed(environ.get(AMD_DRIVER_VARIABLE, "")))
     return [str(number) for number in range(count)]
+
+
+def temporary_directory(environ: Mapping[str, str]) -> str:
+    """Return the directory for temporary files of the job on this node.
+
+    TMPDIR can be the directory of the machine from which the job was submitted.
+    """
+    directory = environ.get("TMPDIR", "")
+    is_usable = os.path.isdir(directory) and os.access(directory, os.W_OK)  # noqa: PTH112
+    return directory if is_usable else DEFAULT_TEMPORARY_DIRECTORY
 
 
 def _listed(value: str) -> list[str]:
@@ -56,6 +67,7 @@ def connect_to_supervisor(directory: str, node: str, host: str, port: int) -> Ch
             "host": os.uname().nodename,
             "rank": int(os.environ.get("SLURM_PROCID", "0")),
             "gpus": allocated_gpus(os.environ),
+            "temporary_directory": temporary_directory(os.environ),
         }
     )
     return channel

@@ -40,7 +40,8 @@ ANSWER_TIMEOUT_SECONDS = 60.0
 class Agent:
     """The connection to the agent of one node.
 
-    ``gpus`` contains the identifiers of the node's GPUs that belong to the job.
+    ``gpus`` contains the identifiers of the node's GPUs that belong to the job, and
+    ``temporary_directory`` is the node's directory for temporary files of the job.
     """
 
     def __init__(self, channel: Channel, hello: Message) -> None:
@@ -49,6 +50,7 @@ class Agent:
         self.host: str = hello["host"]
         self.rank: int = hello["rank"]
         self.gpus: list[str] = hello["gpus"]
+        self.temporary_directory: str = hello["temporary_directory"]
         self._numbers = itertools.count(1)
         # This function is called when messages are pending, because no more data may arrive.
         self.on_pending: Callable[[], None] = lambda: None

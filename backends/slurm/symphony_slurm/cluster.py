@@ -160,7 +160,11 @@ class SlurmCluster(TerminalCluster):
         from symphony_slurm.batch import START_PYTHON
         from symphony_slurm.change import requested
         from symphony_slurm.further_options import check_options
-        from symphony_slurm.placement import placeholder_hosts, resolve_on_hosts
+        from symphony_slurm.placement import (
+            placeholder_hosts,
+            resolve_on_hosts,
+            without_scratch_directories,
+        )
         from symphony_slurm.render import (
             HONOURED,
             SlurmManifest,
@@ -198,6 +202,7 @@ class SlurmCluster(TerminalCluster):
             snapshots={name: archive.snapshot for name, archive in archives.items()},
             copies_code=True,
         )
+        manifest = without_scratch_directories(manifest)
         with error_path("sbatch_options"):
             check_options(plan.sbatch_options, "sbatch_options")
         time_limit = time_limit_seconds(plan, self._options.time)

@@ -14,9 +14,10 @@ from typing import Any
 
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId
 from symphony.host.processes.mark import remove_own_mark
+from symphony.host.processes.scratch import SCRATCH_VARIABLE
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.resources.leases import PortLeases
-from symphony.host.run.directory import RunDirectory
+from symphony.host.run.directory import RunDirectory, remove_tree
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
@@ -136,6 +137,10 @@ class Agent:
     def _order_reserve(self, port: int) -> str | None:
         """Lease and hold a port. Return the reason why it is unavailable, or None."""
         return self._ports.reserve(port)
+
+    def _order_avoid(self, port: int) -> bool:
+        """Return whether another port is preferable."""
+        return self._ports.avoid(port)
 
     def _order_keep(self, ports: list[int]) -> None:
         """Release all ports except these."""
@@ -302,7 +307,13 @@ class Agent:
         if self._is_closing and not self._children:
             self._host.stop_strays({}, kill=True)
             self._logs.close()
+            self._remove_scratch_directories()
             self._loop.stop()
+
+    def _remove_scratch_directories(self) -> None:
+        paths = [spec.env.get(SCRATCH_VARIABLE) for spec in self._specs.values()]
+        for root in {Path(path).parent for path in paths if path is not None}:
+            remove_tree(root)
 
 
 def _identities(leaders: dict[str, list[float]]) -> dict[str, ProcessId]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.host.processes.spec import with_devices
+from symphony.host.processes.scratch import SCRATCH_VARIABLE
+from symphony.host.processes.spec import ProcessSpec, with_devices
 from symphony.host.render import HostManifest, render
 from symphony.host.run.directory import RunDirectory
 from symphony.plan.addresses import AddressScheme, PortCheck
 from symphony.plan.resolve import Defaults, Plan, resolve
+from symphony_slurm.agent_connection import DEFAULT_TEMPORARY_DIRECTORY
 from symphony_slurm.render import HONOURED
 from symphony_slurm.run_files import NODES_FILE
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
 
 BIND_HOST = "0.0.0.0"
+# The length of the identifier in the path of the scratch directories, which other users cannot
+# guess.
+_RUN_ID_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +34,14 @@ class Node:
     """A node of a job.
 
     ``name`` is Slurm's name of it, and ``host`` the name by which other nodes connect to it.
-    ``gpus`` contains the identifiers of its GPUs that belong to the job.
+    ``gpus`` contains the identifiers of its GPUs that belong to the job. ``temporary_directory`` is
+    its directory for temporary files of the job.
     """
 
     name: str
     host: str
     gpus: Sequence[str] = ()
+    temporary_directory: str = DEFAULT_TEMPORARY_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +123,13 @@ def resolve_on_hosts(
     backend: str,
     defaults: Defaults,
     refuse: PortCheck = lambda _: None,
+    avoid: Callable[[int], bool] = lambda _: False,
     present: Mapping[str, int] | None = None,
 ) -> Plan:
     """Return the plan of an experiment whose slots are on ``hosts``.
 
-    ``slots`` maps the names of processes to slots. Without an entry, the slot is 0. For ``refuse``
-    and ``present``, see `AddressScheme`.
+    ``slots`` maps the names of processes to slots. Without an entry, the slot is 0. For ``refuse``,
+    ``avoid`` and ``present``, see `AddressScheme`.
     """
     owners = owners_of_services(experiment)
     slots = {**slots, **_slots_of_groups(experiment, slots)}
@@ -130,6 +138,7 @@ def resolve_on_hosts(
         host=lambda service: hosts[slots.get(owners[service], 0)],
         bind_host=BIND_HOST,
         refuse=refuse,
+        avoid=avoid,
         present=present or {},
     )
     return resolve(experiment, scheme, defaults)
@@ -163,8 +172,30 @@ def render_placed(
         copies_code=True,
     )
     fields = {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
-    fields["processes"] = tuple(
+    processes = [
         with_devices(spec, ()) if placement.hides_gpus and not spec.gpus else spec
         for spec in manifest.processes
+    ]
+    fields["processes"] = tuple(
+        _with_scratch_directory(spec, placement.nodes[slots[spec.name]], identity.run_id)
+        for spec in processes
     )
     return PlacedManifest(**fields, slots=slots)
+
+
+def _with_scratch_directory(spec: ProcessSpec, node: Node, run_id: str) -> ProcessSpec:
+    """Return a copy whose scratch directory is on the node of the process."""
+    root = f"{node.temporary_directory}/symphony-{run_id[:_RUN_ID_LENGTH]}"
+    return replace(spec, env={**spec.env, SCRATCH_VARIABLE: f"{root}/{spec.name}"})
+
+
+def without_scratch_directories(manifest: HostManifest) -> HostManifest:
+    """Return a manifest of processes whose nodes, and scratch directories, are not known."""
+    processes = [
+        replace(
+            spec,
+            env={key: value for key, value in spec.env.items() if key != SCRATCH_VARIABLE},
+        )
+        for spec in manifest.processes
+    ]
+    return replace(manifest, processes=tuple(processes))

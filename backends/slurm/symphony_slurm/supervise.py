@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import SymphonyError
+from symphony.host.preflight import write_configs
 from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.host.processes.mark import remove_own_mark
 from symphony.host.processes.spec import ProcessSpec, with_devices
@@ -339,7 +340,15 @@ def _place(
     """
     placement = Placement(
         batch=own_node(),
-        nodes=[Node(name=agent.node, host=agent.host, gpus=agent.gpus) for agent in agents.all],
+        nodes=[
+            Node(
+                name=agent.node,
+                host=agent.host,
+                gpus=agent.gpus,
+                temporary_directory=agent.temporary_directory,
+            )
+            for agent in agents.all
+        ],
         shell=shutil.which("bash") or "/bin/sh",
         hides_gpus=job["requested"]["shape"]["gpus"] > 0,
     )
@@ -351,6 +360,7 @@ def _place(
         backend=job["backend"],
         defaults=Defaults(**job["defaults"]),
         refuse=functools.partial(_reserve, agents),
+        avoid=functools.partial(_avoid, agents),
     )
     identity = RunIdentity(
         run_id=job["run_id"],
@@ -364,11 +374,19 @@ def _place(
         endpoints = plan.addresses.values()
         ports = [endpoint.port for endpoint in endpoints if endpoint.host == agent.host]
         agent.order("keep", ports=ports)
+    write_configs(run, manifest)
     data = replace(manifest, processes=_assign_gpus(manifest.processes, agents)).to_dict()
     data.update({key: present[key] for key in ("change", "previous") if key in present})
     replace_file(run.manifest, [json.dumps(data).encode()])
     replace_file(run.file(NODES_FILE), [placement.to_json()])
     return data
+
+
+def _avoid(agents: Agents, port: int) -> bool:
+    """Return whether another port is preferable on one of the nodes."""
+    numbers = [(agent, agent.ask("avoid", port=port)) for agent in agents.all]
+    answers = [agent.answer(number) for agent, number in numbers]
+    return any(answers)
 
 
 def _reserve(agents: Agents, port: int) -> str | None:

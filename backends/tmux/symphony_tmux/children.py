@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 
 from symphony.host.processes.identity import ProcessId, birth_time, is_alive
+from symphony.host.processes.scratch import create_scratch_directory
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import Track
@@ -124,13 +125,14 @@ class TmuxChildren:
         return [waiting.popleft() for _ in range(min(size, len(waiting)))]
 
     def _prepare(self, command: ProcessSpec, env: Mapping[str, str]) -> None:
-        """Create a process's log and gate.
+        """Create a process's scratch directory, log and gate.
 
         Raises OSError if the working directory does not exist, if the command does not exist or is
         not executable, or if the command is too long.
         """
         _check(command, env)
         _check_size(self._windows.session.argv(command, env), env)
+        create_scratch_directory(env)
         log = self._run.log(command.name)
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
         self._gates.prepare(command.name)

@@ -50,6 +50,7 @@ class ProcessSpec:
     * ``code`` describes the snapshot of the code, or is None: its ``digest``, the ``directory``
       from which the process runs, and the ``source``, which is the same directory if the process
       does not run from a copy.
+    * ``configs`` maps the names of configuration files to the digests of their texts.
     * ``tty`` is true if the process runs on a terminal even on backends that otherwise use none.
     """
 
@@ -73,6 +74,7 @@ class ProcessSpec:
     preamble: tuple[str, ...] = ()
     unit: str | None = None
     code: dict[str, str] | None = None
+    configs: dict[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> str:

@@ -12,6 +12,10 @@ Run directories are stored in the directory that `state_root` returns:
         logs/<process>.log      the output of a process; <process>.when records its growth, and
                                 <process>.start where it starts if old output was removed
         secrets/                the secrets; SYMPHONY_SECRETS_DIR contains this path
+        configs/<process>/      the configuration files of a process, in a directory for each
+                                version; SYMPHONY_CONFIG_DIR contains the path of one version
+        scratch/<process>/      the files that a process writes for itself;
+                                SYMPHONY_SCRATCH_DIR contains this path
         launcher.json           the settings of the launcher, for a new supervisor
         control                 the socket of the supervisor; see `control_socket`
 
@@ -75,6 +79,7 @@ NO_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
 _RECORD_BYTES, _RECORD_BYTES_PER_PROCESS = 80 << 10, 4 << 10
 
 EVENTS_FILE = "events.jsonl"
+CONFIG_DIRECTORY, SCRATCH_DIRECTORY = "configs", "scratch"
 LOG_START_SUFFIX = ".start"
 # This file marks a run whose files are written by other machines.
 REMOTE_FILE = "remote"
@@ -139,6 +144,14 @@ class RunDirectory:
     def secrets(self) -> Path:
         """Return the path of the directory that contains the secrets."""
         return self._files / "secrets"
+
+    def configs(self, process: str, version: str) -> Path:
+        """Return the path of a directory with configuration files; see `symphony.host.render`."""
+        return self._files / CONFIG_DIRECTORY / process / version
+
+    def remove_scratch_files(self) -> None:
+        """Remove the files that the processes have written for themselves. Errors are ignored."""
+        remove_tree(self._files / SCRATCH_DIRECTORY)
 
     @property
     def supervisor_log(self) -> Path:
@@ -510,7 +523,7 @@ class RunDirectory:
             if not self.is_current():
                 return
             trash = _move_to_trash(_release_name(self.path), self.path.parent)
-        _remove_tree(trash)
+        remove_tree(trash)
 
 
 def _release_name(path: Path) -> Path:
@@ -754,12 +767,23 @@ def existing_launch_lock(root: Path) -> Iterator[None]:
         yield
 
 
-def _remove_tree(path: Path) -> None:
+def remove_tree(path: Path) -> None:
     """Remove a directory with all its files. Errors are ignored."""
     # The import of `shutil` also imports modules for compression, which neither a supervisor nor
     # `symphony ls` needs.
     import shutil
 
+    shutil.rmtree(path, ignore_errors=True)
+    if not path.is_dir():
+        return
+    # The files in a directory without write permission, such as those of a package cache, cannot be
+    # removed.
+    for directory, names, _ in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                child = Path(directory, name)
+                if not child.is_symlink():
+                    child.chmod(_DIRECTORY_MODE)
     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -772,9 +796,9 @@ def _remove_stale_directories(root: Path) -> None:
     for name in os.listdir(root):
         stale = RunDirectory(root / name)
         if name.startswith(_TRASH_PREFIX):
-            _remove_tree(stale.path)
+            remove_tree(stale.path)
         elif name.startswith(_STAGING_PREFIX):
             # FileNotFoundError means that a launch has claimed its name at this moment.
             with contextlib.suppress(BackendError, FileNotFoundError):
                 if not stale.is_locked():
-                    _remove_tree(_move_to_trash(stale.path, root))
+                    remove_tree(_move_to_trash(stale.path, root))

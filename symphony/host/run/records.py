@@ -37,16 +37,18 @@ def archive_run(
 ) -> None:
     """Move the record of a run without running processes to the archive, and free its name.
 
-    The secrets and the environment of the launcher are removed. Afterwards, remove the archived
-    runs that ``retention`` does not keep. ``run`` is pinned. If another run has the name by now,
-    only the files of ``run`` change. If the result cannot be written because the disk is full, the
-    record is archived without it. ``make_reader`` creates the reader of its final status.
+    The secrets, the scratch files and the environment of the launcher are removed. Afterwards,
+    remove the archived runs that ``retention`` does not keep. ``run`` is pinned. If another run has
+    the name by now, only the files of ``run`` change. If the result cannot be written because the
+    disk is full, the record is archived without it. ``make_reader`` creates the reader of its final
+    status.
     """
     status: ExperimentStatus | None = None
     with contextlib.suppress(SymphonyError):
         status = make_reader(run).read()
     identity = _identity(run)
     shutil.rmtree(run.secrets, ignore_errors=True)
+    run.remove_scratch_files()
     run.launch_settings.unlink(missing_ok=True)
     cut = [text for text in (_missing_description(run), read_note(run)) if text]
     with contextlib.suppress(OSError):

@@ -26,6 +26,7 @@ from symphony.host.processes.exit_status import exit_code
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, birth_time, is_alive
 from symphony.host.processes.inherited_environment import InheritedEnvironment
 from symphony.host.processes.mark import MarkedChildren
+from symphony.host.processes.scratch import create_scratch_directory
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.children import ExitCallback, StartRefused
@@ -100,6 +101,7 @@ class LocalChildren:
         marked_children = MarkedChildren(env.get(RUN_ID_VARIABLE, ""))
         for spec in processes:
             try:
+                create_scratch_directory(spec.env)
                 self._environment.set(env, spec.env)
                 with marked_children:
                     child = self._start(spec)

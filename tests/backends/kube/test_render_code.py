@@ -19,7 +19,7 @@ from symphony.code.pack import pack
 from symphony.code.pack import unpack as unpack_code
 from symphony.code.snapshot import CodeArchive, CodeArchives, take_snapshots
 from symphony.model.code import CodeSource
-from symphony_kube.api.labels import Scope
+from symphony_kube.api.labels import SCRATCH, Scope
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.render.code import MAX_CODE_BYTES, UNPACK_SCRIPT, code_objects
 from symphony_kube.render.experiment import render
@@ -54,6 +54,11 @@ def specs(manifest: KubeManifest) -> dict[str, Object]:
     return {body["metadata"]["name"]: body["spec"] for body in manifest.units}
 
 
+def mounts_of(container: Object) -> list[Object]:
+    """Return the mounts of a container, without its scratch directory."""
+    return [item for item in container["volumeMounts"] if not item["name"].startswith(SCRATCH)]
+
+
 def test_the_processes_of_a_pod_share_the_unpacked_code(project: Path) -> None:
     experiment = Experiment("e", code=str(project))
     group = experiment.new_process_group("g", start_dir="src")
@@ -70,7 +75,7 @@ def test_the_processes_of_a_pod_share_the_unpacked_code(project: Path) -> None:
     assert unpack["imagePullPolicy"] == "Always"
     assert unpack["resources"] == {"limits": {"cpu": "1"}}
     assert unpack["securityContext"] == {"runAsUser": 7}
-    mounts = [container["volumeMounts"] for container in spec["containers"]]
+    mounts = [mounts_of(container) for container in spec["containers"]]
     assert mounts[0] == mounts[1]
     assert [item["workingDir"] for item in spec["containers"]] == ["/symphony/code/src", "/data"]
     variables = [{item["name"]: item for item in c["env"]} for c in spec["containers"]]
@@ -240,7 +245,7 @@ def test_programs_that_restart_in_place_have_their_own_copy_of_the_code(project:
     first, second = specification["g"]["containers"]
     assert first["command"][:2] == ["/bin/sh", "-c"]
     assert first["command"][-2:] == ["python3", "main.py"]
-    volumes = [[mount["name"] for mount in item["volumeMounts"]] for item in (first, second)]
+    volumes = [[mount["name"] for mount in mounts_of(item)] for item in (first, second)]
     digest = archives["first"].snapshot.short_digest
     assert volumes == [[f"code-{digest}-0"] * 2, [f"code-{digest}-1"] * 2]
     assert len(specification["g"]["initContainers"]) == 2

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, SpecError
-from symphony_kube.api.labels import Scope
+from symphony_kube.api.labels import SCRATCH, Scope
 from symphony_kube.render.experiment import read_files, render
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.options import RenderOptions
@@ -23,7 +23,21 @@ from .test_render import by_kind, one, rendered, spec_of
 Object = dict[str, Any]
 
 
+def volumes_of(spec: Object) -> list[Object]:
+    """Return the volumes of a Pod, without the scratch directories, which each process has."""
+    return [item for item in spec["volumes"] if not item["name"].startswith(SCRATCH)]
+
+
 def mounted(spec: Object, container: str = "p") -> dict[str, Object]:
+    """Return the volumes of a container by mount path, without their names and without the scratch
+    directory.
+    """
+    found = mounts_of(spec, container)
+    found.pop("/symphony/scratch")
+    return found
+
+
+def mounts_of(spec: Object, container: str) -> dict[str, Object]:
     """Return the volumes of a container by mount path, without their names."""
     (found,) = [item for item in spec["containers"] if item["name"] == container]
     volumes = {item["name"]: item for item in spec["volumes"]}
@@ -70,11 +84,12 @@ def test_read_only_belongs_to_the_mount() -> None:
     mounts = {
         mount["mountPath"]: mount.get("readOnly", False)
         for mount in spec["containers"][0]["volumeMounts"]
+        if mount["name"] != SCRATCH
     }
     assert mounts == {"/a": False, "/b": True, "/c": False, "/d": True, "/e": True}
     claims = {
         item["name"]: item["persistentVolumeClaim"]
-        for item in spec["volumes"]
+        for item in volumes_of(spec)
         if "hostPath" not in item
     }
     assert claims == {c: {"claimName": "claim"}, e: {"claimName": "other", "readOnly": True}}
@@ -106,7 +121,7 @@ def test_sharing_of_empty_directories_in_a_group(first: Object, second: Object, 
     spec = spec_of(rendered(exp), "g")
     one_name, other_name = (item["volumeMounts"][0]["name"] for item in spec["containers"])
     assert (one_name == other_name) == same
-    assert len(spec["volumes"]) == (1 if same else 2)
+    assert len(volumes_of(spec)) == (1 if same else 2)
 
 
 def test_unique_user_names_are_kept() -> None:
@@ -129,7 +144,7 @@ def test_volumes_of_a_group_are_mounted_by_all_members() -> None:
     exp, group, *_ = group_of_two()
     group.mount_nfs("s", "/x", "/x").mount_shared_memory("1Gi")
     spec = spec_of(rendered(exp), "g")
-    assert len(spec["volumes"]) == 2
+    assert len(volumes_of(spec)) == 2
     assert mounted(spec, "a") == mounted(spec, "b")
     assert mounted(spec, "a")["/dev/shm"] == {"emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}
 
@@ -377,3 +392,33 @@ def test_checkout_has_the_resources_of_its_process_without_gpus() -> None:
         "initContainers"
     ]
     assert (init["image"], init["resources"]) == ("g:1", {"limits": {"cpu": "1"}})
+
+
+# --- configuration files and scratch directories ---
+
+
+def test_containers_mount_their_configuration_files_and_an_empty_directory(tmp_path: Path) -> None:
+    (tmp_path / "a.in").write_text("${s.addr}\n")
+    (tmp_path / "b.in").write_text("other")
+    exp = Experiment("e")
+    exp.base_dir = tmp_path
+    exp.new_process("s", command="c", container_image=IMAGE).binds("s").configs({"x": "a.in"})
+    team = exp.new_process_group("team").configs({"x": "a.in"})
+    team.new_process("p", command="c", container_image=IMAGE)
+    team.new_process("q", command="c", container_image=IMAGE).configs({"x": "b.in"})
+    manifest = rendered(exp)
+    team_spec = spec_of(manifest, "team")
+    found = {name: mounts_of(team_spec, name) for name in ("p", "q")}
+    assert found["p"]["/symphony/scratch"] == {"emptyDir": {}}
+    scratch = names_at({"containers": team_spec["containers"][:1]}, "/symphony/scratch")
+    assert scratch != names_at({"containers": team_spec["containers"][1:]}, "/symphony/scratch")
+    maps = {item["metadata"]["name"]: item["data"] for item in by_kind(manifest)["ConfigMap"]}
+    assert [
+        maps[volumes["/symphony/configs"]["configMap"]["name"]]
+        for volumes in (mounted(spec_of(manifest, "s"), "s"), found["p"], found["q"])
+    ] == [{"x": "s:7000\n"}, {"x": "s:7000\n"}, {"x": "other"}]
+    # Processes with the same files share a ConfigMap.
+    assert len(maps) == 2
+    variables = {item["name"]: item.get("value") for item in team_spec["containers"][0]["env"]}
+    assert variables["SYMPHONY_CONFIG_DIR"] == "/symphony/configs"
+    assert variables["SYMPHONY_SCRATCH_DIR"] == "/symphony/scratch"

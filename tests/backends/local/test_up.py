@@ -364,3 +364,52 @@ def test_supervisor_of_another_version_is_reported(cluster, experiment, monkeypa
             cluster.up(experiment)
     assert [process.name for process in cluster.describe_experiment("exp")] == ["worker"]
     assert cluster.up(experiment).names("added") == ["added"]
+
+
+# --- configuration files and scratch directories ---
+
+SHOW_FILES = """
+import os, pathlib, time
+config, scratch = (
+    pathlib.Path(os.environ[f"SYMPHONY_{name}_DIR"]) for name in ("CONFIG", "SCRATCH")
+)
+print((config / "a.conf").read_text(), sorted(path.name for path in scratch.iterdir()))
+# Some tools remove the permission to write from their directories.
+(scratch / "cache").mkdir(exist_ok=True)
+(scratch / "cache/file").touch()
+(scratch / "cache").chmod(0o500)
+time.sleep(1000)
+"""
+
+
+def test_a_changed_file_restarts_its_process_and_the_scratch_files_are_removed_at_the_end(
+    cluster, tmp_path
+):
+    template = tmp_path / "a.in"
+
+    def described(text):
+        template.write_text(text)
+        experiment = cluster.new_experiment("exp")
+        sleeper(experiment, "db").binds("db")
+        show = python(experiment, "show", SHOW_FILES, configs={"a.conf": str(template)})
+        show.connects("db").ready(log=r"\[")
+        return experiment
+
+    cluster.launch(described("db=${db.addr}"))
+    until(cluster, "exp", lambda status: all(item.ready for item in status))
+    run = RunDirectory(cluster._root / "exp")
+    address = run.load_manifest()["services"]["db"]
+    (written,) = (run.path / "configs/show").rglob("a.conf")
+    assert written.stat().st_mode & 0o777 == 0o600
+    assert cluster.up(described("db=${db.addr}")).is_empty
+    changes = cluster.up(described("changed ${db.port}"))
+    assert changes.names("restarted") == ["show"]
+    assert [change.setting for change in changes.processes[1].settings] == ["configs.a.conf"]
+    until(cluster, "exp", lambda status: all(item.ready for item in status))
+    port = address.rpartition(":")[2]
+    log = f"db={address} []\nchanged {port} ['cache']\n"
+    assert cluster.get_log("exp", "show") == log
+    cluster.delete("exp")
+    # The record of the run contains the configuration files, and no scratch files.
+    assert len(list(tmp_path.rglob("a.conf"))) == 2
+    assert list(tmp_path.rglob("scratch")) == []

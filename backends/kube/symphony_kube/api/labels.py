@@ -44,6 +44,8 @@ REMOVED_UNIT = "symphony/removed-unit"
 SUPERVISOR = "symphony/supervisor"
 # A Secret with a part of the code has this label. Its value is the digest of the code.
 CODE = "symphony/code"
+# A ConfigMap with configuration files has this label. Its value is the digest of the files.
+CONFIGS = "symphony/configs"
 # A Service has this label. Its value is the name of the service in the experiment.
 SERVICE = "symphony/service"
 
@@ -85,6 +87,8 @@ SECRETS = "symphony-secrets"
 KEYS = "symphony-keys"
 DESCRIPTION = "symphony-description"
 USAGE = "symphony-usage"
+# The name of the volume with the scratch directory of a process.
+SCRATCH = "symphony-scratch"
 # The name of the ConfigMap with the variables that all processes of a large experiment have.
 ENVIRONMENT = "symphony-environment"
 

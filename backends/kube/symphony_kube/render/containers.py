@@ -16,6 +16,7 @@ from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.shell import argv, command_argv
 from symphony_kube.api.labels import KEYS, SECRETS
 from symphony_kube.render.code import CODE_DIRECTORY, CODE_VARIABLE, start_directory
+from symphony_kube.render.configs import CONFIG_DIRECTORY, CONFIG_VARIABLE
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.environment import with_shared_environment
 from symphony_kube.render.merge import merge, to_plain_data
@@ -197,6 +198,8 @@ def _environment(process: PlannedProcess, context: RenderContext) -> list[Object
     own = context.plan.own_env(process)
     if process.name in context.archives:
         own[CODE_VARIABLE] = CODE_DIRECTORY
+    if process.configs:
+        own[CONFIG_VARIABLE] = CONFIG_DIRECTORY
     common = context.common_env
     if not common_names.isdisjoint(own):
         common = [variable for variable in common if variable["name"] not in own]

@@ -15,6 +15,8 @@ from symphony_kube.render.text import Object, env_vars
 
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
 SECRETS_DIRECTORY = "/etc/secrets"
+SCRATCH_VARIABLE = "SYMPHONY_SCRATCH_DIR"
+SCRATCH_DIRECTORY = "/symphony/scratch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,7 @@ def render_context(
     endpoints: dict[str, list[Endpoint]] = {}
     for endpoint in plan.addresses.endpoints:
         endpoints.setdefault(endpoint.owner, []).append(endpoint)
-    common = dict(plan.shared_env)
+    common = {**plan.shared_env, SCRATCH_VARIABLE: SCRATCH_DIRECTORY}
     if plan.secrets:
         common[SECRETS_VARIABLE] = SECRETS_DIRECTORY
     is_shared = environment.is_shared(common, options)

@@ -26,6 +26,7 @@ from symphony_kube.api.labels import POLICIES, ROSTER, Scope
 from symphony_kube.render import pods
 from symphony_kube.render.cluster_overrides import with_cluster_override
 from symphony_kube.render.code import code_objects, is_small
+from symphony_kube.render.configs import config_objects
 from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT_SECONDS, check_images
 from symphony_kube.render.context import (
     PlannedUnit,
@@ -132,6 +133,7 @@ def _render(
             *_namespace(scope, options),
             *_environment(context),
             *file_objects(sources, scope, files),
+            *config_objects(plan, scope),
             *code_objects(_archives_in_secrets(planned, context), scope),
             *(with_cluster_override(body, options) for body in render_services(planned, context)),
         ),

@@ -20,7 +20,7 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model.settings import SHARED_MEMORY, Settings
-from symphony_kube.api.labels import SECRETS
+from symphony_kube.api.labels import SCRATCH, SECRETS
 from symphony_kube.render.code import (
     code_mount,
     code_volumes,
@@ -29,8 +29,14 @@ from symphony_kube.render.code import (
     update_mount,
     volume_name,
 )
+from symphony_kube.render.configs import config_mount, config_volume
 from symphony_kube.render.containers import resources
-from symphony_kube.render.context import SECRETS_DIRECTORY, PlannedUnit, RenderContext
+from symphony_kube.render.context import (
+    SCRATCH_DIRECTORY,
+    SECRETS_DIRECTORY,
+    PlannedUnit,
+    RenderContext,
+)
 from symphony_kube.render.sync import restarts_in_place
 from symphony_kube.render.text import Object, check_object_name, escape, short_hash, unique_name
 
@@ -83,9 +89,6 @@ class _Volume:
         return name
 
 
-_NO_VOLUMES = PodVolumes()
-
-
 def pod_volumes(
     unit: PlannedUnit, context: RenderContext, *, sends_code: bool = False
 ) -> PodVolumes:
@@ -94,11 +97,6 @@ def pod_volumes(
     With ``sends_code``, large code is sent to the Pod.
     """
     has_secrets = bool(context.plan.secrets)
-    has_volumes = any(
-        process.settings.volumes or process.name in context.archives for process in unit.processes
-    )
-    if not has_secrets and not has_volumes:
-        return _NO_VOLUMES
     result = PodVolumes()
     if has_secrets:
         secret = {"secretName": context.scope.object_name(SECRETS, "Secret")}
@@ -121,8 +119,33 @@ def pod_volumes(
             container = unique_name(name, container_names)
             container_names.add(container)
             result.init_containers.append(_checkout(volume, name, container, context))
+    _add_configs(result, unit, context)
     _add_code(result, unit, context, container_names, sends_code=sends_code)
+    _add_scratch_directories(result, unit)
     return result
+
+
+def _add_configs(result: PodVolumes, unit: PlannedUnit, context: RenderContext) -> None:
+    """Add the configuration files of a Pod's processes. Processes with equal files share a
+    volume.
+    """
+    added: set[str] = set()
+    for process in unit.processes:
+        if not process.configs:
+            continue
+        volume = config_volume(process, context.scope)
+        result.mounts[process.name].append(config_mount(process))
+        if volume["name"] not in added:
+            added.add(volume["name"])
+            result.volumes.append(volume)
+
+
+def _add_scratch_directories(result: PodVolumes, unit: PlannedUnit) -> None:
+    """Add an empty directory for each of a Pod's processes."""
+    for index, process in enumerate(unit.processes):
+        name = f"{SCRATCH}-{index}" if unit.is_group else SCRATCH
+        result.volumes.append({"name": name, "emptyDir": {}})
+        result.mounts[process.name].append({"name": name, "mountPath": SCRATCH_DIRECTORY})
 
 
 def _add_code(
@@ -214,8 +237,9 @@ def _with_names(volumes: Iterable[_Volume]) -> list[tuple[_Volume, str]]:
     """
     volumes = list(volumes)
     user_names = [volume.user_name for volume in volumes if volume.user_name]
-    kept = {name for name in user_names if user_names.count(name) == 1 and name != SECRETS}
-    taken = {SECRETS, *kept}
+    reserved = {SECRETS, SCRATCH}
+    kept = {name for name in user_names if user_names.count(name) == 1} - reserved
+    taken = {*reserved, *kept}
     result = []
     for volume in volumes:
         name = volume.user_name

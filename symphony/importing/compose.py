@@ -11,7 +11,9 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony.importing import checks, compose_files, images
 from symphony.importing.addresses import Process, connect
+from symphony.importing.dockerfile import Program
 from symphony.importing.images import Images
+from symphony.importing.interpolation import escaped
 from symphony.importing.mounts import Mounts, source_of
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
@@ -188,15 +190,11 @@ class _Import:
 
         The command alone is that of the image, which its entry point receives as arguments.
         """
-        given: dict[str, list[str]] = {}
-        for key in ("entrypoint", "command"):
-            value = process.given.get(key)
-            try:
-                given[key] = [] if value is None else words(value)
-            except (TypeError, ValueError):
-                self._omit(f"{process.where}.{key}", "it is not a command", "write a list of words")
-        entrypoint, command = given.get("entrypoint", []), given.get("command", [])
+        entrypoint = self._words(process, "entrypoint")
+        command = self._words(process, "command")
         image = images.short_name(process.given.get("image"))
+        if "entrypoint" not in process.given:
+            entrypoint, command = self._add_program(process, command)
         if entrypoint:
             process.settings["command"] = entrypoint
         elif "entrypoint" in process.given and command:
@@ -206,19 +204,42 @@ class _Import:
             command = images.COMMANDS[image]
         if command:
             process.settings["args"] = command
-        if not entrypoint and not command and "command" not in process.settings:
+        if "command" in process.settings:
+            return
+        fix = "add command: [...] to run the process on local and tmux"
+        if not command:
+            problem = "the command is that of the image, which only Kubernetes knows"
+            self._omit(process.where, problem, fix)
+        elif command[0].startswith("-"):
+            problem = "the arguments are those of the entry point, which only Kubernetes knows"
+            self._omit(f"{process.where}.command", problem, fix)
+
+    def _words(self, process: Process, key: str) -> list[str]:
+        value = process.given.get(key)
+        try:
+            return [] if value is None else words(value)
+        except (TypeError, ValueError):
+            self._omit(f"{process.where}.{key}", "it is not a command", "write a list of words")
+            return []
+
+    def _add_program(self, process: Process, command: list[str]) -> tuple[list[str], list[str]]:
+        """Return the entry point in the Dockerfile of a service, and its command.
+
+        The command in the Dockerfile is returned if ``command`` is empty.
+        """
+        build = process.given.get("build")
+        program = Program() if build is None else self._images.program(build)
+        has_parameters = bool(self._imported.document.get("parameters"))
+        entrypoint = [escaped(word, has_parameters=has_parameters) for word in program.entrypoint]
+        if entrypoint or (program.command and not command):
             self._omit(
-                process.where,
-                "the command is that of the image, which only Kubernetes knows",
-                "add command: [...] to run the process on local and tmux",
+                f"{process.where}.{'command' if command else 'build'}",
+                "the program is that in the Dockerfile",
+                "change it here, too, if you change it there",
             )
-        elif "command" not in process.settings and command[0].startswith("-"):
-            self._omit(
-                f"{process.where}.command",
-                "the arguments are those of the entry point of the image, which only Kubernetes "
-                "knows",
-                "add command: [...] to run the process on local and tmux",
-            )
+        if not command:
+            command = [escaped(word, has_parameters=has_parameters) for word in program.command]
+        return entrypoint, command
 
     def _translate_env_files(self, process: Process) -> None:
         where = f"{process.where}.env_file"
@@ -258,9 +279,9 @@ class _Import:
             return {}
         self._omit(where, f"the result contains the values in {path}", "import the file again")
         lines = [line.partition("=") for line in read_text(self._base / path).splitlines()]
-        dollars = "$$" if self._imported.document.get("parameters") else "$"
+        has_parameters = bool(self._imported.document.get("parameters"))
         return {
-            key.strip(): value.replace("${", dollars + "{")
+            key.strip(): escaped(value, has_parameters=has_parameters)
             for key, equals, value in lines
             if equals and not key.lstrip().startswith("#")
         }

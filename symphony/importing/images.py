@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, SymphonyError
+from symphony.importing import dockerfile
+from symphony.importing.dockerfile import Program
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
 from symphony.model import validators
@@ -61,6 +63,23 @@ class Images:
             return None
         return os.path.normpath(self._base / context)
 
+    def program(self, build: Any) -> Program:
+        """Return what the Dockerfile of an image runs, as far as the file contains it."""
+        from symphony.model.documents import read_text
+
+        context = self.context(build)
+        options = build if isinstance(build, Mapping) else {}
+        if context is None:
+            return Program()
+        text = options.get("dockerfile_inline")
+        if text is None:
+            path = Path(context, str(options.get("dockerfile", "Dockerfile")))
+            try:
+                text = read_text(path)
+            except SymphonyError:
+                return Program()
+        return dockerfile.program(str(text), str(options.get("target") or ""))
+
     def translate(self, where: str, name: str, image: Any, build: Any) -> str | None:
         """Return the image of a process, and describe how it is built if ``build`` is not None.
 
@@ -76,9 +95,9 @@ class Images:
         repository = _repository(str(image or name), name)
         options = build if isinstance(build, Mapping) else {}
         relative = os.path.relpath(context, self._base)
-        dockerfile = str(options.get("dockerfile", "Dockerfile"))
+        path = str(options.get("dockerfile", "Dockerfile"))
         self.described[repository] = {
-            "dockerfile": self._path(os.path.normpath(Path(relative) / dockerfile)),
+            "dockerfile": self._path(os.path.normpath(Path(relative) / path)),
             "context_directories": [
                 {"name": entry, "path": self._path(os.path.normpath(Path(relative) / entry))}
                 for entry in self._entries(where, context)

@@ -204,6 +204,11 @@ def _closing_brace(text: str, opening: int) -> int:
     return -1
 
 
+def escaped(text: str, *, has_parameters: bool) -> str:
+    """Return the text in an experiment file that stands for a text without references."""
+    return _with_literals(text.replace("${", f"{_LITERAL}{{"), has_parameters=has_parameters)
+
+
 def _with_literals(text: str, *, has_parameters: bool) -> str:
     """Return a text in which dollar signs replace their placeholders before braces.
 

@@ -127,6 +127,26 @@ def test_directories_of_this_machine_become_start_directories(tmp_path: Path) ->
     }
 
 
+@pytest.mark.parametrize(
+    ("dockerfile", "service", "process"),
+    [
+        ('CMD ["a", "${B}"]', "", {"args": ["a", "${B}"]}),
+        ('ENTRYPOINT ["e"]\nCMD ["a"]', "", {"command": ["e"], "args": ["a"]}),
+        ('ENTRYPOINT ["e"]\nCMD ["a"]', "command: c", {"command": ["e"], "args": ["c"]}),
+        ('ENTRYPOINT ["e"]\nCMD ["a"]', "entrypoint: f", {"command": ["f"]}),
+        ('CMD ["a"]', "command: c", {"args": ["c"]}),
+    ],
+)
+def test_the_program_in_a_dockerfile_is_that_of_the_process(
+    tmp_path: Path, dockerfile: str, service: str, process: dict[str, Any]
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "Dockerfile").write_text(f"FROM x\n{dockerfile}\n")
+    found = process_of(tmp_path, f"build: src\n{service}")
+    context = {"start_dir": "src", "container_yml": {"workingDir": None}}
+    assert found == {"container_image": "p", **process, **context}
+
+
 def test_relative_paths_are_relative_to_the_directory_of_the_result(tmp_path: Path) -> None:
     text = "services: {p: {command: c, env_file: a.env}}\nsecrets: {t: {file: ./t.txt}}"
     document = imported(tmp_path, text, directory=tmp_path / "out").document

@@ -965,14 +965,14 @@ class Cluster(CheckedAttributes, abc.ABC):
     def get_log(
         self, experiment: str, process: str, process_group: str | None = None, *,
         follow: Literal[False] = False, since: float | str | None = None, tail: int | None = None,
-        previous: bool = False,
+        previous: bool = False, exact: bool = False,
     ) -> str: ...  # fmt: skip
 
     @overload
     def get_log(
         self, experiment: str, process: str, process_group: str | None = None, *,
         follow: Literal[True], since: float | str | None = None, tail: int | None = None,
-        previous: bool = False,
+        previous: bool = False, exact: bool = False,
     ) -> Iterator[str]: ...  # fmt: skip
 
     def get_log(
@@ -985,6 +985,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         since: float | str | None = None,
         tail: int | None = None,
         previous: bool = False,
+        exact: bool = False,
     ) -> str | Iterator[str]:
         """Return the log of a process as a string. With ``follow``, return an iterator over its
         lines.
@@ -993,7 +994,13 @@ class Cluster(CheckedAttributes, abc.ABC):
         only the output before the last restart; `Unsupported` is raised if the backend does not
         keep this output separately, and `NotFound` if the process has not been restarted. Raises
         `SpecError` if both ``previous`` and ``follow`` are set.
+
+        Bytes that are not valid UTF-8 are U+FFFD or, with ``exact``, surrogate escapes, so that
+        ``text.encode("utf-8", "surrogateescape")`` returns the bytes that the process has written.
         """
+        from symphony.log_blocks import to_lines
+        from symphony.log_text import printable
+
         name = self._log_name(experiment, process, process_group)
         if previous:
             if follow:
@@ -1001,18 +1008,22 @@ class Cluster(CheckedAttributes, abc.ABC):
                     "a log from before a restart cannot be followed: "
                     "set previous or follow, not both"
                 )
-            return self._read_previous_log(experiment, name, since=since, tail=tail)
+            text = self._read_previous_log(experiment, name, since=since, tail=tail)
+            return text if exact else printable(text)
         if not follow:
-            return self._read_log(experiment, name, since=since, tail=tail)
-        lines = self.iter_logs(experiment, [name], follow=True, since=since, tail=tail)
-        return (f"{line.text}\n" for line in lines)
+            text = self._read_log(experiment, name, since=since, tail=tail)
+            return text if exact else printable(text)
+        blocks = self.iter_output(
+            experiment, [name], follow=True, since=since, tail=tail, exact=exact
+        )
+        return (f"{line.text}\n" for line in to_lines(blocks))
 
     @abc.abstractmethod
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
         """Return a process's output so far, limited by ``since`` and ``tail`` and otherwise
-        unchanged.
+        unchanged. Bytes that are not valid UTF-8 are decoded as in `symphony.log_text`.
         """
 
     def iter_log_text(
@@ -1023,14 +1034,18 @@ class Cluster(CheckedAttributes, abc.ABC):
         *,
         since: float | str | None = None,
         tail: int | None = None,
+        exact: bool = False,
     ) -> Iterator[str]:
         """Yield the log of a process in pieces, which together are the result of `get_log`.
 
         The pieces have a limited size on backends that can read a log in parts. ``since`` and
-        ``tail`` have the same meaning as in `iter_logs`.
+        ``tail`` have the same meaning as in `iter_logs`, and ``exact`` as in `get_log`.
         """
+        from symphony.log_text import printable
+
         name = self._log_name(experiment, process, process_group)
-        return self._iter_log_text(experiment, name, since=since, tail=tail)
+        pieces = self._iter_log_text(experiment, name, since=since, tail=tail)
+        return pieces if exact else map(printable, pieces)
 
     def _iter_log_text(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
@@ -1088,12 +1103,15 @@ class Cluster(CheckedAttributes, abc.ABC):
         keep logs longer than the backend does.
         """
         from symphony.cluster.save_logs import save_following, save_once
+        from symphony.log_blocks import to_lines
 
         status = self.describe_experiment(experiment)
         names = find_names(status, processes, functools.partial(self.removed_processes, experiment))
         if follow:
-            lines = self.iter_logs(experiment, names, follow=True, since=since, tail=tail)
-            return save_following(folder, names, lines)
+            blocks = self.iter_output(
+                experiment, names, follow=True, since=since, tail=tail, exact=True
+            )
+            return save_following(folder, names, to_lines(blocks))
 
         def read(name: str) -> Iterator[str]:
             return self._iter_log_text(experiment, name, since=since, tail=tail)
@@ -1120,18 +1138,34 @@ class Cluster(CheckedAttributes, abc.ABC):
         output to the last ``tail`` lines of each process.
         """
 
+    def _iter_lines(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        *,
+        follow: bool,
+        since: float | str | None,
+        tail: int | None,
+    ) -> Iterator[LogLine]:
+        """Yield the lines of `iter_logs`.
+
+        A backend that keeps bytes which are not valid UTF-8, as in `symphony.log_text`, overrides
+        this method.
+        """
+        return self.iter_logs(experiment, processes, follow=follow, since=since, tail=tail)
+
     @overload
     def iter_output(
         self, experiment: str, processes: Sequence[str] | None = None, *,
         follow: bool = False, since: float | str | None = None, tail: int | None = None,
-        events: Literal[False] = False,
+        events: Literal[False] = False, exact: bool = False,
     ) -> Iterator[LogBlock]: ...  # fmt: skip
 
     @overload
     def iter_output(
         self, experiment: str, processes: Sequence[str] | None = None, *,
         follow: bool = False, since: float | str | None = None, tail: int | None = None,
-        events: bool,
+        events: bool, exact: bool = False,
     ) -> Iterator[LogBlock | ExperimentEvent]: ...  # fmt: skip
 
     def iter_output(
@@ -1143,6 +1177,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         since: float | str | None = None,
         tail: int | None = None,
         events: bool = False,
+        exact: bool = False,
     ) -> Iterator[LogBlock | ExperimentEvent]:
         """Iterate over the lines of several processes' logs in blocks, which is faster than
         `iter_logs` if the logs are large.
@@ -1151,11 +1186,14 @@ class Cluster(CheckedAttributes, abc.ABC):
         are yielded as they are written, on backends that receive incomplete lines. With ``events``,
         the events of the processes are yielded between the lines, and all lines of a process come
         before the event of its exit. If ``tail`` is given, only events that happen from now on are
-        included.
+        included. ``exact`` has the same meaning as in `get_log`.
         """
-        return self._iter_output(
+        from symphony.log_text import printable_items
+
+        items = self._iter_output(
             experiment, processes, follow=follow, since=since, tail=tail, events=events
         )
+        return items if exact else printable_items(items)
 
     def _iter_output(
         self,
@@ -1169,13 +1207,13 @@ class Cluster(CheckedAttributes, abc.ABC):
     ) -> Iterator[LogBlock | ExperimentEvent]:
         """Yield blocks and events. The arguments are those of `iter_output`.
 
-        By default, the events come after all lines. A backend that observes both together overrides
-        this method.
+        The text of the blocks is that of `symphony.log_text`. By default, the events come after all
+        lines. A backend that observes both together overrides this method.
         """
         from symphony.cluster.since import parse_since
         from symphony.log_blocks import to_blocks
 
-        lines = self.iter_logs(experiment, processes, follow=follow, since=since, tail=tail)
+        lines = self._iter_lines(experiment, processes, follow=follow, since=since, tail=tail)
         output = to_blocks(lines)
         if not events:
             return output

@@ -130,6 +130,21 @@ class RecordedRun(Cluster):
         tail: int | None = None,
     ) -> Iterator[LogLine]:
         """Yield the log lines of processes; see `Cluster.iter_logs`."""
+        from symphony.log_text import printable_items
+
+        return printable_items(
+            self._iter_lines(experiment, processes, follow=follow, since=since, tail=tail)
+        )
+
+    def _iter_lines(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        *,
+        follow: bool,
+        since: float | str | None,
+        tail: int | None,
+    ) -> Iterator[LogLine]:
         del follow  # Nothing is added to a record.
         status = self.describe_experiment(experiment)
         names = find_names(status, processes, partial(self.removed_processes, experiment))

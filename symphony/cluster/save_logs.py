@@ -6,10 +6,11 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
-from typing import TextIO
 
 from symphony.errors import unusable_path_errors, with_filename
+from symphony.log_text import to_bytes
 from symphony.replace_file import replace_file
 from symphony.status import LogLine
 
@@ -28,7 +29,7 @@ def save_once(
     files = _log_files(directory, names)
 
     def save(name: str) -> None:
-        replace_file(files[name], (piece.encode() for piece in read(name)))
+        replace_file(files[name], map(to_bytes, read(name)))
 
     with ThreadPoolExecutor(max_workers=MAX_CONCURRENT_READS) as pool:
         # Iterating over the results raises the first error that occurred in a thread.
@@ -51,7 +52,7 @@ def save_following(
         for line in lines:
             path = files[line.process]
             with with_filename(path):
-                writers.get(path).write(f"{line.text}\n")
+                writers.get(path).write(to_bytes(f"{line.text}\n"))
     return files
 
 
@@ -70,7 +71,7 @@ class _LogWriters:
     """
 
     def __init__(self) -> None:
-        self._files: OrderedDict[Path, TextIO] = OrderedDict()
+        self._files: OrderedDict[Path, FileIO] = OrderedDict()
 
     def __enter__(self) -> _LogWriters:
         return self
@@ -79,14 +80,14 @@ class _LogWriters:
         for file in self._files.values():
             file.close()
 
-    def get(self, path: Path) -> TextIO:
-        """Return the line-buffered file for ``path``, opening it if necessary."""
+    def get(self, path: Path) -> FileIO:
+        """Return the unbuffered file for ``path``, opening it if necessary."""
         if path in self._files:
             self._files.move_to_end(path)
             return self._files[path]
         if len(self._files) >= MAX_OPEN_LOG_FILES:
             _, oldest = self._files.popitem(last=False)
             oldest.close()
-        file = path.open("a", encoding="utf-8", buffering=1, newline="")
+        file = path.open("ab", buffering=0)
         self._files[path] = file
         return file

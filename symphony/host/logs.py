@@ -16,7 +16,6 @@ No function reads a whole log into memory, except functions that return the log 
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import heapq
 import math
@@ -28,6 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from symphony import log_text
 from symphony.events import EXIT_KINDS, EventKind
 from symphony.host.run.directory import (
     LOG_START_SUFFIX,
@@ -219,14 +219,14 @@ def iter_text(
 ) -> Iterator[str]:
     """Yield a process's output so far as pieces of text.
 
-    Bytes that are not valid UTF-8 are replaced with U+FFFD. ``since``, ``tail`` and ``ignored``
-    have the same meaning as in `start_offset`. If the process has no log yet, yield nothing.
+    The text is that of `symphony.log_text`. ``since``, ``tail`` and ``ignored`` have the same
+    meaning as in `start_offset`. If the process has no log yet, yield nothing.
     """
     log = run.log(process)
     # A process that writes faster than the caller reads must not keep the caller reading forever.
     end = _file_size(log)
     reader = LogTail(log, start_offset(run, process, since, tail, ignored))
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    decoder = log_text.decoder()
     for block in reader.read_blocks(end):
         yield decoder.decode(block)
     yield decoder.decode(b"", final=True)
@@ -308,7 +308,7 @@ class LogTail:
                 lines = self._incomplete_line + block[:end_of_lines]
                 self._incomplete_line = block[end_of_lines:]
                 self._has_partial_line = False
-                yield lines.decode(errors="replace")
+                yield log_text.decode(lines)
             else:
                 self._incomplete_line += block
                 if len(self._incomplete_line) >= MAX_LINE_BYTES:
@@ -322,7 +322,7 @@ class LogTail:
         Call this method only when the process will write no more output.
         """
         line, self._incomplete_line = self._incomplete_line, b""
-        return [line.decode(errors="replace")] if line else []
+        return [log_text.decode(line)] if line else []
 
     def _end_line(self) -> list[str]:
         """Return the incomplete line with a newline, or an empty list if there is no such line."""
@@ -338,7 +338,7 @@ class LogTail:
         """
         if not self._has_partial_line and b"\r" not in self._incomplete_line[:-1]:
             return []
-        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        decoder = log_text.decoder()
         text = decoder.decode(self._incomplete_line)
         # The rest is the beginning of a character.
         self._incomplete_line = decoder.getstate()[0]

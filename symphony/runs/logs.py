@@ -13,6 +13,7 @@ import mmap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from symphony import log_text
 from symphony.status import LogLine
 
 LOG_SUFFIX, TIMES_SUFFIX = ".log", ".when"
@@ -31,12 +32,10 @@ def iter_text(
 ) -> Iterator[str]:
     """Yield a process's output in pieces of limited size.
 
-    ``since`` is a time in seconds since the epoch, and ``tail`` a number of lines. Invalid UTF-8 is
-    replaced. A process without a log has no output.
+    ``since`` is a time in seconds since the epoch, and ``tail`` a number of lines. The text is that
+    of `symphony.log_text`. A process without a log has no output.
     """
-    import codecs
-
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    decoder = log_text.decoder()
     with _opened(log_path(directory, process)) as data:
         position = _start(data, _times(directory, process), since, tail)
         while position < len(data):
@@ -61,7 +60,7 @@ def iter_lines(
         for number, process in enumerate(processes)
     ]
     for _, number, part in heapq.merge(*parts, key=lambda item: item[:2]):
-        text = part.decode(errors="replace")
+        text = log_text.decode(part)
         for line in text.removesuffix("\n").split("\n"):
             yield LogLine(process=processes[number], text=line)
 

@@ -436,15 +436,26 @@ class BackendContract:
         assert report["argv"] == list(SPECIAL_TEXTS)
         assert {key: value for key, value in report["env"].items() if key in special} == special
 
-    def test_cmd_and_cmds_run_in_a_shell(self, cluster: Cluster, experiment: Experiment) -> None:
-        experiment.new_process("line", container_image=self.image, cmd='X=1; echo "$X" $((1 + 1))')
+    def test_cmd_and_cmds_run_in_a_shell(
+        self, cluster: Cluster, experiment: Experiment, tmp_path: Path
+    ) -> None:
+        line = r'X=1; echo "$X" $((1 + 1)); printf "caf\351 \303\251\n"'
+        experiment.new_process("line", container_image=self.image, cmd=line)
         experiment.new_process(
             "lines", container_image=self.image, cmds=["echo one", "false", "echo never"]
         )
         status = self.finish(cluster, experiment)
-        assert cluster.get_log("contract", "line") == "1 2\n"
         assert cluster.get_log("contract", "lines") == "one\n"
         assert [process.exit_code for process in status] == [0, 1]
+        # The log contains the bytes of the output, and the text only valid characters.
+        assert cluster.get_log("contract", "line") == "1 2\ncaf\ufffd é\n"
+        output = b"1 2\ncaf\xe9 \xc3\xa9\n"
+        for follow in (False, True):
+            (saved,) = cluster.save_logs("contract", tmp_path, ["line"], follow=follow).values()
+            assert saved.read_bytes() == output
+            blocks = cluster.iter_output("contract", ["line"], follow=follow, exact=True)
+            text = "".join(block.text for block in blocks)
+            assert text.encode("utf-8", "surrogateescape") == output
 
     def test_processes_can_read_secrets(self, cluster: Cluster, tmp_path: Path) -> None:
         (tmp_path / "source").write_text("swordfish")

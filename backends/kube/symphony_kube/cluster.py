@@ -776,6 +776,21 @@ class KubeCluster(Cluster):
         tail: int | None = None,
     ) -> Iterator[LogLine]:
         """Return an iterator over the log lines of processes; see `Cluster.iter_logs`."""
+        from symphony.log_text import printable_items
+
+        return printable_items(
+            self._iter_lines(experiment, processes, follow=follow, since=since, tail=tail)
+        )
+
+    def _iter_lines(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        *,
+        follow: bool,
+        since: float | str | None,
+        tail: int | None,
+    ) -> Iterator[LogLine]:
         from symphony_kube.logs import read
 
         return read.iter_log_lines(

@@ -125,7 +125,9 @@ class LogsCommands(ReadingCommands):
         """Show one process's output unchanged, without adding a missing newline at its end."""
         from symphony.commandline.output.printing import show_log
 
-        pieces = self.cluster.iter_log_text(experiment, process, since=args.since, tail=args.tail)
+        pieces = self.cluster.iter_log_text(
+            experiment, process, since=args.since, tail=args.tail, exact=True
+        )
         is_empty = not show_log(pieces, raw=args.raw)
         if is_empty and is_terminal(sys.stderr):
             self._explain_empty_log(experiment, process)
@@ -143,7 +145,9 @@ class LogsCommands(ReadingCommands):
 
     def _show_merged(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
         """Show the output of several processes in chronological order."""
-        blocks = self.cluster.iter_output(experiment, names, since=args.since, tail=args.tail)
+        blocks = self.cluster.iter_output(
+            experiment, names, since=args.since, tail=args.tail, exact=True
+        )
         _show(args, names, blocks)
         return OK
 
@@ -161,7 +165,13 @@ class LogsCommands(ReadingCommands):
         from symphony.commandline.commands.foreground import report_end
 
         items = self.cluster.iter_output(
-            experiment, given, follow=True, since=args.since, tail=args.tail, events=True
+            experiment,
+            given,
+            follow=True,
+            since=args.since,
+            tail=args.tail,
+            events=True,
+            exact=True,
         )
         try:
             _show(args, names, items)
@@ -208,7 +218,7 @@ class LogsCommands(ReadingCommands):
         for name in names:
             try:
                 text = self.cluster.get_log(
-                    experiment, name, since=args.since, tail=args.tail, previous=True
+                    experiment, name, since=args.since, tail=args.tail, previous=True, exact=True
                 )
             except NotFound:
                 if len(names) == 1:

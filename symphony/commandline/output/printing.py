@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from symphony.commandline.output.terminal import (
     terminal_width,
 )
 from symphony.errors import with_filename
+from symphony.log_text import printable, to_bytes
 
 if TYPE_CHECKING:
     from symphony.escapes import LogCleaner
@@ -128,7 +130,7 @@ class LogFormatter:
     def _json_line(self, block: LogBlock, text: str) -> str:
         import json
 
-        data: dict[str, object] = {"process": block.process, "text": text}
+        data: dict[str, object] = {"process": block.process, "text": printable(text)}
         if self._timestamps:
             data["at"] = block.at
         return json.dumps(data, separators=(",", ":")) + "\n"
@@ -186,6 +188,17 @@ def show_text(text: str) -> None:
             sys.stdout.write(text[start : start + _PIECE_CHARACTERS])
 
 
+def _show_output(text: str) -> None:
+    """Print output of processes, whose bytes remain the same on every stream; see `log_text`."""
+    if text.isascii() or not isinstance(sys.stdout, io.TextIOWrapper):
+        show_text(printable(text))
+        return
+    with with_filename(STANDARD_OUTPUT):
+        sys.stdout.flush()
+        for start in range(0, len(text), _PIECE_CHARACTERS):
+            sys.stdout.buffer.write(to_bytes(text[start : start + _PIECE_CHARACTERS]))
+
+
 def show_log(pieces: Iterable[str], *, raw: bool) -> bool:
     """Print a log that arrives in pieces, and return whether it contains any text.
 
@@ -196,7 +209,7 @@ def show_log(pieces: Iterable[str], *, raw: bool) -> bool:
     try:
         for piece in pieces:
             has_text = has_text or bool(piece)
-            show_text(piece if cleaner is None else cleaner.clean(piece))
+            _show_output(piece if cleaner is None else cleaner.clean(piece))
         if cleaner is not None:
             show_text(cleaner.clean_rest())
     finally:
@@ -219,7 +232,7 @@ def show_output(
             if isinstance(item, ExperimentEvent):
                 show_event(item)
                 continue
-            show_text(formatter(item))
+            _show_output(formatter(item))
             if at_once:
                 with with_filename(STANDARD_OUTPUT):
                     sys.stdout.flush()

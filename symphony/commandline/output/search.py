@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from symphony import log_text
 from symphony.commandline.exit_codes import UsageError
 from symphony.events import ExperimentEvent
 from symphony.line_search.helper import LineSearcher
@@ -43,10 +44,10 @@ class OutputSearch:
             yield from self._matching_block(block)
 
     def _matching_block(self, block: LogBlock) -> Iterator[LogBlock]:
-        text = block.text.encode(errors="surrogatepass")
+        text = log_text.to_bytes(block.text)
         found = b"".join(self._matching_lines(text))
         if found:
-            yield LogBlock(block.process, found.decode(errors="surrogatepass"), block.at)
+            yield LogBlock(block.process, log_text.decode(found), block.at)
 
     def _matching_lines(self, text: bytes) -> Iterator[bytes]:
         """Yield the lines of ``text`` that match, with their newlines."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from symphony import log_text
 from symphony.status import LogLine
 from symphony_kube.api.labels import Scope
 from symphony_kube.logs.lines import (
@@ -67,7 +68,7 @@ def merge_histories(histories: dict[str, list[bytes]]) -> Iterator[LogLine]:
 
 def to_log_line(process: str, line: bytes) -> LogLine:
     """Convert a line with a timestamp to a `LogLine`."""
-    text = line_content(line).decode(errors="replace")
+    text = log_text.decode(line_content(line))
     return LogLine(process=process, text=text, at=line_seconds(line))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from symphony import log_text
 from symphony.cluster.since import parse_since
 from symphony.errors import SpecError
 from symphony.log_blocks import LogBlock
@@ -54,7 +55,7 @@ def read_log(
         data = _read_tail(api, scope, sources, tail)
     else:
         data = b"".join(fetch_log(api, scope, source) for source in sources)
-    return data.decode(errors="replace")
+    return log_text.decode(data)
 
 
 def iter_log_lines(
@@ -124,7 +125,7 @@ def _read_since(
         lines += lines_since(split_lines(data), since)
         ends_with_newline = not data or data.endswith(b"\n")
     lines = last_lines(lines, tail)
-    text = b"\n".join(line_content(line) for line in lines).decode(errors="replace")
+    text = log_text.decode(b"\n".join(line_content(line) for line in lines))
     return f"{text}\n" if lines and ends_with_newline else text
 
 

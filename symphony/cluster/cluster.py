@@ -1066,6 +1066,15 @@ class Cluster(CheckedAttributes, abc.ABC):
         del experiment
         return []
 
+    def removed_output(self, experiment: str, processes: Sequence[str]) -> dict[str, int]:
+        """Return the numbers of bytes that were removed at the beginnings of logs.
+
+        ``processes`` are names, and the result contains those whose log has exceeded its
+        ``log_limit``. A backend that does not limit logs itself returns an empty mapping.
+        """
+        del experiment, processes
+        return {}
+
     def _log_name(self, experiment: str, process: str, process_group: str | None) -> str:
         """Return the name of a process whose log can be read."""
         try:

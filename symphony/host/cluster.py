@@ -965,6 +965,14 @@ class HostCluster(Cluster):
         present = {process.name for process in self._describe(run)}
         return [name for name in run.logged_processes() if name not in present]
 
+    def removed_output(self, experiment: str, processes: Sequence[str]) -> dict[str, int]:
+        """Return how much output was removed from logs; see `Cluster.removed_output`."""
+        from symphony.host.logs import first_kept_offset
+
+        run = self._find(experiment)
+        offsets = {name: first_kept_offset(run.log(name)) for name in processes}
+        return {name: offset for name, offset in offsets.items() if offset}
+
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:

@@ -45,6 +45,18 @@ class TestShow:
             assert path.read_bytes() == (output if "p" in arguments else b"p | " + output)
         assert program.json("logs", name, "p")["text"] == "caf\ufffd é"
 
+    def test_removed_output_is_reported(self, program: Program) -> None:
+        long = {"cmd": "echo first; head -c 200000 /dev/zero; echo; echo last", "log_limit": "64Ki"}
+        name = program.run("limited", {"long": long, "short": "true"})
+        done = program("logs", name, "long")
+        assert len(done.stdout) == 2**16
+        assert done.stdout.endswith("\0\nlast\n")
+        assert done.stderr == (
+            "symphony: long: the first 131Ki of its output were removed, because its log exceeded "
+            "log_limit\n"
+        )
+        assert program.ok("logs", name, "long", "--tail", "1") == "last\n"
+
     def test_several_processes_are_shown_with_names(self, program: Program, talk: str) -> None:
         lines = program.ok("logs", talk).splitlines()
         assert sorted(lines) == [

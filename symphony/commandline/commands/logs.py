@@ -109,6 +109,8 @@ class LogsCommands(ReadingCommands):
             return OK
         if args.previous:
             return self._show_previous(args, status.name, names)
+        if args.tail is None:
+            self._report_removed_output(status.name, names)
         if args.save:
             return self._save(args, status.name, names)
         if args.follow:
@@ -120,6 +122,16 @@ class LogsCommands(ReadingCommands):
         if len(names) == 1 and is_unchanged:
             return self._show_single(args, status.name, names[0])
         return self._show_merged(args, status.name, names)
+
+    def _report_removed_output(self, experiment: str, names: Sequence[str]) -> None:
+        """Report the processes whose logs no longer contain the oldest output."""
+        from symphony.usage_words import format_bytes
+
+        for name, size in self.cluster.removed_output(experiment, names).items():
+            print_note(
+                f"symphony: {name}: the first {format_bytes(size)} of its output were removed, "
+                "because its log exceeded log_limit"
+            )
 
     def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
         """Show one process's output unchanged, without adding a missing newline at its end."""

@@ -26,8 +26,8 @@ _BLOCK_BYTES = 1 << 16
 def remove_old_output(log: Path, limit: int) -> bool:
     """Remove the oldest lines of a log if the log contains more than ``limit`` bytes.
 
-    Return whether output was removed. If one line is longer than ``limit``, remove the beginning of
-    the line. Raises OSError if the file system does not support holes. In that case, the log
+    Return whether output was removed. If this would remove more than half of the limit because of
+    a long line, only the beginning of the line is removed. Raises OSError if the file system does not support holes. In that case, the log
     remains unchanged.
     """
     size = log.stat().st_size
@@ -35,7 +35,7 @@ def remove_old_output(log: Path, limit: int) -> bool:
     if size - start <= limit:
         return False
     with log.open("r+b", buffering=0) as file:
-        start = _next_line_start(file.fileno(), size - limit, size)
+        start = _next_line_start(file.fileno(), size - limit, size - limit // 2)
         # A reader checks the recorded start after each read, so the start must be recorded before
         # the output is removed.
         try:

@@ -109,8 +109,7 @@ class LogsCommands(ReadingCommands):
             return OK
         if args.previous:
             return self._show_previous(args, status.name, names)
-        if args.tail is None:
-            self._report_removed_output(status.name, names)
+        self._report_removed_output(args, status.name, names)
         if args.save:
             return self._save(args, status.name, names)
         if args.follow:
@@ -123,10 +122,16 @@ class LogsCommands(ReadingCommands):
             return self._show_single(args, status.name, names[0])
         return self._show_merged(args, status.name, names)
 
-    def _report_removed_output(self, experiment: str, names: Sequence[str]) -> None:
-        """Report the processes whose logs no longer contain the oldest output."""
+    def _report_removed_output(
+        self, args: argparse.Namespace, experiment: str, names: Sequence[str]
+    ) -> None:
+        """Report the processes whose logs no longer contain the oldest output, unless the user has
+        asked for the last lines.
+        """
         from symphony.usage_words import format_bytes
 
+        if args.tail is not None:
+            return
         for name, size in self.cluster.removed_output(experiment, names).items():
             print_note(
                 f"symphony: {name}: the first {format_bytes(size)} of its output were removed, "

@@ -26,9 +26,9 @@ _BLOCK_BYTES = 1 << 16
 def remove_old_output(log: Path, limit: int) -> bool:
     """Remove the oldest lines of a log if the log contains more than ``limit`` bytes.
 
-    Return whether output was removed. If this would remove more than half of the limit because of
-    a long line, only the beginning of the line is removed. Raises OSError if the file system does not support holes. In that case, the log
-    remains unchanged.
+    Return whether output was removed. If whole lines of more than half of the limit would be
+    removed because one of them is long, only the beginning of this line is removed. Raises OSError
+    if the file system does not support holes. In that case, the log remains unchanged.
     """
     size = log.stat().st_size
     start = first_kept_offset(log)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ _REPLACEMENT = "\ufffd"
 
 # What identifies the content of a file. A file that cannot be read has an error message instead.
 _Mark = tuple[int, ...] | str
+# The device and the inode of a directory.
+_Identity = tuple[int, int]
 
 
 class FileWatcher:
@@ -47,7 +50,7 @@ class FileWatcher:
         self._sources: frozenset[tuple[Path, CodeSource]] = frozenset()
         self._files: frozenset[Path] = frozenset()
         self._marks: dict[str, _Mark] = {}
-        self._directories: frozenset[str] = frozenset()
+        self._directories: dict[str, _Identity] = {}
         self._notify: RustNotify | None = None
         self._outputs = frozenset(_output_files())
         # Paths that are known not to belong to the code.
@@ -124,10 +127,10 @@ class FileWatcher:
             # Files can be created before their directory is watched, so it is listed again.
             self._watch(directories)
 
-    def _watch(self, directories: frozenset[str]) -> None:
+    def _watch(self, directories: dict[str, _Identity]) -> None:
         from watchfiles._rust_notify import RustNotify
 
-        self._directories = frozenset()
+        self._directories = {}
         try:
             notify = RustNotify(sorted(directories), False, False, 0, False, True)
         except FileNotFoundError:
@@ -143,14 +146,19 @@ class FileWatcher:
         self._notify = notify
         self._directories = directories
 
-    def _list(self) -> tuple[dict[str, _Mark], frozenset[str]]:
-        """Return all files, and the directories in which files can appear."""
+    def _list(self) -> tuple[dict[str, _Mark], dict[str, _Identity]]:
+        """Return all files, and the directories in which files can appear.
+
+        The path of a directory can lead to another one later, for example through a link.
+        """
         marks: dict[str, _Mark] = {}
         directories = {str(path.parent) for path in self._files}
         for path in self._files:
             marks[str(path)] = _mark_of_path(path)
         for directory, source in self._sources:
             root = str(directory)
+            if directory.is_symlink():
+                directories.add(str(directory.parent))
             try:
                 for file in list_files(directory, source):
                     # A file to which this program writes would otherwise change without end.
@@ -161,8 +169,13 @@ class FileWatcher:
                 # The next command reports the error, too.
                 marks[root] = str(exc)
             directories.update(os.path.dirname(path) for path in marks)  # noqa: PTH120
-        existing = (path for path in directories if os.path.isdir(path))  # noqa: PTH112
-        return marks, frozenset(path for path in existing if _is_encodable(path))
+        identities: dict[str, _Identity] = {}
+        for name in filter(_is_encodable, directories):
+            with contextlib.suppress(OSError):
+                info = os.stat(name)  # noqa: PTH116
+                if stat.S_ISDIR(info.st_mode):
+                    identities[name] = (info.st_dev, info.st_ino)
+        return marks, identities
 
 
 def check_library() -> None:

@@ -75,6 +75,27 @@ def test_new_directories_and_removed_files_are_noticed(project: Path, watcher: F
     assert set(changed(watcher)) >= {".gitignore", "main.py"}
 
 
+def test_edits_behind_a_link_to_the_code_are_noticed_after_the_link_has_changed(
+    tmp_path: Path,
+) -> None:
+    for release in ("1", "2"):
+        (tmp_path / release).mkdir()
+        (tmp_path / release / "main.py").write_text(f"release {release}")
+    link = tmp_path / "current"
+    link.symlink_to("1")
+    experiment = Experiment("e", code=link)
+    experiment.new_process("p", command="c")
+    watcher = FileWatcher()
+    watcher.follow([], experiment)
+    link.with_name("next").symlink_to("2")
+    link.with_name("next").rename(link)
+    assert changed(watcher) == ["main.py"]
+    assert watcher.wait(0.5) == []
+    (tmp_path / "2" / "main.py").write_text("edited")
+    assert changed(watcher) == ["main.py"]
+    watcher.close()
+
+
 def test_an_edit_before_the_files_are_replaced_is_reported(
     project: Path, watcher: FileWatcher
 ) -> None:

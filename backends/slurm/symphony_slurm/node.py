@@ -272,7 +272,7 @@ class Agent:
                 "pid": group,
                 "code": code,
                 "reason": reason,
-                "log_bytes": self._run.log(name).stat().st_size,
+                "log_bytes": _file_size(self._run.log(name)),
                 "has_group": has_group,
             }
         )
@@ -318,6 +318,14 @@ class Agent:
 
 def _identities(leaders: dict[str, list[float]]) -> dict[str, ProcessId]:
     return {name: ProcessId(int(pid), birth) for name, (pid, birth) in leaders.items()}
+
+
+def _file_size(path: Path) -> int:
+    """Return the size of a file, or 0 if it cannot be read."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _signal(number: int) -> signal.Signals:

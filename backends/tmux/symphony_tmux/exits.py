@@ -90,12 +90,14 @@ class ProcessExit:
             self.reason = MISSED if pane.code is None else ""
 
     def is_marked(self) -> bool:
-        """Return True if the keeper's mark is in the log, or if the log does not exist."""
-        wanted = mark(self.child.keeper).encode()
+        """Return True if the keeper's mark is in the log, or if the log cannot be read."""
         try:
-            log = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+            return self._find_mark(mark(self.child.keeper).encode())
+        except OSError:
             return True
+
+    def _find_mark(self, wanted: bytes) -> bool:
+        log = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
         try:
             if self._offset is None:
                 self._offset = max(0, os.fstat(log).st_size - _MARK_DISTANCE_BYTES)

@@ -156,6 +156,15 @@ def test_exit_status_is_unknown_after_a_kill(cluster, running, kill, reasons):
         assert windows("mine")
 
 
+def test_log_that_cannot_be_read_does_not_stop_a_stop(cluster, running):
+    log = RunDirectory(run_directory(cluster)).log("plain")
+    log.unlink()
+    log.mkdir()
+    cluster.stop_processes("exp")
+    status = cluster.wait("exp", timeout=20)
+    assert [process.exit_code for process in status] == [0, 137]
+
+
 def test_killed_server_after_the_processes_exited(cluster, experiment):
     python(experiment, "worker", "print('output'); raise SystemExit(3)")
     cluster.launch(experiment)

@@ -80,9 +80,12 @@ def test_a_debugger_stops_the_program_and_leaves_it_as_it_was(running: Program) 
         client.disconnect()
         _, notes = run.communicate(timeout=TIMEOUT)
     assert run.returncode == 0
+    address = f"{shown['host']}:{shown['port']}"
     assert notes.splitlines() == [
         "learner counts as ready while it is under the debugger, because its readiness test "
         "searches its log",
+        f"until your debugger has connected to {address}, other users of this machine can do so, "
+        "and run any code as you",
         "learner: the debugger has disconnected",
         "restarted learner of rl with its ordinary command",
     ]

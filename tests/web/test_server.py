@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import stat
@@ -51,6 +52,21 @@ def test_whole_logs_are_downloaded_in_pieces(world: tuple[Program, Client, Serve
     assert response.headers["Content-Type"].startswith("text/plain")
     assert response.body.split() == [b"%d" % number for number in range(1, 30001)]
     assert client.open("log", **query, tail="2").body == b"29999\n30000\n"
+
+
+def test_connections_without_a_request_do_not_block_the_page(
+    world: tuple[Program, Client, Server],
+) -> None:
+    _, client, server = world
+    stream = client.stream(backend="local", experiment="rl")
+    assert next(stream)["reset"]
+    with contextlib.ExitStack() as stack:
+        for _ in range(600):
+            address = ("127.0.0.1", server.data["port"])
+            half_open = stack.enter_context(socket.create_connection(address))
+            half_open.sendall(b"GET / HTTP/1.1\r\n")
+        assert client.get("session")
+        assert next(stream)
 
 
 def test_errors_are_one_line(world: tuple[Program, Client, Server]) -> None:

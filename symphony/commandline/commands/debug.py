@@ -171,6 +171,11 @@ class DebugCommands(BaseCommands):
             )
             relay = _open_relay(args.port, tunnel.address, reasons)
             stack.callback(relay.close)
+            # debugpy has no password for debuggers that connect to it.
+            print_note(
+                f"until your debugger has connected to {relay.address}, other users of this "
+                "machine can do so, and run any code as you"
+            )
             self._show_connection(args, ordinary, process, relay.address, listening)
             _report_exit(self.cluster, experiment, process.name, reasons)
             try:

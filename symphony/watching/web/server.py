@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 import tempfile
@@ -11,8 +12,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from pathlib import Path
+from typing import TypeGuard
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from symphony.cluster import Cluster
 from symphony.errors import BackendError
@@ -25,6 +28,9 @@ HOST = "127.0.0.1"
 # How long the server waits for responses that are being sent when it is stopped.
 STOP_TIMEOUT_SECONDS = 1
 MAX_CONNECTIONS = 500
+# If more connections than this have not sent a complete request, the oldest ones are closed. Other
+# users of the machine could otherwise use up all connections.
+MAX_WAITING_CONNECTIONS = 100
 
 
 class WebServer:
@@ -69,7 +75,7 @@ class WebServer:
             access_log=False,
             lifespan="off",
             loop="asyncio",
-            http="h11",
+            http=_Connection,
             ws="none",
             server_header=False,
             limit_concurrency=MAX_CONNECTIONS,
@@ -101,6 +107,28 @@ class _Server(uvicorn.Server):
         """End the streams, and close all connections."""
         self._viewing.stop()
         await super().shutdown(sockets)
+
+
+class _Connection(H11Protocol):
+    """A connection of the library, which closes the oldest ones that send no request."""
+
+    _numbers = itertools.count()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection."""
+        super().connection_made(transport)
+        self._number = next(self._numbers)
+        waiting = [item for item in self.connections if _is_waiting(item)]
+        if len(waiting) > MAX_WAITING_CONNECTIONS:
+            oldest = min(waiting, key=lambda item: item._number)
+            oldest.transport.close()
+
+
+def _is_waiting(connection: object) -> TypeGuard[_Connection]:
+    """Return whether a connection is open and has no request that is being answered."""
+    if not isinstance(connection, _Connection) or connection.transport.is_closing():
+        return False
+    return connection.cycle is None or connection.cycle.response_complete
 
 
 class _Clusters:

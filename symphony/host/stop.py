@@ -61,11 +61,13 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
                 f"see {run.path / 'supervisor.log'}"
             )
     stop_others()
+    run.wait_for_output()
 
 
 def stop_remaining(run: RunDirectory) -> None:
     """Stop all processes of a run without a supervisor, and return when none of them is running."""
     _prepare_to_stop_remaining(run, longest_grace(run))()
+    run.wait_for_output()
 
 
 def _prepare_to_stop_remaining(run: RunDirectory, grace: float) -> Callable[[], None]:

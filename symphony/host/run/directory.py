@@ -81,6 +81,8 @@ _RECORD_BYTES, _RECORD_BYTES_PER_PROCESS = 80 << 10, 4 << 10
 EVENTS_FILE = "events.jsonl"
 CONFIG_DIRECTORY, SCRATCH_DIRECTORY = "configs", "scratch"
 LOG_START_SUFFIX = ".start"
+# How long `RunDirectory.wait_for_output` waits, and how often it checks.
+_OUTPUT_SECONDS, _OUTPUT_POLL_SECONDS = 1.0, 0.005
 # This file marks a run whose files are written by other machines.
 REMOTE_FILE = "remote"
 
@@ -169,6 +171,36 @@ class RunDirectory:
     def log(self, process: str) -> Path:
         """Return the path of the file that contains the output of a process."""
         return self.logs / f"{process}.log"
+
+    @property
+    def pipes(self) -> Path:
+        """Return the path of the directory that contains the pipes of the processes."""
+        return self._files / "pipes"
+
+    @property
+    def pipes_lock(self) -> Path:
+        """Return the path of the file that the program which reads the pipes has locked."""
+        return self._files / "pipes.lock"
+
+    def wait_for_output(self) -> None:
+        """Wait until the output of the processes, which have exited, is in the logs.
+
+        Return after `_OUTPUT_SECONDS` at the latest, because a process that does not belong to the
+        run can keep a pipe open.
+        """
+        try:
+            lock = os.open(self.pipes_lock, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        deadline = time.monotonic() + _OUTPUT_SECONDS
+        try:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    return
+                time.sleep(_OUTPUT_POLL_SECONDS)
+        finally:
+            os.close(lock)
 
     def logged_processes(self) -> list[str]:
         """Return the sorted names of the processes that have a log."""

@@ -31,6 +31,7 @@ from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
+from symphony.host.supervisor.output_pipes import OutputPipes
 from symphony.open_files import raise_open_file_limit
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class LocalChild:
     birth: float
     pidfd: int | None
     terminal: Terminal | None = None
+    is_draining: bool = False
 
     @property
     def pid(self) -> int:
@@ -84,6 +86,7 @@ class LocalChildren:
         self._running: dict[str, LocalChild | AdoptedChild] = {}
         self._uses_pidfds = True
         self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._output = OutputPipes(loop, run)
         self._environment = InheritedEnvironment()
         self._original_limits = raise_open_file_limit()
 
@@ -157,11 +160,7 @@ class LocalChildren:
         return terminal, popen
 
     def _start_with_log(self, spec: ProcessSpec) -> subprocess.Popen[bytes]:
-        output = os.open(
-            f"{self._logs}/{spec.name}.log",
-            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
-            0o600,
-        )
+        output = self._output.open(spec.name)
         try:
             return subprocess.Popen(
                 spec.argv,
@@ -188,7 +187,7 @@ class LocalChildren:
             return
         child.pidfd = _open_pidfd(child.pid)
         if child.pidfd is not None:
-            self._loop.watch(child.pidfd, lambda: self._reap(child))
+            self._loop.watch(child.pidfd, lambda: self._drain(child))
         else:
             self._use_signals()
 
@@ -214,6 +213,7 @@ class LocalChildren:
             elif track.state is State.PENDING:
                 pending.append(spec.name)
         found.update(self._find_unrecorded(pending, tracks))
+        self._output.adopt(found)
         return [self._adopt(name, process) for name, process in found.items()]
 
     def _find_unrecorded(
@@ -264,7 +264,8 @@ class LocalChildren:
     def _handle_adopted_exit(self, child: AdoptedChild) -> None:
         if child.pidfd is not None:
             self._loop.unwatch(child.pidfd)
-        self._report_when_known(child, time.monotonic() + EXIT_CODE_SECONDS)
+        deadline = time.monotonic() + EXIT_CODE_SECONDS
+        self._output.drain(child.name, lambda: self._report_when_known(child, deadline))
 
     def _report_when_known(self, child: AdoptedChild, deadline: float) -> None:
         """Report an exit when the exit code is known, at the latest at ``deadline``."""
@@ -304,8 +305,19 @@ class LocalChildren:
 
     def _reap_all(self) -> None:
         for child in list(self._running.values()):
-            if isinstance(child, LocalChild):
-                self._reap(child)
+            if isinstance(child, LocalChild) and _has_exited(child.pid):
+                self._drain(child)
+
+    def _drain(self, child: LocalChild) -> None:
+        """Report an exit when the log is complete. The child is a zombie until then."""
+        if child.is_draining:
+            return
+        child.is_draining = True
+        if child.pidfd is not None:
+            self._loop.unwatch(child.pidfd)
+            os.close(child.pidfd)
+            child.pidfd = None
+        self._output.drain(child.name, lambda: self._reap(child))
 
     def _reap(self, child: LocalChild) -> None:
         try:
@@ -332,6 +344,16 @@ class LocalChildren:
         if child.pidfd is not None:
             self._loop.unwatch(child.pidfd)
             os.close(child.pidfd)
+
+
+def _has_exited(pid: int) -> bool:
+    """Return whether a child has exited. It is not reaped."""
+    try:
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, pid, options) is not None
+    except ChildProcessError:
+        # Other code in this process has collected the exit status.
+        return True
 
 
 def _birth_time(pid: int) -> float:

@@ -152,7 +152,8 @@ def test_launch_completes_if_the_launcher_is_killed_after_its_orders(
     cluster: HostCluster, state: Path, mark: str
 ) -> None:
     interrupt(state, "the orders are sent", signal.SIGKILL, mark)
-    eventually(lambda: cluster.list_experiments() == ["exp"] and len(marked_processes(mark)) == 2)
+    # The supervisor, the program that copies output, and the process.
+    eventually(lambda: cluster.list_experiments() == ["exp"] and len(marked_processes(mark)) == 3)
     assert is_leased(PORT)
     cluster.delete("exp")
     assert marked_processes(mark) == []

@@ -1,0 +1,163 @@
+"""The program that copies the output of processes from pipes to their logs.
+
+It is started by path and without ``site``, so it imports only the standard library. Its standard
+input is a socket that is connected to the supervisor, and the first argument is a descriptor that
+locks the directory of the pipes.
+
+A message of the supervisor consists of a kind and the names of processes, separated by newlines.
+With `ADD`, it contains two descriptors for each name: the pipe and the log. With `DRAIN`, the
+program copies the output that is in the pipes, and then answers with the same names. If the
+supervisor was killed, the program continues until no process has a pipe open, or until a new
+supervisor sends `LEAVE_SIGNAL`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+
+ADD, DRAIN = b"+", b"-"
+LEAVE_SIGNAL = signal.SIGUSR1
+
+MAX_MESSAGE_BYTES = 1 << 16
+# The number of names in one message. Linux accepts at most 253 descriptors.
+NAMES_PER_MESSAGE = 100
+
+# The capacity of a pipe, unless it was changed.
+_PIPE_BYTES = 1 << 16
+# A pipe is read at most this many times before the others are.
+_READS_PER_ROUND = 16
+# The pause after a round with little output. A process that writes many short lines would otherwise
+# cause one round for each line. The pipe has space for the output of this time.
+_PAUSE_SECONDS = 0.002
+
+
+class Copier:
+    """The pipes and the logs of processes, by the names of the processes."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel: socket.socket | None = channel
+        self._poll = select.epoll()
+        self._poll.register(channel.fileno(), select.EPOLLIN)
+        self._pipes: dict[str, int] = {}
+        self._logs: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._buffer = bytearray(_PIPE_BYTES)
+        self._is_leaving = False
+        # A signal interrupts the sleep by writing to this pipe.
+        self._wake, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self._poll.register(self._wake, select.EPOLLIN)
+
+    def leave(self, *_: object) -> None:
+        """Finish after the present round. The pipes remain open in the processes."""
+        self._is_leaving = True
+
+    def run(self) -> None:
+        """Copy output until there is no supervisor and no pipe."""
+        while (self._channel is not None or self._pipes) and not self._is_leaving:
+            copied_bytes = 0
+            for descriptor, _ in self._poll.poll():
+                name = self._names.get(descriptor)
+                if name is not None:
+                    copied_bytes += self._copy(name)
+                elif self._channel is not None and descriptor == self._channel.fileno():
+                    self._receive(self._channel)
+            if 0 < copied_bytes < _PIPE_BYTES // 2:
+                self._pause()
+
+    def _pause(self) -> None:
+        """Wait until more output can have arrived. Return at once if there is a message."""
+        descriptors = [self._wake]
+        if self._channel is not None:
+            descriptors.append(self._channel.fileno())
+        # The descriptors have low numbers, because they are opened first.
+        select.select(descriptors, [], [], _PAUSE_SECONDS)
+
+    def _receive(self, channel: socket.socket) -> None:
+        message, descriptors, _, _ = socket.recv_fds(
+            channel, MAX_MESSAGE_BYTES, 2 * NAMES_PER_MESSAGE
+        )
+        if not message:
+            self._poll.unregister(channel.fileno())
+            channel.close()
+            self._channel = None
+            return
+        kind, names = message[:1], message[1:].decode().split("\n")
+        if kind == ADD:
+            pairs = zip(descriptors[::2], descriptors[1::2], strict=True)
+            for name, (pipe, log) in zip(names, pairs, strict=False):
+                self._add(name, pipe, log)
+            return
+        for name in names:
+            if name in self._pipes:
+                self._copy(name)
+        try:
+            channel.send(message)
+        except OSError:
+            # The supervisor was killed. The end of the channel is received next.
+            return
+
+    def _add(self, name: str, pipe: int, log: int) -> None:
+        if name in self._pipes:
+            # A descendant of the previous execution still has the same pipe open.
+            os.close(pipe)
+            os.close(log)
+            return
+        self._pipes[name], self._logs[name], self._names[pipe] = pipe, log, name
+        self._poll.register(pipe, select.EPOLLIN)
+
+    def _copy(self, name: str) -> int:
+        """Copy the output that is in a pipe, and return the number of bytes."""
+        pipe, log = self._pipes[name], self._logs[name]
+        total = 0
+        for _ in range(_READS_PER_ROUND):
+            try:
+                size = os.readv(pipe, [self._buffer])
+            except BlockingIOError:
+                break
+            if not size:
+                self._remove(name)
+                break
+            total += size
+            _write(log, memoryview(self._buffer)[:size])
+            if size < len(self._buffer):
+                # The pipe is empty.
+                break
+        return total
+
+    def _remove(self, name: str) -> None:
+        """Close a pipe that no process has open."""
+        pipe, log = self._pipes.pop(name), self._logs.pop(name)
+        del self._names[pipe]
+        self._poll.unregister(pipe)
+        os.close(pipe)
+        os.close(log)
+
+
+def _write(log: int, data: memoryview) -> None:
+    """Append data to a log. If that is impossible, for example without space, it is lost."""
+    while data:
+        try:
+            data = data[os.write(log, data) :]
+        except OSError:
+            return
+
+
+def main() -> None:
+    """Copy output; see the description of the module."""
+    lock = int(sys.argv[1])
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    copier = Copier(socket.socket(fileno=os.dup(0)))
+    signal.signal(LEAVE_SIGNAL, copier.leave)
+    os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    copier.run()
+
+
+if __name__ == "__main__":
+    main()

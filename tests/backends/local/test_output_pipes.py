@@ -1,0 +1,111 @@
+"""The program that copies output from pipes to logs, and its failures."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from symphony import Cluster
+from symphony.host.run.directory import RunDirectory
+from symphony.plan.restart_policy import Backoff
+from symphony.status import State
+from symphony.testing import until
+
+from .conftest import eventually, kill, python, supervisor_of
+
+# More than a pipe can contain.
+LINES = 20_000
+
+# Writes many lines, each time it is told to, and exits after the second time.
+WRITER = f"""
+import pathlib, sys, time
+for number in (1, 2):
+    while not pathlib.Path(f"go-{{number}}").exists():
+        time.sleep(0.01)
+    for line in range({LINES}):
+        print(number, line)
+    sys.stdout.flush()
+"""
+
+
+def expected(number: int) -> str:
+    return "".join(f"{number} {line}\n" for line in range(LINES))
+
+
+def copier_of(cluster):
+    """Wait for the program that copies the output of the experiment, and return its pid."""
+    lock = RunDirectory(cluster._root / "exp").pipes_lock
+    eventually(lambda: lock.exists() and lock.read_text())
+    return int(lock.read_text())
+
+
+@pytest.fixture
+def writer(cluster, experiment, tmp_path):
+    """Launch a process that writes when `go` creates a file."""
+    python(experiment, "p", WRITER, start_dir=str(tmp_path))
+    cluster.launch(experiment)
+    copier_of(cluster)
+    return tmp_path
+
+
+def go(directory: Path, number: int) -> None:
+    (directory / f"go-{number}").touch()
+
+
+def log_of(cluster) -> str:
+    return RunDirectory(cluster._root / "exp").log("p").read_text()
+
+
+def test_output_continues_without_a_supervisor(cluster, writer):
+    kill(supervisor_of(cluster))
+    go(writer, 1)
+    eventually(lambda: log_of(cluster) == expected(1))
+    first = copier_of(cluster)
+    # The next command starts a supervisor, whose program takes over the pipe.
+    assert cluster.describe_process("exp", "p").state is State.RUNNING
+    eventually(lambda: copier_of(cluster) != first)
+    go(writer, 2)
+    cluster.wait("exp", timeout=30)
+    assert cluster.get_log("exp", "p") == expected(1) + expected(2)
+
+
+@pytest.mark.parametrize("is_supervisor_killed", [False, True])
+def test_process_outlives_the_program_that_copies_its_output(cluster, writer, is_supervisor_killed):
+    if is_supervisor_killed:
+        kill(supervisor_of(cluster))
+    os.kill(copier_of(cluster), signal.SIGKILL)
+    go(writer, 1)
+    cluster.describe_experiment("exp")
+    go(writer, 2)
+    status = cluster.wait("exp", timeout=30)
+    assert cluster.get_log("exp", "p") == expected(1) + expected(2)
+    if not is_supervisor_killed:
+        assert status.processes[0].state is State.SUCCEEDED
+
+
+def test_exit_is_reported_although_the_program_does_not_respond(cluster, experiment):
+    experiment.new_process("first", cmd="sleep 0.2; echo first")
+    experiment.new_process("second", cmd="echo second").starts_after("first", "succeeded")
+    cluster.launch(experiment)
+    copier = copier_of(cluster)
+    os.kill(copier, signal.SIGSTOP)
+    until(cluster, "exp", lambda now: now.processes[0].state is State.SUCCEEDED)
+    os.kill(copier, signal.SIGCONT)
+    cluster.wait("exp", timeout=30)
+    assert [cluster.get_log("exp", name) for name in ("first", "second")] == ["first\n", "second\n"]
+
+
+def test_log_is_complete_when_an_exit_is_reported(state):
+    cluster = Cluster.new("local", state_dir=state, backoff=Backoff(first=0.01))
+    experiment = cluster.new_experiment("exp")
+    for number in range(8):
+        process = python(experiment, f"p-{number}", "print('x' * 100_000); raise SystemExit(1)")
+        process.restart_policy("OnFailure", max_restarts=2)
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=60)
+    for number in range(8):
+        assert cluster.get_log("exp", f"p-{number}") == f"{'x' * 100_000}\n" * 3
+    eventually(lambda: not Path(f"/proc/{copier_of(cluster)}").exists())

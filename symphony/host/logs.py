@@ -1,10 +1,9 @@
 """Reading process logs: in full, from the end, from a given time, and while they grow.
 
-A process writes directly to its log file, so the file contains no timestamps. While a log grows,
-the supervisor records the time and the length of the log at most once a second; see
-`symphony.host.supervisor.log_times`. All output up to a recorded length was written before the
-recorded time. ``since`` and the order of lines from different processes are therefore accurate to
-about one second.
+A log file contains only the output, without timestamps. While a log grows, the supervisor records
+the time and the length of the log at most once a second; see `symphony.host.supervisor.log_times`.
+All output up to a recorded length was written before the recorded time. ``since`` and the order of
+lines from different processes are therefore accurate to about one second.
 
 When a log exceeds its limit, the supervisor removes the oldest output, but the remaining output
 keeps its offsets; see `symphony.host.supervisor.log_limit`. All offsets in this module are

@@ -157,6 +157,8 @@ def main() -> None:
     signal.signal(LEAVE_SIGNAL, copier.leave)
     os.pwrite(lock, b"%d\n" % os.getpid(), 0)
     copier.run()
+    # The supervisor waits for the exit, and nothing is left to clean up.
+    os._exit(0)
 
 
 if __name__ == "__main__":

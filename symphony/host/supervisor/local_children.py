@@ -102,7 +102,10 @@ class LocalChildren:
     ) -> Iterator[tuple[ProcessSpec, LocalChild | OSError]]:
         """Start processes; see `symphony.host.supervisor.children.Children`."""
         marked_children = MarkedChildren(env.get(RUN_ID_VARIABLE, ""))
-        for spec in processes:
+        specs = list(processes)
+        if any(not spec.tty for spec in specs):
+            self._output.prepare()
+        for spec in specs:
             try:
                 create_scratch_directory(spec.env)
                 self._environment.set(env, spec.env)

@@ -1,8 +1,8 @@
 """Limiting the size of logs by removing the oldest output.
 
-A process writes directly to its log file, so a log can be neither renamed nor moved. The blocks at
-its beginning are instead returned to the file system: they become a hole in the file; see
-FALLOC_FL_PUNCH_HOLE in fallocate(2). The end of the file does not change. A process that writes at
+The program that writes a log has the file open, so a log can be neither renamed nor moved. The
+blocks at its beginning are instead returned to the file system: they become a hole in the file; see
+FALLOC_FL_PUNCH_HOLE in fallocate(2). The end of the file does not change. A program that writes at
 the same time is therefore not disturbed, no output other than the oldest is lost, and all offsets
 in the file remain valid. The offset at which the remaining output starts is stored in a file next
 to the log, because the length of the log file still includes the hole.

@@ -9,6 +9,7 @@ reading too, so a write waits until another program reads the pipe.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
@@ -35,6 +36,8 @@ _POLL_SECONDS = 0.01
 _LEAVE_SECONDS = 2.0
 _RETRY_SECONDS = 0.05
 _RESTART_SECONDS = 1.0
+# How long the supervisor waits for the program at its own exit.
+_EXIT_SECONDS = 1.0
 # The number of descriptors that are reserved for other purposes.
 _SPARE_DESCRIPTORS = 64
 
@@ -54,21 +57,31 @@ class OutputPipes:
         self._unsent: list[str] = []
         self._is_posted = False
         self._started = 0.0
+        atexit.register(self._finish)
         # Starting processes changes the environment of this process.
         self._env = dict(os.environ)
 
     # --- starting processes ---
 
+    def prepare(self) -> None:
+        """Start the program, if it is not running.
+
+        The program must not have the mark of the run, which processes receive while they start.
+        """
+        if self._channel is None and not self._is_posted:
+            self._start_program()
+
     def open(self, name: str) -> int:
         """Return a descriptor for the output of the process ``name``, which the caller closes.
 
-        It is the log itself if the directory of the run supports no pipes, or if too few
-        descriptors are left. Raises OSError if the log cannot be opened.
+        It is the log itself if the program cannot be started, if the directory of the run supports
+        no pipes, or if too few descriptors are left. Raises OSError if the log cannot be opened.
         """
         log = os.open(
             self._run.log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
-        if 2 * len(self._open) + _SPARE_DESCRIPTORS > _descriptor_limit():
+        has_descriptors = 2 * len(self._open) + _SPARE_DESCRIPTORS <= _descriptor_limit()
+        if self._channel is None or not has_descriptors:
             return log
         try:
             output = self._open_pipe(name)
@@ -275,6 +288,13 @@ class OutputPipes:
             self._loop.after(_RESTART_SECONDS, self._send)
         else:
             self._send_soon()
+
+    def _finish(self) -> None:
+        """Let the program exit when no process has a pipe open, and wait for a short time."""
+        if self._channel is not None and self._program is not None:
+            self._channel.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._program.wait(_EXIT_SECONDS)
 
 
 def _descriptor_limit() -> int:

@@ -37,11 +37,11 @@ def archive_run(
 ) -> None:
     """Move the record of a run without running processes to the archive, and free its name.
 
-    The secrets, the scratch files and the environment of the launcher are removed. Afterwards,
-    remove the archived runs that ``retention`` does not keep. ``run`` is pinned. If another run has
-    the name by now, only the files of ``run`` change. If the result cannot be written because the
-    disk is full, the record is archived without it. ``make_reader`` creates the reader of its final
-    status.
+    The secrets, the scratch files, the pipes and the environment of the launcher are removed.
+    Afterwards, remove the archived runs that ``retention`` does not keep. ``run`` is pinned. If
+    another run has the name by now, only the files of ``run`` change. If the result cannot be
+    written because the disk is full, the record is archived without it. ``make_reader`` creates the
+    reader of its final status.
     """
     status: ExperimentStatus | None = None
     with contextlib.suppress(SymphonyError):
@@ -50,6 +50,9 @@ def archive_run(
     shutil.rmtree(run.secrets, ignore_errors=True)
     run.remove_scratch_files()
     run.launch_settings.unlink(missing_ok=True)
+    # A program that reads all files of a record would wait for output.
+    shutil.rmtree(run.pipes, ignore_errors=True)
+    run.pipes_lock.unlink(missing_ok=True)
     cut = [text for text in (_missing_description(run), read_note(run)) if text]
     with contextlib.suppress(OSError):
         record.write_result(run.file("."), status, identity, cut)

@@ -11,7 +11,7 @@ Run directories are stored in the directory that `state_root` returns:
         note                    the supervisor's message about the whole experiment, if any
         logs/<process>.log      the output of a process; <process>.when records its growth, and
                                 <process>.start where it starts if old output was removed
-        pipes/PROCESS           the named pipe for the output of a process
+        pipes/<process>         the named pipe for the output of a process
         pipes.lock              the lock and the pid of the program that copies this output
         secrets/                the secrets; SYMPHONY_SECRETS_DIR contains this path
         configs/<process>/      the configuration files of a process, in a directory for each

@@ -236,8 +236,12 @@ class OutputPipes:
     def _take_lock(self) -> int:
         """Return a locked descriptor of the directory's lock file.
 
-        A program of a killed supervisor leaves, and this one takes over its pipes.
+        A program of a killed supervisor leaves, and this one takes over its pipes. If several
+        machines share the directory, each has such a program, and no lock is taken. Processes on
+        these machines do not outlive the one that started them.
         """
+        if self._run.is_remote():
+            return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         lock = os.open(self._run.pipes_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PIPE_MODE)
         deadline = time.monotonic() + _LEAVE_SECONDS
         number: int = copy_output.LEAVE_SIGNAL

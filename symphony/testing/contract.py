@@ -447,10 +447,14 @@ class BackendContract:
         # A program that opens its output again does not truncate it.
         again = "echo one; echo two | tee /dev/stderr; echo three >/dev/stdout; echo four"
         experiment.new_process("again", container_image=self.image, cmd=again)
+        # A container may have no variable PWD.
+        program = "import os; print(os.environ.get('PWD', '/tmp'))"
+        self.add(experiment, "directory", program, start_dir="/tmp")
         status = self.finish(cluster, experiment)
         assert cluster.get_log("contract", "lines") == "one\n"
         assert cluster.get_log("contract", "again") == "one\ntwo\ntwo\nthree\nfour\n"
-        assert [process.exit_code for process in status] == [0, 1, 0]
+        assert cluster.get_log("contract", "directory") == "/tmp\n"
+        assert [process.exit_code for process in status] == [0, 1, 0, 0]
         # The log contains the bytes of the output, and the text only valid characters.
         assert cluster.get_log("contract", "line") == "1 2\ncaf\ufffd é\n"
         output = b"1 2\ncaf\xe9 \xc3\xa9\n"

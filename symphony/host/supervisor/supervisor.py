@@ -837,13 +837,14 @@ class Supervisor:
         `os.environ` contains the variables of the process that was started last, so they must not
         be derived from it.
         """
-        if self._env.get(DIRECTORY_VARIABLE) == self._inherited_env.get(DIRECTORY_VARIABLE):
+        environment = {**self._inherited_env, **self._env}
+        if environment.get(DIRECTORY_VARIABLE) == self._inherited_env.get(DIRECTORY_VARIABLE):
             # The experiment does not set the variable.
             spec = with_directory_variable(spec)
         if spec.unit is None:
             return spec
         cores = len(os.sched_getaffinity(0))
-        return with_thread_limit(spec, len(self.ranks_with(spec.name)), cores, self._env)
+        return with_thread_limit(spec, len(self.ranks_with(spec.name)), cores, environment)
 
     def _is_available(self, name: str) -> bool:
         """Return whether a process can be started with its ports and GPUs.

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-from symphony.log_text import printable
-
 # The parameters of a colour can be separated by semicolons or colons. `ESC [ > 4 ; 2 m` and
 # `ESC [ ? 4 m` also end with "m", but they are settings of the keyboard.
 _COLOUR = r"\x1b\[[0-9;:]*m"
@@ -118,6 +116,6 @@ class LogCleaner:
         return self._remove(lines.rstrip("\r"))
 
     def _remove(self, text: str) -> str:
-        cleaned = remove_controls(printable(text), keep_colours=self._keep_colours)
+        cleaned = remove_controls(text, keep_colours=self._keep_colours)
         self.has_colours = self.has_colours or "\x1b" in cleaned
         return cleaned

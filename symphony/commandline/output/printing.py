@@ -94,7 +94,7 @@ class LogFormatter:
         if self._as_json:
             return "".join(self._json_line(block, text) for text in body.split("\n"))
         if self._cleaner is not None:
-            body = self._cleaner.clean_lines(body)
+            body = self._cleaner.clean_lines(printable(body))
         head = self._prefixes.get(block.process, "")
         if self._timestamps:
             head = f"{head}{_timestamp(block.at)} "
@@ -209,7 +209,7 @@ def show_log(pieces: Iterable[str], *, raw: bool) -> bool:
     try:
         for piece in pieces:
             has_text = has_text or bool(piece)
-            _show_output(piece if cleaner is None else cleaner.clean(piece))
+            _show_output(piece if cleaner is None else cleaner.clean(printable(piece)))
         if cleaner is not None:
             show_text(cleaner.clean_rest())
     finally:

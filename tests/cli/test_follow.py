@@ -283,9 +283,14 @@ class TestClosedPipe:
         with piped(program, *words) as process:
             assert close_pipe(process) == ""
 
-    def test_standard_output_that_was_never_open(self, program: Program) -> None:
+    @pytest.mark.parametrize("words", [("ls",), ("graph", "rl.yml"), ("--help",)])
+    def test_standard_streams_that_were_never_open(
+        self, program: Program, words: tuple[str, ...]
+    ) -> None:
+        program.file("rl", {"a": "true"})
         done = subprocess.run(
-            ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *program.argv("ls")],
+            ["/bin/sh", "-c", 'exec "$@" <&- >&-', "sh", *program.argv(*words)],
+            cwd=program.directory,
             env=program.env,
             stderr=subprocess.PIPE,
             text=True,

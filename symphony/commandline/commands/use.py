@@ -136,9 +136,8 @@ class UseCommands(BaseCommands):
 
     def _exec_interactive(self, experiment: str, process: ProcessStatus, command: list[str]) -> int:
         """Run a command with this program's standard streams, and return its exit code."""
-        if sys.stdout is not None:
-            # The command writes to the same stream, so earlier output must be flushed first.
-            sys.stdout.flush()
+        # The command writes to the same stream, so earlier output must be flushed first.
+        sys.stdout.flush()
         signals: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if self.cluster.commands_run_here:
             signals = _keyboard_signals_left_to_command()

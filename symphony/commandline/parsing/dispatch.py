@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 from symphony.checked_methods import CHECKS, Check, check_methods
 from symphony.commandline import exit_codes
 from symphony.commandline.exit_codes import UsageError
+from symphony.commandline.output.closed_streams import replace_closed_streams
 from symphony.commandline.parsing.arguments import (
     COMMON_OPTIONS,
     COMPLETE_COMMAND,
@@ -418,11 +419,11 @@ class CommandLine:
 
         An error is reported on standard error as one line.
         """
+        replace_closed_streams()
         try:
             code = self._run(argv)
-            if sys.stdout is not None:
-                with with_filename(exit_codes.STANDARD_OUTPUT):
-                    sys.stdout.flush()
+            with with_filename(exit_codes.STANDARD_OUTPUT):
+                sys.stdout.flush()
         except BrokenPipeError:
             _discard_output()
             return exit_codes.OUTPUT_CLOSED

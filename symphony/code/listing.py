@@ -15,7 +15,12 @@ from symphony.code.git import GIT, git_environment, is_in_repository
 from symphony.code.ignore import Ignore, Matches, parse_git_rules
 from symphony.errors import SpecError
 from symphony.model.code import CodeSource
-from symphony.model.limits import MAX_BYTES, MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
+from symphony.model.limits import (
+    MAX_BYTES,
+    MAX_CODE_FILES,
+    MAX_DIRECTORY_LEVELS,
+    TOO_MANY_DIRECTORIES,
+)
 
 IGNORE_FILE = ".symphonyignore"
 # Files that a program creates again. They belong to the code only if git tracks them.
@@ -62,16 +67,25 @@ def list_files(directory: Path, source: CodeSource) -> list[CodeFile]:
     In a git repository, these are the tracked files and the untracked files that git does not
     ignore, also in submodules. Elsewhere, these are all files except `WASTE`, `TEMPORARY` and
     virtual environments. The patterns in `IGNORE_FILE` and in ``source`` are then applied. Sockets,
-    devices and other special files are omitted. Raises `SpecError` if a pattern is invalid, or if
-    git cannot list the files. Raises OSError if a directory cannot be read.
+    devices and other special files are omitted. Raises `SpecError` if a pattern is invalid, if
+    there are too many files, or if git cannot list the files. Raises OSError if a directory cannot
+    be read.
     """
+    _refuse_root(directory)
     rules = _read_rules(directory, source)
     if is_in_repository(directory.resolve()):
         files = _files_in_repository(str(directory), "", rules)
     else:
         files = _files(str(directory), _paths_below(str(directory), "", rules, 0))
     # git lists a file with a merge conflict several times.
-    unique = {file.path: file for file in files}
+    unique: dict[str, CodeFile] = {}
+    for file in files:
+        unique[file.path] = file
+        if len(unique) > MAX_CODE_FILES:
+            raise SpecError(
+                f"code: {directory} has more than {MAX_CODE_FILES} files; set code to the "
+                f"directory of the project, or exclude files in {directory / IGNORE_FILE}"
+            )
     return sorted(unique.values(), key=lambda file: os.fsencode(file.path))
 
 
@@ -80,12 +94,22 @@ def list_directories(directory: Path, source: CodeSource) -> Iterator[str]:
 
     Directories that are ignored as a whole are omitted, unless a file in them was included again.
     """
+    _refuse_root(directory)
     root = str(directory)
     ignored: frozenset[str] = frozenset()
     if is_in_repository(directory.resolve()):
         found = _git_paths(root, "", "--others", "--ignored", "--exclude-standard", "--directory")
         ignored = frozenset(path.rstrip("/") for path in found)
     yield from _directories_below(root, "", _read_rules(directory, source), ignored, 0)
+
+
+def _refuse_root(directory: Path) -> None:
+    """Raise `SpecError` for the root of the file system, which contains every other directory."""
+    if directory.resolve() == Path("/"):
+        raise SpecError(
+            f"code: {directory} is the root of the file system; set code to the directory of the "
+            "project"
+        )
 
 
 def _directories_below(

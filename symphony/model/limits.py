@@ -20,6 +20,8 @@ MAX_DIRECTIVES = 100
 # The maximum number of digits of a number. Every integer within this limit can be converted to a
 # float and to text.
 MAX_DIGITS = 300
+# The maximum number of files of the code. A command lists and compares them within seconds.
+MAX_CODE_FILES = 100_000
 # The maximum number of levels of nested directories.
 MAX_DIRECTORY_LEVELS = 200
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from symphony import BackendError, Experiment, SpecError
+from symphony.code import listing, tar
 from symphony.code import pack as packing
-from symphony.code import tar
 from symphony.code.listing import list_files
 from symphony.code.pack import pack, unpack
 from symphony.code.snapshot import packing_once, take_snapshots
@@ -258,6 +258,24 @@ def test_a_file_that_disappears_is_omitted(tmp_path: Path) -> None:
     (tmp_path / "b/c.py").unlink()
     archive = packing._pack_files(files, tmp_path)
     assert archive.snapshot.files == 1
+
+
+def test_the_root_of_the_file_system_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/")
+    for path in (Path("/"), tmp_path / "link"):
+        with pytest.raises(SpecError, match="is the root of the file system; set code to the"):
+            pack(path, HERE)
+
+
+def test_too_many_files_are_refused_while_they_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MAX_CODE_FILES", 2)
+    write(tmp_path, "a", "b")
+    assert listed(tmp_path) == ["a", "b"]
+    write(tmp_path, "c")
+    with pytest.raises(SpecError, match="has more than 2 files; set code to the directory of"):
+        listed(tmp_path)
 
 
 def test_too_large_code_is_refused_with_the_largest_files(

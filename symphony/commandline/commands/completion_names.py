@@ -6,7 +6,9 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.resolve_names import CURRENT, resolve_experiment
+from symphony.commandline.commands.resolve_names import CURRENT, EXPERIMENT, resolve_experiment
+from symphony.commandline.commands.this_directory import LaunchedHere
+from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing import completion_cache
 
 if TYPE_CHECKING:
@@ -22,8 +24,9 @@ def complete_names(
     """Return the names that ``action`` accepts, or None if it does not take a name.
 
     ``given`` contains the arguments that precede ``action``. The first of them is the experiment,
-    unless ``action`` itself accepts an experiment. The result is empty if the names cannot be
-    determined, for example because the experiment does not exist or the cluster cannot be reached.
+    unless ``action`` itself accepts an experiment. If it is not, the names are those of the
+    experiment that was launched from the working directory. The result is empty if the names cannot
+    be determined, for example because the cluster cannot be reached.
     """
     from symphony.errors import SymphonyError
 
@@ -36,6 +39,22 @@ def complete_names(
     # The cluster of the command line is the one with this experiment.
     line.args.experiment = experiment
     try:
+        if find is _experiments and _takes_parts(line, action):
+            parts = _names_of_default(line, _selectable_names)
+            return [*_find_names(line, find, experiment), *parts]
+        found = _find_names(line, find, experiment)
+        if not found and find is not _experiments:
+            found = _names_of_default(line, find, after=given)
+        return found
+    except (SymphonyError, OSError):
+        return []
+
+
+def _find_names(line: CommandLine, find: FindNames, experiment: str) -> list[str]:
+    """Return the names that ``find`` returns, or those of its latest call if they are cached."""
+    from symphony.errors import NotFound
+
+    try:
         location = _cluster_location(line)
         # Names in the current experiment are not cached, because another experiment can become the
         # current one at any time.
@@ -43,8 +62,36 @@ def complete_names(
             return list(find(line, experiment))
         key = [*location, find.__name__, experiment]
         return completion_cache.cached_names(key, lambda: find(line, experiment))
-    except SymphonyError:
+    except (NotFound, UsageError):
         return []
+
+
+def _takes_parts(line: CommandLine, action: argparse.Action) -> bool:
+    """Return whether the first argument of a command can be a process instead of an experiment."""
+    parser = line.find_subparser(str(line.args.verb))
+    if parser is None or action.dest != EXPERIMENT:
+        return False
+    return any(other.metavar == "PROCESS" for other in parser._actions)
+
+
+def _names_of_default(
+    line: CommandLine, find: FindNames, *, after: Sequence[str] = ()
+) -> list[str]:
+    """Return the names for the experiment that was launched from the working directory.
+
+    The result is empty if one of the arguments ``after`` which the names are typed is not a part of
+    this experiment, or if the selected backend is slow to respond.
+    """
+    info = line.backend_info
+    if line.has_custom_cluster or info is None or info.experiments is None:
+        return []
+    found = LaunchedHere(line.selected_cluster, only_selected=line.names_backend).find()
+    if found is None:
+        return []
+    line.cluster, status = found
+    if after and not set(after) <= set(_selectable_names(line, status.name)):
+        return []
+    return list(find(line, status.name))
 
 
 def _cluster_location(line: CommandLine) -> list[object] | None:

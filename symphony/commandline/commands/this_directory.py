@@ -33,6 +33,8 @@ def require_file(prog: str) -> Path:
     Raises `NotFound` if there is none, and `UsageError` if several files are possible. ``prog`` is
     the program and the command for the message.
     """
+    # An error states that the working directory has been removed.
+    Path.cwd()
     found = experiment_files()
     if len(found) == 1:
         return found[0]

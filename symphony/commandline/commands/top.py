@@ -77,7 +77,11 @@ class TopCommands(BaseCommands):
         if args.experiment is not None:
             status = self._find_experiment(args)
             return self.cluster, status.name
-        launched = LaunchedHere(self.selected_cluster, only_selected=self.names_backend)
+        try:
+            launched = LaunchedHere(self.selected_cluster, only_selected=self.names_backend)
+        except OSError:
+            # The working directory has been removed or cannot be read.
+            return None
         found = launched.find()
         return None if found is None else (found[0], found[1].name)
 

@@ -97,6 +97,7 @@ def _candidates(line: Completable, before: Sequence[str], typed: str) -> Iterabl
     parser = line.master_parser if verb is None else line.find_subparser(before[verb])
     if parser is None:
         return []
+    line.args.verb = parser.get_default("verb")
     arguments, options = split_words(parser, before)
     _store_backend_options(line, options, before)
     unfinished = _option_without_value(options, before)

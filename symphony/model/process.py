@@ -105,11 +105,11 @@ class Process(Component):
     ``command`` is a list of arguments or a string. A string is one argument and is never split.
     ``args`` has the same forms as ``command``. Every element is converted to a string. Instead of
     ``command``, use ``cmd`` for one shell line, or ``cmds`` for several shell lines, which are
-    joined by ``&&``. In a container, the shell is ``/bin/sh``. Elsewhere, it is bash, or sh if bash
-    is not installed. ``start_dir`` is the directory in which the process starts. ``preamble_cmds``
-    contains shell lines that run before the command in the same shell, for example to activate an
-    environment. The other keyword arguments are the keys of a process in an experiment file, such
-    as ``binds`` and ``ready``, with values of the same forms; see `configure`.
+    joined by ``&&``. The shell is bash, or sh if bash is not installed. ``start_dir`` is the
+    directory in which the process starts. ``preamble_cmds`` contains shell lines that run before
+    the command in the same shell, for example to activate an environment. The other keyword
+    arguments are the keys of a process in an experiment file, such as ``binds`` and ``ready``, with
+    values of the same forms; see `configure`.
     """
 
     kind: ClassVar[str] = "process"

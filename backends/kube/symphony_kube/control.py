@@ -9,6 +9,7 @@ continues, too.
 from __future__ import annotations
 
 import math
+import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,8 +31,8 @@ from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.lifecycle.exits import ExitWatcher, find_stopping_pod
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
+from symphony_kube.render.container_scripts import UNHANDLED_CODE, SignalMode, signal_command
 from symphony_kube.render.roster import Roster, Unit, ranks_of_job_sets, units_of_ranks
-from symphony_kube.render.sync import PROGRAM_PATH
 from symphony_kube.status import experiments
 from symphony_kube.status.control_state import Control
 from symphony_kube.status.find_pod import process_state
@@ -56,26 +57,19 @@ _OBSTACLES = frozenset(
         ReasonCode.BACKING_OFF,
     }
 )
-# Send a signal to the first process of the container. Its parent is in no process namespace of the
-# Pod, like the parents of the commands that exec runs, but it has started before these. If the
-# containers of the Pod share a process namespace, the processes of other containers are in other
-# control groups. If it is a shell that restarts the program in place, the signal is sent to the
-# program. The script uses only commands of the shell.
-_SIGNAL_SCRIPT = f"""\
-group() {{ g=; while read -r x; do g="$g$x;"; done < "/proc/$1/cgroup"; }}
-group $$; own=$g; found=; first=
-for d in /proc/[0-9]*; do
-  p=${{d#/proc/}}
-  [ "$p" = $$ ] && continue
-  {{ group "$p" && read -r line < "/proc/$p/stat"; }} 2>/dev/null || continue
-  [ "$g" = "$own" ] || continue
-  set -- "$signal" ${{line##*) }}
-  [ "$3" = 0 ] || continue
-  if [ -z "$first" ] || [ "${{21}}" -lt "$first" ]; then first=${{21}}; found=$p; fi
-done
-{{ read -r p < {PROGRAM_PATH}; }} 2>/dev/null && found=$p
-[ -n "$found" ] && kill -"$signal" "$found"
-"""
+# No process can handle these signals.
+_FOR_ALL = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
+# These signals do not end a process that does not handle them.
+_HARMLESS = frozenset(
+    {
+        signal.SIGCHLD,
+        signal.SIGTSTP,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+        signal.SIGURG,
+        signal.SIGWINCH,
+    }
+)
 # Kill all processes of the Pod.
 _KILL_SCRIPT = "kill -KILL -1"
 
@@ -149,7 +143,7 @@ def restart(
 
 
 def send_signal(
-    api: Api, scope: Scope, processes: Sequence[str] | None, number: int
+    api: Api, scope: Scope, processes: Sequence[str] | None, number: int, *, force: bool = False
 ) -> list[ProcessStatus]:
     """Send a signal to running processes; see `Cluster.signal_processes`."""
     observer, _ = experiments.observe_once(api, scope)
@@ -162,30 +156,53 @@ def send_signal(
             f"running: {join_names(idle)}"
         )
     refs = {ref.process: ref for ref in observer.container_refs if ref.running}
-    script = f"signal={number}\n{_SIGNAL_SCRIPT}"
     names = [process.name for process in selected]
-    in_parallel(
-        lambda name: _run_script(api, scope, name, refs.get(name), script),
-        names,
-        threads=api.connections,
-    )
+
+    def run_in_all(mode: SignalMode) -> None:
+        in_parallel(
+            lambda name: _run_signal_script(api, scope, name, refs.get(name), number, mode),
+            names,
+            threads=api.connections,
+        )
+
+    mode = _signal_mode(number, force=force)
+    if mode is SignalMode.REFUSE and len(names) > 1:
+        run_in_all(SignalMode.CHECK)
+    run_in_all(mode)
     after = experiments.experiment_status(api, scope)
     return [process for process in after if process.name in names]
 
 
-def _run_script(
-    api: Api, scope: Scope, process: str, ref: ContainerRef | None, script: str
+def _signal_mode(number: int, *, force: bool) -> SignalMode:
+    if number in _FOR_ALL:
+        return SignalMode.EVERY
+    return SignalMode.ALL if force or number in _HARMLESS else SignalMode.REFUSE
+
+
+def _run_signal_script(
+    api: Api,
+    scope: Scope,
+    process: str,
+    ref: ContainerRef | None,
+    number: int,
+    mode: SignalMode,
 ) -> None:
-    """Run a script of the shell in a process's container. Raises `BackendError`."""
+    """Run the script that sends a signal in a process's container. Raises `BackendError`."""
     if ref is None:
         path, state = process_state(api, scope, process)
         raise NotFound(f"process {path!r} is not running ({state}), so no signal can be sent to it")
     try:
-        result = exec_access.run_in_container(api, scope, ref, ["sh", "-c", script])
+        result = exec_access.run_in_container(api, scope, ref, signal_command(number, mode))
     except NotFound as exc:
         raise BackendError(
             f"no signal can be sent to {process!r}, because its image contains no shell (sh)"
         ) from exc
+    if result.exit_code == UNHANDLED_CODE:
+        raise BackendError(
+            f"no signal was sent: process {process!r} does not handle "
+            f"{signal.Signals(number).name}, which would end it; to send it nevertheless, use "
+            "--force"
+        )
     if result.exit_code:
         details = result.stderr.strip() or f"exit code {result.exit_code}"
         raise BackendError(f"no signal could be sent to {process!r}: {details}")

@@ -6,9 +6,9 @@ restarted later by the supervisor or by a command has the new code, too.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
@@ -17,6 +17,7 @@ from symphony.status import State
 from symphony_kube.access.sync_code import restart_with_update
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
+from symphony_kube.render.container_scripts import stop_command
 from symphony_kube.runs.recording import recorded_code
 from symphony_kube.status.control_state import Control
 
@@ -115,11 +116,15 @@ class InPlace:
             if attempts.request(api, scope, status, change, manifests[name]) is None:
                 failed.add(name)
         programs = [program for program in self.programs if program.unit not in failed]
-        in_parallel(partial(self._restart, api, scope), programs, threads=api.connections)
+        in_parallel(
+            lambda program: self._restart(api, scope, program, manifests[program.unit]),
+            programs,
+            threads=api.connections,
+        )
         failed.update(item.unit for item in programs if item.process in self.problems)
         return failed
 
-    def _restart(self, api: Api, scope: Scope, program: _Program) -> None:
+    def _restart(self, api: Api, scope: Scope, program: _Program, pod: Object) -> None:
         from symphony.code.delta import difference
 
         update = difference(program.old, program.new)
@@ -127,7 +132,8 @@ class InPlace:
             self.problems[program.process] = "the name of a removed file contains a line break"
             return
         grace = program.status.pods[-1].grace_seconds
-        problem = restart_with_update(api, scope, program.ref, update, grace)
+        stop = _stop_command(pod, program.process) or stop_command(signal.SIGTERM, round(grace))
+        problem = restart_with_update(api, scope, program.ref, update, grace, stop)
         if problem:
             self.problems[program.process] = problem
 
@@ -176,6 +182,18 @@ def find_in_place(
     replaced = set(_replaced_units(changes, {program.process for program in programs}))
     kept = tuple(program for program in programs if program.unit not in replaced)
     return InPlace(programs=kept, obstacles=obstacles)
+
+
+def _stop_command(pod: Object, container: str) -> list[str]:
+    """Return the command that stops the program of a container before the container ends.
+
+    It is empty if the container has no such command.
+    """
+    for item in pod["spec"]["containers"]:
+        if item["name"] == container:
+            hook = (item.get("lifecycle") or {}).get("preStop") or {}
+            return list((hook.get("exec") or {}).get("command") or ())
+    return []
 
 
 def _has_only_new_code(change: ProcessChange) -> bool:

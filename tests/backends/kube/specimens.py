@@ -2,7 +2,7 @@
 
     python -m tests.backends.kube.specimens
 
-writes the golden files again. The compressed roster is replaced by a placeholder in them.
+writes the golden files again. Placeholders in them replace the compressed roster and the scripts.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from symphony.model.files import to_yaml_documents
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import Plan, resolve
 from symphony_kube.api.labels import ROSTER, Scope
+from symphony_kube.render.container_scripts import script
 from symphony_kube.render.experiment import render
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
@@ -263,16 +264,22 @@ SPECIMENS = {
 
 def written(specimen: Specimen) -> str:
     """Return the text of a golden file: all objects, including the (fake) values of secrets."""
-    return to_yaml_documents(_without_roster(item) for item in specimen.manifest())
+    return to_yaml_documents(_abbreviated(item) for item in specimen.manifest())
 
 
-def _without_roster(value: Any) -> Any:
+_SCRIPTS = {script("stop"): "the script stop", script("first_process"): "the first process"}
+
+
+def _abbreviated(value: Any) -> Any:
+    """Replace the roster and the scripts."""
     if isinstance(value, dict):
         return {
-            key: "the roster" if key == ROSTER else _without_roster(item)
+            key: "the roster" if key == ROSTER else _abbreviated(item)
             for key, item in value.items()
         }
-    return [_without_roster(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_abbreviated(item) for item in value]
+    return _SCRIPTS.get(value, value) if isinstance(value, str) else value
 
 
 if __name__ == "__main__":

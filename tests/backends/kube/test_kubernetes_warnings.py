@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from symphony.status import ReasonCode
+from symphony_kube.render.container_scripts import STOP_MARK
 from symphony_kube.status.change_log import (
     MAX_CHANGES,
     decode_changes,
@@ -96,6 +97,8 @@ def shown(*events: dict[str, Any]) -> list[str]:
         (kubernetes_event("Failed", "x", kind="Service"), []),
         (kubernetes_event("SandboxChanged", "x", type="Normal"), []),
         (kubernetes_event("Unhealthy", "Readiness probe failed: refused"), []),
+        (kubernetes_event("FailedPreStopHook", f"hook ([/bin/sh -c {STOP_MARK}])"), []),
+        (kubernetes_event("FailedPreStopHook", "a"), ["process learner FailedPreStopHook: a"]),
         (
             kubernetes_event("Unhealthy", "Liveness probe failed: refused"),
             ["process learner Unhealthy: Liveness probe failed: refused"],

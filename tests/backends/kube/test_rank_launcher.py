@@ -12,6 +12,7 @@ import pytest
 
 from symphony import Experiment, SpecError
 from symphony_kube.cluster import KubeCluster
+from symphony_kube.render.container_scripts import late_centiseconds, script
 from symphony_kube.render.containers import multiplied
 from symphony_kube.render.rank_launcher import LAUNCHER
 
@@ -36,7 +37,9 @@ def start(request):
     started = []
 
     def start(program, *, grace=30):
-        command = [*request.param, "-c", LAUNCHER, "sh", "3", str(grace), "sh", "-c", program]
+        stop = [script("stop"), str(int(signal.SIGTERM)), str(late_centiseconds(grace))]
+        arguments = ["3", str(grace), *stop, "sh", "-c", program]
+        command = [*request.param, "-c", LAUNCHER, "sh", *arguments]
         process = subprocess.Popen(
             command,
             env={**os.environ, "RANK": "4"},
@@ -128,7 +131,8 @@ def test_one_pod_runs_several_ranks():
     second = pods["train-2"]
     assert second["resources"]["limits"] == {"nvidia.com/gpu": "2", "cpu": "3.0", "memory": "4Gi"}
     assert second["command"][:2] == ["/bin/sh", "-c"]
-    assert second["command"][3:] == ["/bin/sh", "2", "30", "c", "a"]
+    assert second["command"][3:6] == ["/bin/sh", "2", "30"]
+    assert second["command"][7:] == ["15", "2000", "c", "a"]
     env = {item["name"]: item["value"] for item in second["env"]}
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
     assert [env[name] for name in names] == ["2", "4", "0", "2", "1"]

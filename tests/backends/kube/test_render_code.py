@@ -189,6 +189,7 @@ def run_restart_script(
     volume: Path, update: bytes, size: int
 ) -> subprocess.CompletedProcess[bytes]:
     command = ["/bin/sh", "-c", RESTART_SCRIPT, "/bin/sh", str(volume), str(size), "20"]
+    command += ["/bin/sh", "-c", "kill -TERM $(cat program)"]
     return subprocess.run(command, input=update, capture_output=True, check=False)
 
 

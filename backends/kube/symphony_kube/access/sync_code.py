@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError
 from symphony_kube.access.send_code import STALL_SECONDS, run_with_data
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.code import TARGET_PATH
-from symphony_kube.render.sync import RESTART_SCRIPT, SHELL
+from symphony_kube.render.container_scripts import SHELL
+from symphony_kube.render.sync import RESTART_SCRIPT
 from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
@@ -16,14 +18,19 @@ if TYPE_CHECKING:
 
 
 def restart_with_update(
-    api: Api, scope: Scope, ref: ContainerRef, update: bytes, grace_seconds: float
+    api: Api,
+    scope: Scope,
+    ref: ContainerRef,
+    update: bytes,
+    grace_seconds: float,
+    stop: Sequence[str],
 ) -> str:
-    """Install an update in a container, and restart the program.
+    """Install an update in a container, and restart the program, which the command ``stop`` stops.
 
     Return why this was not possible, or ``""``. An interrupted transfer changes nothing. An update
     that was received is installed even if the connection is lost.
     """
-    arguments = [TARGET_PATH, str(len(update)), str(round(grace_seconds))]
+    arguments = [TARGET_PATH, str(len(update)), str(round(grace_seconds)), *stop]
     argv = [SHELL, "-c", RESTART_SCRIPT, SHELL, *arguments]
     try:
         run_with_data(api, scope, ref, argv, update, stall=STALL_SECONDS + grace_seconds)

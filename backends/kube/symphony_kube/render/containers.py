@@ -5,7 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping
+import signal
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -13,10 +14,19 @@ from symphony.errors import SpecError
 from symphony.model.settings import Settings
 from symphony.names import join_names
 from symphony.plan.resolve import Plan, PlannedProcess
-from symphony.plan.shell import argv, command_argv
+from symphony.plan.shell import argv
 from symphony_kube.api.labels import KEYS, SECRETS
 from symphony_kube.render.code import CODE_DIRECTORY, CODE_VARIABLE, start_directory
 from symphony_kube.render.configs import CONFIG_DIRECTORY, CONFIG_VARIABLE
+from symphony_kube.render.container_scripts import (
+    SHELL,
+    is_starter,
+    late_centiseconds,
+    script,
+    shell_command,
+    stop_command,
+    with_first_process,
+)
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.environment import with_shared_environment
 from symphony_kube.render.merge import merge, to_plain_data
@@ -25,7 +35,6 @@ from symphony_kube.render.rank_launcher import LAUNCHER
 from symphony_kube.render.sync import restarts_in_place, with_restarts_in_place
 from symphony_kube.render.text import Object, check_variable_names, env_vars, escape, port_name
 
-SHELL = "/bin/sh"
 DEFAULT_GRACE_SECONDS = 30
 _QUANTITY = re.compile(r"(?P<number>[0-9]*\.?[0-9]+|[0-9]+\.)(?P<unit>[A-Za-z]*([0-9+-]+)?)")
 DEFAULT_READY_TIMEOUT_SECONDS = 60.0
@@ -114,7 +123,15 @@ def _apply_override(process: PlannedProcess, rendered: Object) -> Object:
 def _start(process: PlannedProcess, options: RenderOptions) -> Object:
     """Return the fields of a container that start the program, which can be restarted in place."""
     fields = _command(process)
-    return with_restarts_in_place(fields) if restarts_in_place(process, options) else fields
+    if restarts_in_place(process, options):
+        return with_restarts_in_place(fields)
+    if (process.settings.per_pod or 1) > 1:
+        return _with_launcher(process, fields)
+    command = fields.get("command", [])
+    if is_starter(command):
+        words = [*command, *fields.pop("args", ())]
+        fields["command"] = with_first_process(words)
+    return fields
 
 
 def _command(process: PlannedProcess) -> Object:
@@ -134,8 +151,8 @@ def _command(process: PlannedProcess) -> Object:
             )
         needs_shell = True
     if needs_shell:
-        shell, *arguments = argv(process, SHELL, first=setup)
-        result["command"] = [shell, *(escape(argument) for argument in arguments)]
+        _, _, *arguments = argv(process, SHELL, first=setup)
+        result["command"] = [escape(word) for word in shell_command(arguments)]
     else:
         if process.command:
             result["command"] = [escape(word) for word in process.command]
@@ -144,8 +161,6 @@ def _command(process: PlannedProcess) -> Object:
     directory = start_directory(process)
     if directory is not None and posixpath.isabs(directory):
         result["workingDir"] = directory
-    if (process.settings.per_pod or 1) > 1:
-        return _with_launcher(process, result)
     return result
 
 
@@ -158,7 +173,8 @@ def _with_launcher(process: PlannedProcess, fields: Object) -> Object:
         )
     grace = process.pod.termination_grace_period
     seconds = DEFAULT_GRACE_SECONDS if grace is None else grace
-    arguments = [str(process.settings.per_pod), str(seconds)]
+    stop = [str(int(stop_signal(process))), str(late_centiseconds(seconds))]
+    arguments = [str(process.settings.per_pod), str(seconds), escape(script("stop")), *stop]
     command = [SHELL, "-c", escape(LAUNCHER), SHELL, *arguments, *fields["command"]]
     rest = {key: value for key, value in fields.items() if key not in ("command", "args")}
     return {**rest, "command": [*command, *fields.get("args", ())]}
@@ -288,8 +304,9 @@ def _readiness_probe(
             "timeoutSeconds": _NETWORK_PROBE_SECONDS,
         }
     elif "command" in ready:
+        command = _in_environment(process, ready["command"])
         probe = {
-            "exec": {"command": _probe_command(process, command_argv(ready["command"], SHELL))},
+            "exec": {"command": [escape(word) for word in command]},
             "timeoutSeconds": _COMMAND_PROBE_SECONDS,
         }
     else:
@@ -297,21 +314,51 @@ def _readiness_probe(
     return {"readinessProbe": {**probe, **_PROBE_SETTINGS}}
 
 
-def _probe_command(process: PlannedProcess, command: list[str]) -> list[str]:
-    """Return the command that a probe runs.
+def _in_environment(process: PlannedProcess, command: Sequence[str] | str) -> list[str]:
+    """Return the command that runs a command or a shell line in the environment of a process.
 
-    The kubelet runs the command in the container's working directory. If the process has a relative
+    The kubelet runs a command in the container's working directory. If the process has a relative
     start_dir or a preamble, a shell first changes to that directory and runs the preamble, as it
     does for the process itself.
     """
+    words = shell_command([command]) if isinstance(command, str) else list(command)
     setup = list(process.preamble_cmds)
     relative_dir = _relative_start_dir(process)
     if relative_dir is not None:
         setup.insert(0, _change_directory(relative_dir))
     if setup:
         lines = [f"{{ {line}\n}} </dev/null >&2 || exit" for line in setup]
-        command = [SHELL, "-c", "\n".join([*lines, 'exec "$@"']), SHELL, *command]
-    return [escape(word) for word in command]
+        return shell_command(["\n".join([*lines, 'exec "$@"']), SHELL, *words])
+    return words
+
+
+# --- the end ---
+
+
+def stop_arguments(process: PlannedProcess, grace: int) -> list[str]:
+    """Return the command that stops the program of a process. ``grace`` is in seconds."""
+    command = []
+    if process.settings.stop_command is not None:
+        command = _in_environment(process, process.settings.stop_command)
+    group = bool(process.settings.signal_group)
+    return stop_command(stop_signal(process), grace, group=group, command=command)
+
+
+def stop_signal(process: PlannedProcess) -> signal.Signals:
+    """Return the signal that stops the program of a process."""
+    return signal.Signals[f"SIG{process.settings.stop_signal or 'TERM'}"]
+
+
+def with_stop_hook(process: PlannedProcess, rendered: Object, grace: int) -> Object:
+    """Return a container in which a script sends the signal that stops the program.
+
+    Kubernetes does not run hooks without a grace period. A hook of the user is kept.
+    """
+    lifecycle = rendered.get("lifecycle") or {}
+    if grace <= 0 or "preStop" in lifecycle:
+        return rendered
+    hook = {"exec": {"command": stop_arguments(process, grace)}}
+    return {**rendered, "lifecycle": {**lifecycle, "preStop": hook}}
 
 
 # --- ports ---

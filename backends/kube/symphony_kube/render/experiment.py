@@ -48,9 +48,8 @@ from symphony_kube.render.text import Object
 
 __all__ = ["read_files", "render"]
 
-# The settings that this backend implements. The kubelet stops containers and limits the size of
-# logs, and a Pod cannot change this limit. `_ignored` adds the limits and delays of restarts that
-# have no effect on Jobs.
+# The settings that this backend implements. The kubelet limits the size of logs, and a Pod cannot
+# change this limit. `_ignored` adds the limits and delays of restarts that have no effect on Jobs.
 HONOURED = frozenset(
     {
         "container_image",
@@ -63,7 +62,7 @@ HONOURED = frozenset(
         "restart_policy.backoff",
         *SETTINGS,
     }
-) - {"log_limit", "restart_policy", "stop_signal", "stop_command", "signal_group"}
+) - {"log_limit", "restart_policy"}
 
 _NO_ARCHIVES: CodeArchives = MappingProxyType({})
 

@@ -12,7 +12,12 @@ from symphony.plan.ranks import master_service
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT
 from symphony_kube.render.cluster_overrides import with_cluster_override, with_security
 from symphony_kube.render.container_checks import check_container
-from symphony_kube.render.containers import DEFAULT_GRACE_SECONDS, container, ports
+from symphony_kube.render.containers import (
+    DEFAULT_GRACE_SECONDS,
+    container,
+    ports,
+    with_stop_hook,
+)
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data
 from symphony_kube.render.scheduling import (
@@ -248,7 +253,25 @@ def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     if settings.pod_yml:
         body = _apply_override(body, settings.pod_yml, f"pod_yml of {unit.description}")
     _check_containers(unit, body["spec"].get("containers"))
-    return {**body, "spec": with_security(body["spec"], options.security)}
+    spec = _with_stop_hooks(body["spec"], unit)
+    return {**body, "spec": with_security(spec, options.security)}
+
+
+def _with_stop_hooks(spec: Object, unit: PlannedUnit) -> Object:
+    """Return the spec of a Pod in which the programs are stopped by their containers' hooks.
+
+    The hooks depend on the grace period, which overrides can change.
+    """
+    grace = spec.get("terminationGracePeriodSeconds")
+    # A script could confuse the processes of a Pod that sees the processes of its node.
+    if not isinstance(grace, int) or spec.get("hostPID"):
+        return spec
+    processes = {process.name: process for process in unit.processes}
+    containers = []
+    for item in spec["containers"]:
+        process = processes.get(item.get("name", ""))
+        containers.append(item if process is None else with_stop_hook(process, item, grace))
+    return {**spec, "containers": containers}
 
 
 def _check_containers(unit: PlannedUnit, containers: Any) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from symphony.errors import SpecError
 from symphony.plan.resolve import Plan, PlannedProcess
+from symphony_kube.render.container_scripts import FIRST_PROCESS_MARK
 
 # Start the ranks of the Pod. If one of them fails, stop the others, and exit with its code. Every
 # image that contains a shell can run this script, whatever language its programs use.
@@ -18,12 +19,15 @@ from symphony.plan.resolve import Plan, PlannedProcess
 # A shell cannot wait for the first of several processes. Therefore, each rank has a shell of its
 # own, which writes the process ID and the exit code of the rank to a pipe.
 #
-# Kubernetes sends TERM only to the launcher, which sends it to each rank once. A rank has the
-# default action of TERM from its fork on, so that TERM stops it also before it executes the
-# program. The launcher sends TERM to a rank whose process ID it does not know yet when it receives
-# the process ID. The shells of the ranks receive no signals.
-LAUNCHER = """\
-count=$1; grace=$2; shift 2
+# If Kubernetes stops the container, the script "stop" sends the signal to the ranks' programs. If a
+# rank fails, the launcher runs it for each other rank. A rank has the default action of TERM
+# from its fork on, so that TERM stops it also before it executes the program. The launcher stops a
+# rank whose process ID it does not know yet when it receives the process ID. The shells of
+# the ranks ignore TERM, so that they report the exit codes.
+LAUNCHER = (
+    f"{FIRST_PROCESS_MARK}\n"
+    + """\
+count=$1; grace=$2; script=$3; signal=$4; late=$5; shift 5
 directory=$(mktemp -d /dev/shm/ranks.XXXXXX 2>/dev/null || mktemp -d) &&
   mkfifo "$directory/events" && exec 3<>"$directory/events" || exit 126
 rm -r "$directory"
@@ -31,12 +35,15 @@ if [ -z "${OMP_NUM_THREADS-}" ] && cores=$(nproc 2>/dev/null); then
   OMP_NUM_THREADS=$((cores / count)); [ "$OMP_NUM_THREADS" -gt 0 ] || OMP_NUM_THREADS=1
   export OMP_NUM_THREADS
 fi
-trap 'echo "stop 0 0 0" >&3' TERM INT
-first=$RANK; number=0; left=$count; running=' '; stopping=; failed=0
+trap 'stopping=yes; echo "stop 0 0 0" >&3' TERM INT
+first=$RANK; number=0; left=$count; running=' '; stopping=; is_stopped=; failed=0
+stop_rank() {
+  /bin/sh -c "$script" /bin/sh "$signal" "$late" "$1" '' </dev/null >/dev/null 2>&1 3>&- &
+}
 stop() {
-  [ -z "$stopping" ] || return 0
-  stopping=yes
-  for pid in $running; do kill -TERM "$pid" 2>/dev/null; done
+  [ -z "$is_stopped" ] || return 0
+  stopping=yes; is_stopped=yes
+  for pid in $running; do stop_rank "$pid"; done
 }
 while [ "$number" -lt "$count" ]; do
   (
@@ -47,6 +54,7 @@ while [ "$number" -lt "$count" ]; do
     # Some shells report the end of a program by a signal.
     exec 4>&2 2>/dev/null
     "$@" 2>&4 3>&- 4>&- &
+    trap '' TERM
     echo "started $! $RANK 0" >&3
     wait "$!"
     echo "exited $! $RANK $?" >&3
@@ -58,7 +66,7 @@ while [ "$left" -gt 0 ]; do
   case $event in
   started)
     running="$running$pid "
-    [ -z "$stopping" ] || kill -TERM "$pid" 2>/dev/null
+    [ -z "$is_stopped" ] || stop_rank "$pid"
     ;;
   exited)
     running="${running%% $pid *} ${running#* $pid }"
@@ -80,6 +88,7 @@ while [ "$left" -gt 0 ]; do
 done
 exit "$failed"
 """
+)
 
 
 def with_shared_pods(plan: Plan) -> Plan:

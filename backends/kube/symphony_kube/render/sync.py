@@ -11,22 +11,22 @@ from __future__ import annotations
 from symphony.code.delta import CODE, REMOVED
 from symphony.plan.resolve import PlannedProcess
 from symphony_kube.render.code import TARGET_PATH
+from symphony_kube.render.container_scripts import FIRST_PROCESS_MARK, SHELL
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.text import Object, escape
 
-SHELL = "/bin/sh"
 _UPDATE = "update.tar.gz"
 # The file with the process ID of the program.
 _PROGRAM = "program"
-PROGRAM_PATH = f"{TARGET_PATH}/{_PROGRAM}"
 # "$1" is the directory of the volume with the code. The other arguments are the command.
 #
-# Kubernetes sends TERM only to the shell, which passes signals on to the program. A signal
-# interrupts `wait`, after which some shells no longer know the program (127). The update is
-# installed again if the container was killed while it was being installed. With setsid, processes
-# that the program has left behind do not run the earlier code any longer. On a terminal, the
-# program would lose the terminal.
+# The script "stop" sends the signal to the program. Kubernetes then sends TERM to this shell,
+# which passes signals on. A signal interrupts `wait`, after which some shells no longer know the
+# program (127). The update is installed again if the container was killed while it was being
+# installed. With setsid, processes that the program has left behind do not run the earlier code any
+# longer. On a terminal, the program would lose the terminal.
 START_SCRIPT = f"""\
+{FIRST_PROCESS_MARK}
 directory=$1; shift
 program=; stopping=; interrupted=
 forward() {{
@@ -74,7 +74,8 @@ done
 """
 # This script runs in a container that runs the script above. "$1" is the directory of the volume,
 # "$2" the size of the update, which gets its name only when it is complete, and "$3" the grace
-# period of the program in seconds. The script exits when the program has been started again.
+# period of the program in seconds. The other arguments are the command that stops the program, as
+# at the end of the container. The script exits when the program has been started again.
 RESTART_SCRIPT = f"""\
 cd "$1" || exit 1
 incoming=.incoming.$$
@@ -88,8 +89,9 @@ head -c "$2" >"$incoming"
 read -r program <{_PROGRAM} || exit 1
 mv "$incoming" {_UPDATE}
 pause() {{ sleep 0.05 2>/dev/null || sleep 1; }}
-kill -TERM "$program" 2>/dev/null
 end=$(($(date +%s) + $3))
+shift 3
+"$@" </dev/null >/dev/null 2>&1 &
 while kill -0 "$program" 2>/dev/null; do
     [ "$(date +%s)" -lt "$end" ] || kill -KILL "$program" 2>/dev/null
     pause

@@ -11,6 +11,7 @@ from typing import Any
 
 from symphony.events import EventKind, ExperimentEvent
 from symphony.status import ReasonCode
+from symphony_kube.render.container_scripts import STOP_MARK
 from symphony_kube.status import reasons
 from symphony_kube.status.pod_status import parse_time
 
@@ -38,6 +39,8 @@ _PROBLEMS = frozenset({"Preempted", "BackOff", "TaintManagerEviction", "Evicted"
 # The failures of readiness probes are not problems. Processes that are not ready in time are
 # reported.
 _PROBE_FAILURES = re.compile(r"(Readiness|Startup) probe (failed|errored)")
+# The first process of a container can exit before the script that stops the program.
+_INTERRUPTED_STOP = ("FailedPreStopHook", STOP_MARK)
 _COMBINED = "(combined from similar events): "
 _CONTAINER = re.compile(r"spec\.containers\{(.+)\}")
 # The number of events of unknown objects that are kept, because their Pods may be observed later.
@@ -115,6 +118,9 @@ def _is_problem(event: Object) -> bool:
     if event["involvedObject"].get("kind") not in ("Pod", "Job", "JobSet"):
         return False
     if _PROBE_FAILURES.match(_message(event)):
+        return False
+    reason, text = _INTERRUPTED_STOP
+    if event.get("reason") == reason and text in _message(event):
         return False
     return event.get("type") == "Warning" or event.get("reason") in _PROBLEMS
 

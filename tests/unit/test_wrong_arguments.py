@@ -756,6 +756,7 @@ CHECKED_ELSEWHERE = {
     "Any": "any value is valid, or a validator of the model checks it",
     "Code": "a validator of the model checks it, because it is a path, a mapping or false",
     "BaseException": "an exception that the caller has caught",
+    "ExperimentStatus": "a status that describe_experiment has returned",
     "Handler": "checked together with its field",
     "Mapping[str, object]": "a validator of the model names the key",
     "Mapping[str, str]": "the validators of resources name the key",

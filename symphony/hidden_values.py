@@ -25,6 +25,7 @@ _PATH_OF_VALUE = re.compile(rf"(?:^|\.)(?:{'|'.join(_NAMED_VALUES)})\.(?P<name>.
 _SET_OPTION = "--set"
 # A shorter text occurs in the output of a program by chance.
 _LEAST_CHARACTERS = 6
+_MAX_SECRET_BYTES = 64 * 1024
 
 
 def shown_value(name: str, value: str) -> str:
@@ -84,10 +85,26 @@ def shown_command(words: Iterable[str]) -> list[str]:
 
 
 def secret_values(document: Any) -> Iterator[str]:
-    """Yield the values of the variables and parameters in ``document`` that views hide."""
+    """Yield the values of the variables and parameters in ``document`` that views hide, and the
+    passwords in URLs.
+    """
     for name, value in _named_values(document):
-        if isinstance(value, str) and _SECRET_NAME.search(name):
+        if not isinstance(value, str):
+            continue
+        if _SECRET_NAME.search(name):
             yield value
+        for user_information in _USER_INFORMATION.findall(value):
+            yield user_information.partition(":")[2]
+
+
+def lines_of_secret(content: bytes) -> list[str]:
+    """Return the texts that are hidden because a secret contains them: each of its lines.
+
+    A large file is not a password or a key, and programs do not print it as a whole.
+    """
+    if len(content) > _MAX_SECRET_BYTES:
+        return []
+    return [line.strip() for line in content.decode("utf-8", "surrogateescape").splitlines()]
 
 
 class HiddenValues:

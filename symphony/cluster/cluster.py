@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchive
     from symphony.config import SymphonyConfig
     from symphony.events import ExperimentEvent
+    from symphony.hidden_values import HiddenValues
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.given_options import GivenOptions
@@ -1055,6 +1056,32 @@ class Cluster(CheckedAttributes, abc.ABC):
         A backend that can read a log in parts overrides this method.
         """
         yield self._read_log(experiment, process, since=since, tail=tail)
+
+    def hidden_values(self, experiment: str) -> HiddenValues:
+        """Return the values that views hide in the output of an experiment.
+
+        These are the contents of its secrets, and the values of variables and parameters whose
+        names suggest a secret. A value that this user cannot read is not included.
+        """
+        from symphony.hidden_values import HiddenValues, lines_of_secret, secret_values
+
+        record: Mapping[str, Any] = {}
+        contents: list[bytes] = []
+        with contextlib.suppress(SymphonyError):
+            record = self._launch_record(experiment)
+        if record.get("definition", {}).get("secrets"):
+            with contextlib.suppress(SymphonyError, OSError):
+                contents = self._secret_contents(experiment)
+        lines = [line for content in contents for line in lines_of_secret(content)]
+        return HiddenValues([*secret_values(record), *lines])
+
+    def _secret_contents(self, experiment: str) -> list[bytes]:
+        """Return the contents of the secrets of a running experiment, as far as they can be read.
+
+        By default, there are none.
+        """
+        del experiment
+        return []
 
     def removed_processes(self, experiment: str) -> list[str]:
         """Return the names of the processes that a change has removed and whose logs still exist.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,10 @@ class RecordedRun(Cluster):
     def list_experiments(self) -> list[str]:
         """Return the name of the run's experiment."""
         return [self._run.experiment]
+
+    def _launch_record(self, experiment: str) -> Mapping[str, Any]:
+        del experiment
+        return self._run.load_record()
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """Return the last status before the experiment was deleted."""

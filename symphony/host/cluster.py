@@ -631,6 +631,12 @@ class HostCluster(Cluster):
             )
         return record
 
+    def _secret_contents(self, experiment: str) -> list[bytes]:
+        secrets = self._find(experiment).secrets
+        if not secrets.is_dir():
+            return []
+        return [path.read_bytes() for path in secrets.iterdir() if path.is_file()]
+
     def _recorded_code(self, experiment: str) -> Mapping[str, CodeArchive]:
         from symphony.runs.code_archives import read_archives
 

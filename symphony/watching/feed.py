@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from symphony.cluster import Cluster
+from symphony.cluster.hidden_output import without_secrets
 from symphony.errors import NotFound, SymphonyError, Unsupported
 from symphony.events import ExperimentEvent
 from symphony.log_blocks import LogBlock
@@ -278,9 +279,10 @@ class OutputFeed:
         """Return the last lines and all later output, or what was written since the position."""
         since = position.age()
         tail = self._first_lines if since is None else None
-        return self._cluster.iter_output(
+        items = self._cluster.iter_output(
             self._experiment, self._processes, follow=True, tail=tail, since=since, events=True
         )
+        return without_secrets(items, self._cluster.hidden_values(self._experiment))
 
     def _wait_for_other_run(self, created: float | None) -> None:
         """Wait until the experiment was launched again, or has running processes again."""

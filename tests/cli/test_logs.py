@@ -45,6 +45,24 @@ class TestShow:
             assert path.read_bytes() == (output if "p" in arguments else b"p | " + output)
         assert program.json("logs", name, "p")["text"] == "caf\ufffd é"
 
+    def test_secrets_are_hidden_except_in_raw_and_saved_output(self, program: Program) -> None:
+        secret = program.directory / "token"
+        secret.write_text("file-secret-1\n")
+        process = {
+            "cmd": 'echo "$DB_PASSWORD $TOKEN" mode=plain',
+            "env": {"DB_PASSWORD": "variable-secret-2"},
+            "env_secrets": {"TOKEN": "token"},
+        }
+        name = program.run("hide", {"p": process, "q": "true"}, secrets={"token": str(secret)})
+        raw = "variable-secret-2 file-secret-1\n mode=plain\n"
+        assert program.ok("logs", name, "p", "--raw") == raw
+        for arguments in (["logs", name, "p"], ["logs", name, "-f"], ["describe", name, "p"]):
+            output = program(*arguments).stdout
+            assert "secret-" not in output
+            assert "(hidden)" in output
+        program.ok("logs", name, "p", "--save", str(program.directory / "saved"))
+        assert (program.directory / "saved" / "p.log").read_text() == raw
+
     def test_removed_output_is_reported(self, program: Program) -> None:
         long = {"cmd": "echo first; head -c 200000 /dev/zero; echo; echo last", "log_limit": "64Ki"}
         name = program.run("limited", {"long": long, "short": "true"})

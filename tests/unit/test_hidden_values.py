@@ -9,6 +9,8 @@ import pytest
 from symphony.hidden_values import (
     HIDDEN,
     HiddenValues,
+    lines_of_secret,
+    secret_values,
     shown_at,
     shown_command,
     shown_document,
@@ -93,6 +95,13 @@ def test_complete_lines_are_not_kept_back() -> None:
     assert next(pieces) == "one\n"
     assert next(pieces) == "two\n"
     assert next(pieces) == f"{HIDDEN}\n"
+
+
+def test_passwords_in_urls_and_lines_of_secret_files_are_hidden_in_texts() -> None:
+    document = {"env": {"URL": "redis://me:hunter-2@host:1/0"}}
+    values = [*secret_values(document), *lines_of_secret(b"first-line-1\n  second-line-2 \n")]
+    text = "hunter-2 first-line-1 second-line-2"
+    assert HiddenValues(values).in_text(text) == " ".join([HIDDEN] * 3)
 
 
 def test_changes_hide_secrets() -> None:

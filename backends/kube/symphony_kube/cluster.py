@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import copy
 import dataclasses
@@ -487,6 +488,21 @@ class KubeCluster(Cluster):
         from symphony_kube import change
 
         return change.read_description(self.api, self.scope(experiment)).record
+
+    def _secret_contents(self, experiment: str) -> list[bytes]:
+        from symphony_kube.api.errors import ApiError
+        from symphony_kube.api.labels import SECRETS
+        from symphony_kube.api.resources import collection_path
+
+        scope = self.scope(experiment)
+        name = scope.object_name(SECRETS, "Secret")
+        try:
+            secret = self.api.find(f"{collection_path('Secret', scope.namespace)}/{name}")
+        except ApiError:
+            # Many users may read Pods and their logs, but no Secrets.
+            secret = None
+        data = {} if secret is None else secret.get("data") or {}
+        return [base64.b64decode(value) for value in data.values()]
 
     def _recorded_code(self, experiment: str) -> Mapping[str, CodeArchive]:
         from symphony_kube.runs import recording

@@ -325,10 +325,13 @@ def launch_and_follow(
 
 
 def _follow_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> None:
+    from symphony.cluster.hidden_output import without_secrets
+
     names = [process.name for process in experiment.list_all_processes()]
     formatter = LogFormatter(names, as_json=as_json)
     items = cluster.iter_output(experiment.name, follow=True, events=True, exact=True)
-    show_output(_without_pending_reasons(items), formatter, at_once=True)
+    shown = without_secrets(items, cluster.hidden_values(experiment.name))
+    show_output(_without_pending_reasons(shown), formatter, at_once=True)
 
 
 def _without_pending_reasons(

@@ -191,7 +191,8 @@ class InspectCommands(BaseCommands):
         except SymphonyError as exc:
             # The other details are useful even if the log is not available.
             return [f"({error_message(exc)})"]
-        return remove_controls(log, keep_colours=False).splitlines()
+        shown = self.cluster.hidden_values(experiment).in_text(log)
+        return remove_controls(shown, keep_colours=False).splitlines()
 
     def _add_wait(self) -> None:
         parser = self.add_subparser("wait")

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from symphony.commandline.commands.select_experiment import ReadingCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
@@ -18,6 +18,8 @@ from symphony.errors import NotFound
 if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
+
+Item = TypeVar("Item")
 
 
 class LogsCommands(ReadingCommands):
@@ -69,7 +71,7 @@ class LogsCommands(ReadingCommands):
         parser.add_argument(
             "--raw",
             action="store_true",
-            help="on a terminal, keep control sequences other than colours",
+            help="show the values of secrets, and on a terminal all control sequences",
         )
         self._add_client_dry_run(parser, "with --save, do not write any files")
         self._add_json(parser, "each line as JSON")
@@ -145,6 +147,8 @@ class LogsCommands(ReadingCommands):
         pieces = self.cluster.iter_log_text(
             experiment, process, since=args.since, tail=args.tail, exact=True
         )
+        if not args.raw:
+            pieces = self.cluster.hidden_values(experiment).in_pieces(pieces)
         is_empty = not show_log(pieces, raw=args.raw)
         if is_empty and is_terminal(sys.stderr):
             self._explain_empty_log(experiment, process)
@@ -165,8 +169,18 @@ class LogsCommands(ReadingCommands):
         blocks = self.cluster.iter_output(
             experiment, names, since=args.since, tail=args.tail, exact=True
         )
-        _show(args, names, blocks)
+        _show(args, names, self._without_secrets(args, experiment, blocks))
         return OK
+
+    def _without_secrets(
+        self, args: argparse.Namespace, experiment: str, items: Iterable[Item]
+    ) -> Iterable[Item]:
+        """Return output in which the values of secrets are hidden, unless ``--raw`` is given."""
+        from symphony.cluster.hidden_output import without_secrets
+
+        if args.raw:
+            return items
+        return without_secrets(items, self.cluster.hidden_values(experiment))
 
     def _follow(
         self,
@@ -191,7 +205,7 @@ class LogsCommands(ReadingCommands):
             exact=True,
         )
         try:
-            _show(args, names, items)
+            _show(args, names, self._without_secrets(args, experiment, items))
         except KeyboardInterrupt:
             # Ctrl-C is the usual way to stop following, so no message is printed.
             return INTERRUPTED
@@ -243,6 +257,8 @@ class LogsCommands(ReadingCommands):
                 # Processes that were never restarted are skipped.
                 continue
             found_any = True
+            if not args.raw:
+                text = self.cluster.hidden_values(experiment).in_text(text)
             if len(names) == 1 and not (args.json or args.grep):
                 show_log([text], raw=args.raw)
             elif text:

@@ -140,7 +140,8 @@ class Requests:
 
         def begin() -> tuple[str, Iterator[str]]:
             cluster, experiment = self._find_log(query)
-            pieces = cluster.iter_log_text(experiment, process, tail=tail)
+            text = cluster.iter_log_text(experiment, process, tail=tail)
+            pieces = cluster.hidden_values(experiment).in_pieces(text)
             # Errors are reported before the response begins.
             first = next(pieces, "")
             return first, pieces

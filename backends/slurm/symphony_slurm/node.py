@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -311,9 +312,15 @@ class Agent:
             self._loop.stop()
 
     def _remove_scratch_directories(self) -> None:
+        """Remove the scratch directories of this node's processes.
+
+        Other nodes can share the directory that contains them.
+        """
         paths = [spec.env.get(SCRATCH_VARIABLE) for spec in self._specs.values()]
-        for root in {Path(path).parent for path in paths if path is not None}:
-            remove_tree(root)
+        for path in [Path(path) for path in paths if path is not None]:
+            remove_tree(path)
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
 
 
 def _identities(leaders: dict[str, list[float]]) -> dict[str, ProcessId]:

@@ -196,7 +196,11 @@ class ProcessValues:
 
     def texts(self, texts: Iterable[str], *, in_shell_line: bool = False) -> tuple[str, ...]:
         """Return texts with the addresses instead of the references."""
-        return tuple(self.text(text, in_shell_line=in_shell_line) for text in texts)
+        found = tuple(texts)
+        if "${" not in "".join(found):
+            # Most processes have no references.
+            return found
+        return tuple(self.text(text, in_shell_line=in_shell_line) for text in found)
 
     def command(self, command: Sequence[str] | str) -> list[str] | str:
         """Return a command, which is a list of arguments or a shell line, with the addresses."""

@@ -10,12 +10,13 @@ import sys
 import pytest
 
 PROGRAM = """
-import os, signal, subprocess, sys, time
+import contextlib, os, signal, subprocess, sys, time
 from symphony.first_process import run_below_first_process
 
 def states():
     for pid in filter(str.isdecimal, os.listdir("/proc")):
-        with open(f"/proc/{pid}/stat") as file:
+        # The exit can be collected at any time.
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
             yield file.read().rpartition(") ")[2].split()[0]
 
 def run():

@@ -80,6 +80,19 @@ def remove_controls(text: str, *, keep_colours: bool) -> str:
     return _CONTROL_SEQUENCES.sub(replacement, _CARRIAGE_RETURNS.sub("\n", text))
 
 
+def last_line(text: str, longest: int) -> str:
+    r"""Return the last line that is not blank, without control characters.
+
+    If it has more than ``longest`` characters, only its beginning is returned.
+
+    >>> last_line("one\n\x1b[31mtwo\x1b[0m \n\n", 100)
+    'two'
+    """
+    lines = remove_controls(text, keep_colours=False).replace("\t", " ").splitlines()
+    line = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return line if len(line) <= longest else f"{line[:longest]}..."
+
+
 class LogCleaner:
     """A filter that applies `remove_controls` to a log that arrives in pieces.
 

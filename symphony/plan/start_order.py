@@ -79,6 +79,26 @@ def verdict(starts_after: Mapping[str, str], tracks: Mapping[str, Awaited]) -> V
     return Verdict("wait", f"waiting for {' and '.join(awaited)}")
 
 
+def can_start_later(starts_after: Mapping[str, str], tracks: Mapping[str, Awaited]) -> bool:
+    """Return whether a process that cannot start now can start if others become ready after all.
+
+    These processes were not ready in time, and their tests continue.
+    """
+    unmet = {
+        name: condition
+        for name, condition in starts_after.items()
+        if not _is_met(condition, tracks[name])
+    }
+    return all(
+        not _obstacle(name, condition, tracks[name]) or _is_late(condition, tracks[name])
+        for name, condition in unmet.items()
+    )
+
+
+def _is_late(condition: str, track: Awaited) -> bool:
+    return condition == "ready" and track.never_ready and track.state not in ENDED
+
+
 def _is_met(condition: str, track: Awaited) -> bool:
     if track.stopped:
         return False

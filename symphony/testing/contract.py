@@ -641,11 +641,20 @@ class BackendContract:
     def test_readiness_is_reported(self, cluster: Cluster, experiment: Experiment) -> None:
         process = self.add(experiment, "server", programs.SERVER, env={"CLIENTS": "1000"})
         process.binds("echo").ready(tcp="echo", timeout=self.timeout)
+        late = self.add(experiment, "late", programs.FOREVER)
+        late.ready(command="echo starting up; exit 3", timeout=self.timeout)
         cluster.launch(experiment)
         status = until(
-            cluster, "contract", lambda now: now.processes[0].ready, timeout=self.timeout
+            cluster,
+            "contract",
+            lambda now: now.processes[0].ready and now.processes[1].test_result != "",
+            timeout=self.timeout,
         )
         assert status.processes[0].state is State.RUNNING
+        assert status.processes[0].test_result == ""
+        assert not status.processes[1].ready
+        assert status.processes[1].test_result.endswith(": starting up")
+        assert status.processes[1].reason.startswith("not ready yet: ")
 
     def test_a_process_whose_start_condition_cannot_be_met_has_failed(
         self, cluster: Cluster, experiment: Experiment

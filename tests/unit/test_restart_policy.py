@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from symphony.host.run.events import Track
 from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy, decide_restart
-from symphony.plan.start_order import START, Verdict, verdict
+from symphony.plan.start_order import START, Verdict, can_start_later, verdict
 from symphony.status import State
 
 # --- restarts ---
@@ -124,6 +124,8 @@ def test_verdict_depends_on_the_awaited_process(state: str) -> None:
             assert found == Verdict("wait", f"waiting for db to {words}")
         else:
             assert found == Verdict("never", f"never started: {outcome}")
+        is_possible = outcome in ("start", "wait", "db was not ready")
+        assert can_start_later({"db": condition}, {"db": Track(**fields)}) is is_possible
 
 
 def test_process_without_conditions_may_start() -> None:

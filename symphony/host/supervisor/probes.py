@@ -256,19 +256,10 @@ def is_shell_line(argv: Sequence[str]) -> bool:
 
 def _with_output(text: str, output: str | None) -> str:
     """Return a text with the last line of a command's output."""
-    line = last_line(output or "")
+    from symphony.escapes import last_line
+
+    line = last_line(output or "", LONGEST_OUTPUT_CHARACTERS)
     return f"{text}: {line}" if line else text
-
-
-def last_line(output: str) -> str:
-    """Return the last line that is not blank, without control characters and of limited length."""
-    from symphony.escapes import remove_controls
-
-    lines = remove_controls(output, keep_colours=False).replace("\t", " ").splitlines()
-    line = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    if len(line) <= LONGEST_OUTPUT_CHARACTERS:
-        return line
-    return f"{line[:LONGEST_OUTPUT_CHARACTERS]}..."
 
 
 def _run_briefly(argv: Sequence[str], *, timeout: float, **options: Any) -> exec.CompletedProcess:

@@ -107,6 +107,18 @@ def test_end_of_an_experiment(policies, states, stopped, fields):
     assert decode_ending(encode_ending(ending)) == ending
 
 
+def test_process_starts_when_one_that_was_not_ready_in_time_is_ready():
+    roster = (
+        Unit(name="a", processes=("a",)),
+        Unit(name="b", processes=("b",), starts_after={"a": "ready"}),
+    )
+    late = replace(RUNNING, never_ready=True)
+    assert not decide(roster, observed(a=late, b=None)).finished
+    ready = replace(RUNNING, ready=True, was_ready=True)
+    assert decide(roster, observed(a=ready, b=None)) == Decisions(create=("b",))
+    assert decide(roster, observed(a=FAILED, b=None)).finished
+
+
 def test_experiment_with_policies_is_supervised_until_it_has_finished():
     policies = Policies(on_failure="stop", deadline=60)
     running = observed(a=SUCCEEDED, b=SUCCEEDED, c=RUNNING)

@@ -87,12 +87,13 @@ def experiment_status(
 ) -> ExperimentStatus:
     """Return an experiment's status. Raises `NotFound` if the experiment does not exist.
 
-    This function lists the experiment's Pods, its Jobs if it has any, and the events of Pods that
-    are slow to set up. ``pods_request`` is a call of `list_pods` that has already begun.
+    This function lists the experiment's Pods, its Jobs if it has any, and the events of Pods if a
+    process is slow to be set up or to be ready. ``pods_request`` is a call of `list_pods` that has
+    already begun.
     """
     observer, pods = observe_once(api, scope, pods_request)
     status = current_status(api, scope, observer)
-    return pod_events.explain_slow_setup(api, scope, status, pods, now=api.now())
+    return pod_events.explain_delays(api, scope, status, pods, now=api.now())
 
 
 def observe_once(
@@ -134,7 +135,7 @@ def current_status(api: Api, scope: Scope, observer: PodObserver) -> ExperimentS
 
 
 def explain_now(api: Api, scope: Scope, status: ExperimentStatus) -> ExperimentStatus | None:
-    """Return ``status`` with a reason for each process whose Pod is slow to set up.
+    """Return ``status`` with a reason for each process that is slow to be set up or to be ready.
 
     Return None if the Pods cannot be listed now.
     """
@@ -142,7 +143,7 @@ def explain_now(api: Api, scope: Scope, status: ExperimentStatus) -> ExperimentS
         pods = list_pods(api, scope)
     except SymphonyError:
         return None
-    return pod_events.explain_slow_setup(api, scope, status, pods, now=api.now())
+    return pod_events.explain_delays(api, scope, status, pods, now=api.now())
 
 
 def list_if_possible(list_objects: Callable[[], Iterable[Object]]) -> list[Object]:

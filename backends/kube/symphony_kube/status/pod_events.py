@@ -1,5 +1,5 @@
-"""Use a Pod's events to determine why its setup is stuck. The Pod's node reports the cause only in
-events.
+"""Use a Pod's events to determine why its setup is stuck, or why a process is not ready. The Pod's
+node reports the causes only in events.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import BackendError
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony_kube.api.resources import items_of
-from symphony_kube.status import reasons
+from symphony_kube.status import probe_results, reasons
 from symphony_kube.status.pod_status import CREATING, parse_time
 from symphony_kube.status.reasons import NO_REASON, Reason
 
@@ -25,19 +25,21 @@ Object = Mapping[str, Any]
 SLOW_SETUP_SECONDS = 5.0
 
 
-def explain_slow_setup(
+def explain_delays(
     api: Api, scope: Scope, status: ExperimentStatus, pods: Iterable[Object], *, now: float
 ) -> ExperimentStatus:
-    """Return ``status`` with a reason for each process whose Pod is slow to set up.
+    """Return ``status`` with a reason for each process that is slow to be set up or to be ready.
 
-    Send one request if there is such a Pod, and otherwise none. Return ``status`` unchanged if the
-    events cannot be listed.
+    Send one request if there is such a process, and otherwise none. Return ``status`` unchanged if
+    the events cannot be listed.
     """
+    pods = list(pods)
     slow = _slow_pods(status, pods, now)
-    if not slow:
+    is_slow_to_be_ready = probe_results.awaits_results(status, now)
+    if not slow and not is_slow_to_be_ready:
         return status
     selector = "involvedObject.kind=Pod"
-    if len(slow) == 1:
+    if len(slow) == 1 and not is_slow_to_be_ready:
         selector = f"involvedObject.uid={next(iter(slow))}"
     path = f"/api/v1/namespaces/{scope.namespace}/events"
     try:
@@ -48,12 +50,19 @@ def explain_slow_setup(
     for uid, names in slow.items():
         explained.update(dict.fromkeys(names, setup_problem(uid, events)))
     processes = [_with_reason(process, explained) for process in status]
-    return replace(status, processes=tuple(processes))
+    explained_status = replace(status, processes=tuple(processes))
+    ordered = sorted(events, key=event_time)
+    return probe_results.with_results(explained_status, pods, ordered, now)
 
 
 def is_setting_up(status: ExperimentStatus) -> bool:
     """Return whether the Pod of any process is being set up."""
     return any(_waits_for_setup(process) for process in status)
+
+
+def can_explain(status: ExperimentStatus) -> bool:
+    """Return whether the Pod of any process is being set up, or a process is not ready."""
+    return is_setting_up(status) or any(map(probe_results.awaits_result, status))
 
 
 def setup_problem(uid: str, events: Iterable[Object]) -> Reason:

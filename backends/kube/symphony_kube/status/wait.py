@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 IMAGE_SECONDS = 300.0
 # After the deletion of one Pod, wait this long for the deletion of the other Pods.
 DELETION_SETTLE_SECONDS = 1.0
+# The longest pause between two looks at why a process is not ready.
+LONGEST_PAUSE_SECONDS = 60.0
 
 
 def wait(
@@ -40,8 +42,9 @@ def wait(
     """Wait until every process has reached the state ``until``, and return the status.
 
     See `Cluster.wait`. This function lists the objects of each kind once, and then watches for
-    changes. It calls ``on_change`` with every status. If setting up a Pod takes a long time, it
-    also reads the Pod's events, and calls ``on_change`` with a status that explains the delay.
+    changes. It calls ``on_change`` with every status. If a Pod takes a long time to be set up or to
+    be ready, it also reads the Pod's events, and calls ``on_change`` with a status that explains
+    the delay.
 
     Raises `LaunchFailed` if a process is to be started or ready, but waits for another process
     whose image cannot be pulled. Such a process would wait forever. Without a ``timeout``, raises
@@ -73,8 +76,15 @@ def wait(
                 if later is None:
                     return observation.status
             else:
-                return observation.status
+                return _with_test_results(api, scope, observation.status)
             observation = later
+
+
+def _with_test_results(api: Api, scope: Scope, status: ExperimentStatus) -> ExperimentStatus:
+    """Return a status with the results of the tests of processes that are not ready in time."""
+    if not any(process.not_ready_in_time for process in status):
+        return status
+    return explain_now(api, scope, status) or status
 
 
 def _image_deadline(
@@ -134,23 +144,26 @@ def _next(
 ) -> Observation | None:
     """Return the next observation, or None if there is none before the deadline.
 
-    A Pod that cannot be set up does not change, so the watch reports nothing. The reason for the
-    delay is therefore read periodically from the Pod's events and passed to ``on_change``.
+    A Pod that cannot be set up, or that is not ready, does not change, so the watch reports
+    nothing. The reason for the delay is therefore read periodically from the Pod's events and
+    passed to ``on_change``. The reason why a process is not ready is read less and less often.
     """
-    if on_change is None or not pod_events.is_setting_up(observation.status):
+    if on_change is None or not pod_events.can_explain(observation.status):
         return stream.next(_seconds_left(deadline))
     reported = observation.status
+    pause = pod_events.SLOW_SETUP_SECONDS
     while True:
         seconds_left = _seconds_left(deadline)
         if seconds_left is not None and seconds_left <= 0:
             return None
-        pause = pod_events.SLOW_SETUP_SECONDS
         later = stream.next(pause if seconds_left is None else min(pause, seconds_left))
         if later is not None:
             return later
         # An error is ignored, because the watch receives the same error and determines whether it
         # is temporary.
         status = explain_now(api, scope, observation.status)
+        if not pod_events.is_setting_up(observation.status):
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         if status is not None and status != reported:
             reported = status
             on_change(status)

@@ -74,9 +74,9 @@ def watch_experiments(
 
 
 class _SetupReasons:
-    """The reasons why Pods are slow to set up, which are read from time to time.
+    """The reasons why Pods are slow to be set up or ready, which are read from time to time.
 
-    A Pod that cannot be set up does not change, so the watch reports nothing.
+    Such a Pod does not change, so the watch reports nothing.
     """
 
     def __init__(self, api: Api, scope: Scope) -> None:
@@ -92,7 +92,7 @@ class _SetupReasons:
         status = observation.status
         has_reasons = self._explained != self._status
         is_due = time.monotonic() >= self._next or (has_reasons and status != self._status)
-        if not is_due or not pod_events.is_setting_up(status):
+        if not is_due or not pod_events.can_explain(status):
             return
         self._explained = explain_now(self._api, self._scope, status)
         self._status = status

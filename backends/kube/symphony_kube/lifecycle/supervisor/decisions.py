@@ -117,7 +117,7 @@ def _units_to_create(
             is_waiting = True
         elif decision.word == "start":
             create.append(unit.name)
-        elif decision.word == "wait":
+        elif start_order.can_start_later(unit.starts_after, observation.containers):
             is_waiting = True
     return tuple(create), is_waiting
 

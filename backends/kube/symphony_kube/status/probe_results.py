@@ -1,0 +1,117 @@
+"""The last results of readiness probes, from the events that kubelets record. Pure.
+
+A kubelet records an event with the reason ``Unhealthy`` for a probe that has failed, and counts the
+repetitions of the same message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from symphony.escapes import last_line
+from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State, not_ready_reason
+
+Object = Mapping[str, Any]
+
+# A process that is not ready for a shorter time than this usually becomes ready soon.
+SLOW_READY_SECONDS = 1.5
+MAX_CHARACTERS = 200
+
+_FAILURE = re.compile(r"Readiness probe (?:failed|errored): ?(.*)", re.DOTALL)
+_CONTAINER = re.compile(r"spec\.containers\{(.+)\}")
+_STATUS = re.compile(r"HTTP probe failed with statuscode: ([0-9]+)")
+_REFUSED = re.compile(r"dial tcp (\S+): connect: connection refused")
+_TIMEOUT = re.compile(r"context deadline exceeded|i/o timeout|Client\.Timeout")
+
+
+def awaits_results(status: ExperimentStatus, now: float) -> bool:
+    """Return whether a process has been running and not ready for longer than usual.
+
+    ``now`` is in seconds since the epoch.
+    """
+    return any(_is_slow(process, now) for process in status)
+
+
+def awaits_result(process: ProcessStatus) -> bool:
+    """Return whether a process is running and not ready, for no other known reason."""
+    if process.state is not State.RUNNING or process.ready or process.started is None:
+        return False
+    return process.reason_code in (None, ReasonCode.NOT_READY)
+
+
+def _is_slow(process: ProcessStatus, now: float) -> bool:
+    has_run = 0.0 if process.started is None else now - process.started
+    return awaits_result(process) and has_run > SLOW_READY_SECONDS
+
+
+def with_results(
+    status: ExperimentStatus, pods: Iterable[Object], events: Iterable[Object], now: float
+) -> ExperimentStatus:
+    """Return ``status`` with the last results of the probes of processes that are not ready.
+
+    ``events`` contains the events of the Pods of the experiment, and possibly others, in the order
+    of their last occurrences.
+    """
+    slow = {process.name for process in status if _is_slow(process, now)}
+    if not slow:
+        return status
+    results = _results(slow, pods, events)
+    processes = [_with_result(process, results.get(process.name, "")) for process in status]
+    return replace(status, processes=tuple(processes))
+
+
+def _results(names: set[str], pods: Iterable[Object], events: Iterable[Object]) -> dict[str, str]:
+    containers = {
+        (pod["metadata"].get("uid"), container["name"]): (pod, container)
+        for pod in pods
+        for container in pod["spec"]["containers"]
+        if container["name"] in names
+    }
+    results: dict[str, str] = {}
+    for event in events:
+        involved = event["involvedObject"]
+        field = _CONTAINER.fullmatch(str(involved.get("fieldPath") or ""))
+        failure = _FAILURE.match(str(event.get("message") or ""))
+        if event.get("reason") != "Unhealthy" or field is None or failure is None:
+            continue
+        found = containers.get((involved.get("uid"), field[1]))
+        if found is not None:
+            results[field[1]] = probe_result(failure[1], *found)
+    return results
+
+
+def probe_result(message: str, pod: Object, container: Object) -> str:
+    """Return the result of a probe in the words of all backends; see `ProcessStatus.test_result`.
+
+    ``message`` is the message of the kubelet without its beginning.
+    """
+    probe = container.get("readinessProbe") or {}
+    http = probe.get("httpGet")
+    url = ""
+    if http is not None:
+        host = (pod.get("status") or {}).get("podIP") or pod["metadata"]["name"]
+        url = f"http://{host}:{http.get('port')}{http.get('path', '/')}"
+    status, refused = _STATUS.search(message), _REFUSED.search(message)
+    if status is not None:
+        return f"HTTP {status[1]} from {url}" if url else f"HTTP {status[1]}"
+    if refused is not None:
+        return f"connection refused at {refused[1]}"
+    if "exec" not in probe and _TIMEOUT.search(message):
+        return f"no response from {url}" if url else "no connection"
+    line = last_line(message, MAX_CHARACTERS)
+    if "exec" not in probe:
+        return line
+    return f"the command failed: {line}" if line else "the command failed"
+
+
+def _with_result(process: ProcessStatus, result: str) -> ProcessStatus:
+    if not result:
+        return process
+    if process.not_ready_in_time:
+        reason, code = f"{process.reason}: {result}", process.reason_code
+    else:
+        reason, code = not_ready_reason(result, None), ReasonCode.NOT_READY_YET
+    return replace(process, reason=reason, reason_code=code, test_result=result)

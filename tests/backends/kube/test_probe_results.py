@@ -1,0 +1,116 @@
+"""The last results of readiness probes, from the events of Kubernetes 1.20."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony_kube.status.probe_results import awaits_results, with_results
+
+NOW = 100.0
+HTTP = {"httpGet": {"port": 7000, "path": "/up"}}
+TCP = {"tcpSocket": {"port": 7000}}
+EXEC = {"exec": {"command": ["sh", "-c", "check"]}}
+
+
+def pod(probe: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "metadata": {"uid": "u", "name": "web"},
+        "spec": {"containers": [{"name": "web", "readinessProbe": probe}, {"name": "other"}]},
+        "status": {"podIP": "10.0.0.1"},
+    }
+
+
+def unhealthy(message: str, container: str = "web", uid: str = "u") -> dict[str, Any]:
+    return {
+        "involvedObject": {"uid": uid, "fieldPath": f"spec.containers{{{container}}}"},
+        "reason": "Unhealthy",
+        "message": message,
+    }
+
+
+def running(**fields: Any) -> ExperimentStatus:
+    web = {"name": "web", "state": State.RUNNING, "started": NOW - 10, **fields}
+    other = ProcessStatus(name="other", state=State.RUNNING, started=NOW - 10, ready=True)
+    return ExperimentStatus(name="e", backend="kube", processes=(ProcessStatus(**web), other))
+
+
+@pytest.mark.parametrize(
+    ("probe", "message", "result"),
+    [
+        (
+            HTTP,
+            "failed: HTTP probe failed with statuscode: 404",
+            "HTTP 404 from http://10.0.0.1:7000/up",
+        ),
+        (
+            HTTP,
+            'failed: Get "http://10.0.0.1:7000/up": dial tcp 10.0.0.1:7000: connect: connection '
+            "refused",
+            "connection refused at 10.0.0.1:7000",
+        ),
+        (
+            HTTP,
+            'failed: Get "http://10.0.0.1:7000/up": context deadline exceeded (Client.Timeout '
+            "exceeded while awaiting headers)",
+            "no response from http://10.0.0.1:7000/up",
+        ),
+        (
+            TCP,
+            "failed: dial tcp 10.0.0.1:7000: connect: connection refused",
+            "connection refused at 10.0.0.1:7000",
+        ),
+        (TCP, "failed: dial tcp 10.0.0.1:7000: i/o timeout", "no connection"),
+        (
+            EXEC,
+            "failed: one\n\x1b[31mdb is starting up\x1b[0m\n",
+            "the command failed: db is starting up",
+        ),
+        (EXEC, "failed: ", "the command failed"),
+        (EXEC, "errored: rpc error: no such file", "the command failed: rpc error: no such file"),
+    ],
+)
+def test_result_has_the_words_of_all_backends(
+    probe: dict[str, Any], message: str, result: str
+) -> None:
+    events = [unhealthy("Readiness probe failed: earlier"), unhealthy(f"Readiness probe {message}")]
+    late = {"reason": "not ready within 5 s", "reason_code": ReasonCode.NOT_READY}
+    status = running(not_ready_in_time=True, **late)
+    process, other = with_results(status, [pod(probe)], events, NOW)
+    assert (process.test_result, process.reason) == (result, f"not ready within 5 s: {result}")
+    assert process.reason_code is ReasonCode.NOT_READY
+    assert other == status.processes[1]
+    process, _ = with_results(running(), [pod(probe)], events, NOW)
+    assert (process.reason, process.reason_code) == (
+        f"not ready yet: {result}",
+        ReasonCode.NOT_READY_YET,
+    )
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        unhealthy("Liveness probe failed: x"),
+        unhealthy("Readiness probe failed: x", container="other"),
+        unhealthy("Readiness probe failed: x", uid="v"),
+        {**unhealthy("Readiness probe failed: x"), "reason": "Failed"},
+    ],
+)
+def test_other_events_are_ignored(event: dict[str, Any]) -> None:
+    assert with_results(running(), [pod(EXEC)], [event], NOW) == running()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ready": True},
+        {"started": NOW - 1},
+        {"state": State.PENDING},
+        {"reason": "being stopped", "reason_code": ReasonCode.STOPPING},
+    ],
+)
+def test_events_are_read_only_if_a_process_takes_longer_than_usual(fields: dict[str, Any]) -> None:
+    assert awaits_results(running(), NOW)
+    assert not awaits_results(running(**fields), NOW)

@@ -9,6 +9,8 @@ import shlex
 import pytest
 
 from symphony.commandline import SymphonyParser
+from symphony.commandline.commands import up
+from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.words import COMMANDS, OPTIONS, command_hint, option_hints
 
 LINE = SymphonyParser(prog="symphony")
@@ -73,6 +75,40 @@ def changes_something(verb: str) -> bool:
     line = SymphonyParser(prog="symphony")
     line.args.verb = verb
     return line.changes_something
+
+
+def test_the_hint_contains_the_arguments() -> None:
+    assert command_hint("run", "lab", ["rl.yml"]).startswith("use 'lab launch rl.yml', or ")
+    assert command_hint("shell", "lab", ["rl", "agent-1"]) == "use 'lab exec rl agent-1 -- bash'"
+    assert command_hint("shell", "lab", ["-it", "agent-1"]) == "use 'lab exec agent-1 -- bash'"
+    assert command_hint("stats", "lab", ["a b"]) == "use 'lab ps 'a b' --usage', or 'lab top 'a b''"
+    assert command_hint("shell", "lab") == "use 'lab exec NAME PROCESS -- bash'"
+
+
+def test_n_of_logs_is_a_number_of_lines_or_a_namespace() -> None:
+    line = SymphonyParser(prog="symphony")
+    words = ["logs", "-b", "kube", "-n", "team-a", "rl", "-fn20"]
+    line._create_parsers(words)
+    args, unknown = line._parse(words)
+    assert (args.option_namespace, args.tail, args.follow, unknown) == ("team-a", 20, True, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "counts"),
+    [
+        (["agent=16"], {"agent": "16"}),
+        (["agent", "16"], {"agent": "16"}),
+        (["agent", "+2", "actor=-1"], {"agent": "+2", "actor": "-1"}),
+    ],
+)
+def test_numbers_of_replicas(words: list[str], counts: dict[str, str]) -> None:
+    assert up._counts(words) == counts
+
+
+@pytest.mark.parametrize("words", [["agent"], ["agent", "actor=1"], ["=3"], ["agent="], ["3"]])
+def test_invalid_numbers_of_replicas(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="write NAME=NUMBER"):
+        up._counts(words)
 
 
 def test_an_experiment_file_is_not_a_command() -> None:

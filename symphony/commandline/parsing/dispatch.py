@@ -266,7 +266,6 @@ class CommandLine:
             self.subparsers.groups[name] = self._groups[name]
         parser.set_defaults(action=action, verb=name)
         _add_common_options(parser, argparse.SUPPRESS, show_backend=self._shows_backend)
-        self._add_options(parser)
         if remainder is None:
             remainder = name not in self._groups
         if remainder:
@@ -348,6 +347,8 @@ class CommandLine:
         create = self._parser_factories.pop(name, None)
         if create is not None:
             create()
+            # The options of the command come first, because they precede those of the backend.
+            self._add_options(self.subparsers.choices[name])
 
     def _create_parsers_for(self, words: Sequence[str]) -> None:
         """Create the parser for the command in ``words``, which options can precede.

@@ -126,6 +126,9 @@ class Cluster(CheckedAttributes, abc.ABC):
     }
     # The keyword arguments of the constructor.
     given_options: Mapping[str, Any]
+    # The names of the keyword arguments that determine how experiments are launched. They are
+    # recorded, so that a later change of the experiment, or another launch, can keep them.
+    launch_option_names: ClassVar[tuple[str, ...]] = ()
     _resources: Mapping[str, str] = MappingProxyType({})
     _configuration: SymphonyConfig | None = None
 
@@ -605,6 +608,30 @@ class Cluster(CheckedAttributes, abc.ABC):
         described = described_experiment(self._launch_record(experiment))
         described.recorded_code = self._recorded_code(experiment)
         return described
+
+    def _options_to_record(self) -> dict[str, Any]:
+        """Return the given options that determine how experiments are launched."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self.given_options.items()
+            if name in self.launch_option_names
+        }
+
+    def without_kept_options(self) -> Cluster:
+        """Return a copy of this cluster whose `up` does not keep the options with which another
+        cluster has launched the experiment. Options that are not given have their defaults.
+        """
+        import copy
+
+        defaults: dict[str, Any] = {}
+        for base in type(self).__mro__:
+            if "__init__" in vars(base):
+                for parameter in inspect.signature(vars(base)["__init__"]).parameters.values():
+                    if parameter.name in self.launch_option_names:
+                        defaults.setdefault(parameter.name, parameter.default)
+        result = copy.copy(self)
+        vars(result)["given_options"] = {**defaults, **self.given_options}
+        return result
 
     def launch_options(self, experiment: str) -> GivenOptions:
         """Return the options with which the user has loaded the file of an existing experiment,

@@ -32,11 +32,31 @@ def cluster_of_run(cluster: Cluster, run: Run) -> Cluster:
 def cluster_of_record(run: Run) -> Cluster:
     """Return the cluster on which a run was launched."""
     from symphony.cluster import Cluster
+
+    return Cluster.new(run.backend, **_recorded_options(run, "options"))
+
+
+def cluster_for_rerun(run: Run, selected: Cluster | None) -> Cluster:
+    """Return a cluster that launches the experiment of a run again, with the options of the run.
+
+    ``selected`` is the cluster that the user has selected, or None for that of the run. Its own
+    options take precedence.
+    """
+    from symphony.cluster import Cluster
+
+    kept = _recorded_options(run, "launch_options")
+    if selected is None:
+        return Cluster.new(run.backend, **{**kept, **_recorded_options(run, "options")})
+    if selected.backend != run.backend or not kept:
+        return selected
+    return Cluster.new(run.backend, **{**kept, **selected.given_options})
+
+
+def _recorded_options(run: Run, key: str) -> dict[str, Any]:
     from symphony.runs.record import RECORD_FILE, read_json
 
-    record = read_json(run.path / RECORD_FILE) or {}
-    options = record.get("options")
-    return Cluster.new(run.backend, **(options if isinstance(options, dict) else {}))
+    options = (read_json(run.path / RECORD_FILE) or {}).get(key)
+    return options if isinstance(options, dict) else {}
 
 
 def find_run_status(cluster: Cluster, run: Run) -> ExperimentStatus | None:

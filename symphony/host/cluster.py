@@ -102,6 +102,7 @@ class HostCluster(Cluster):
     # The number of file descriptors that the supervisor needs for each process.
     process_descriptors: ClassVar[int] = 0
     commands_run_here: ClassVar[bool] = True
+    launch_option_names: ClassVar[tuple[str, ...]] = ("snapshot",)
     ports_are_here: ClassVar[bool] = True
 
     # The record that is read instead of the experiments; see `at_run`.
@@ -387,7 +388,12 @@ class HostCluster(Cluster):
         # disk, it runs without a record of its launch.
         with contextlib.suppress(OSError):
             records.write_launch_record(
-                run, experiment, self.backend, manifest.run_name, manifest.launched
+                run,
+                experiment,
+                self.backend,
+                manifest.run_name,
+                manifest.launched,
+                self._options_to_record(),
             )
         source = experiment.base_dir or Path.cwd()
         # The supervisor renames the run directory while the state of the code is captured.

@@ -196,8 +196,13 @@ class Update:
         data = next_manifest(running, manifest.to_dict(), self.changes, path.name)
         change_directory.write_private(path / change_directory.MANIFEST, json.dumps(data).encode())
         launched = running.get("launched", 0.0)
+        earlier = record.read_json(self._run.file(record.RECORD_FILE)) or {}
         description = record.launch_record(
-            experiment, running["backend"], running.get("run_name", ""), launched
+            experiment,
+            running["backend"],
+            running.get("run_name", ""),
+            launched,
+            launch_options=earlier.get("launch_options") or {},
         )
         record.write_json(path / change_directory.RECORD, description)
         secrets = path / change_directory.SECRETS

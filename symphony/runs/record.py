@@ -74,6 +74,7 @@ def launch_record(
     run: str,
     launched: float,
     options: Mapping[str, Any] = MappingProxyType({}),
+    launch_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the description of a launch, with JSON-serializable values.
 
@@ -89,7 +90,8 @@ def launch_record(
       `symphony.model.given_options`.
     * ``command`` contains the arguments of the program that launched the experiment, in the
       directory ``working_directory``.
-    * ``options`` are the options for `Cluster.new` with which the experiment is found again.
+    * ``options`` are the options for `Cluster.new` with which the experiment is found again, and
+      ``launch_options`` those with which it was launched or changed last.
     * ``host``, ``user``, ``python`` and ``symphony`` describe the machine, the user and the
       versions.
     """
@@ -101,6 +103,7 @@ def launch_record(
         "backend": backend,
         "launched": launched,
         "options": dict(options),
+        "launch_options": dict(launch_options),
         "definition": experiment.dump_dict(),
         "given": experiment.given.to_dict(),
         "source": None if experiment.source is None else experiment.source.to_dict(),

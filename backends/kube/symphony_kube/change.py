@@ -75,7 +75,6 @@ from symphony_kube.lifecycle.description import (
 )
 from symphony_kube.lifecycle.requirements import check_requirements
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
-from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.record import Record, Round, RunGone
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, encode_run
 from symphony_kube.lifecycle.wait_deleted import STUCK_SECONDS
@@ -114,8 +113,8 @@ _NO_DESCRIPTION = (
 _SERVICE_FIELDS = ("type", "selector", "ports")
 
 
-# Renders the new description. Services keep the ports in the given mapping.
-Describe = Callable[[Mapping[str, int]], NewDescription]
+# Renders the new description. The services and the options of the running experiment are kept.
+Describe = Callable[[Description | None], NewDescription]
 
 SendCode = Callable[[Scope, "CodeArchives"], contextlib.AbstractContextManager[object]]
 
@@ -160,7 +159,6 @@ def diff(
     api: Api,
     scope: Scope,
     describe: Describe,
-    supervisor: SupervisorOptions,
     start: Sequence[str] | None,
 ) -> Changes:
     """Return how a running experiment differs from a new description; see `Cluster.diff`."""
@@ -172,12 +170,12 @@ def diff(
         if exc.status != 403:
             raise
         reason = str(exc)
-    found = _find_difference(api, scope, running, describe, supervisor, start, reason)
+    found = _find_difference(api, scope, running, describe, start, reason)
     if isinstance(found, Changes) and _NO_DESCRIPTION in found.relaunch:
         # Another command may have stored the description and created the Pods in the meantime.
         running = store.read()
         if running is not None:
-            found = _find_difference(api, scope, running, describe, supervisor, start)
+            found = _find_difference(api, scope, running, describe, start)
     return found if isinstance(found, Changes) else found.changes
 
 
@@ -185,18 +183,16 @@ def change(
     api: Api,
     scope: Scope,
     describe: Describe,
-    supervisor: SupervisorOptions,
     send_code: SendCode,
     start: Sequence[str] | None,
 ) -> Difference:
     """Change a running experiment, and return what was changed; see `Cluster.up`.
 
-    ``supervisor`` determines where an experiment is supervised that had no supervisor before.
     ``send_code`` returns a context in which large code is sent to the Pods that wait for it.
     """
     store = DescriptionStore(api, scope)
     with store.claimed() as running:
-        found = _find_difference(api, scope, running, describe, supervisor, start)
+        found = _find_difference(api, scope, running, describe, start)
         if isinstance(found, Changes) or found.changes.relaunch:
             raise BackendError(
                 f"experiment {scope.experiment!r} has finished or was launched again in the "
@@ -205,7 +201,7 @@ def change(
         if not found.changes.is_empty or running.is_unfinished:
             try:
                 with send_code(scope, found.new.archives):
-                    _Application(api, scope, store, found, supervisor).apply()
+                    _Application(api, scope, store, found).apply()
             except RunGone as exc:
                 raise NotFound(f"experiment {scope.experiment!r} was deleted") from exc
     return found
@@ -234,7 +230,6 @@ def _find_difference(
     scope: Scope,
     running: Description | None,
     describe: Describe,
-    supervisor: SupervisorOptions,
     start: Sequence[str] | None,
     reason: str = _NO_DESCRIPTION,
 ) -> Difference | Changes:
@@ -243,7 +238,7 @@ def _find_difference(
     ``start`` contains the processes that are started if they have exited. ``reason`` is the reason
     why ``running`` is None, if it is.
     """
-    new = describe({} if running is None else _ports(running.snapshot))
+    new = describe(running)
     observer, _ = experiments.observe_once(api, scope)
     if observer.empty:
         try:
@@ -282,15 +277,28 @@ def _find_difference(
     )
     obstacles = _obstacles(difference)
     if not changes.is_empty:
-        obstacles += _supervisor_obstacles(api, scope, difference, supervisor)
+        obstacles += _supervisor_obstacles(api, scope, difference)
     return replace(difference, changes=replace(changes, relaunch=(*changes.relaunch, *obstacles)))
 
 
-def _ports(snapshot: Snapshot) -> dict[str, int]:
-    """Return the ports of the services of a running experiment."""
-    return {
-        name: int(str(address[0]).rpartition(":")[2]) for name, address in snapshot.services.items()
-    }
+def _without_pods(
+    new: NewDescription,
+    observation: Observation,
+    running: Description,
+    start: Collection[str] | None,
+) -> dict[str, str]:
+    """Return the processes whose Pods a user has deleted, with the reason why they do not run.
+
+    A process that waits for others, or that an unfinished change adds, has no Pod yet. ``start``
+    contains the processes that are considered; None means all.
+    """
+    found = {}
+    for unit in new.manifest.roster:
+        if unit.name in observation.missing_units and not unit.starts_after and not unit.job_set:
+            for name in unit.processes:
+                if name not in running.pending and (start is None or name in start):
+                    found[name] = "its Pod does not exist"
+    return found
 
 
 def _compare(
@@ -307,7 +315,10 @@ def _compare(
         as_stored(new.snapshot),
         live_settings=LIVE_SETTINGS,
         unfinished=_outdated(running, observation),
-        idle=idle_processes(status, start),
+        idle={
+            **_without_pods(new, observation, running, start),
+            **idle_processes(status, start),
+        },
         finished=finished_one_shots(status, [unit.starts_after for unit in roster]),
         scaled=start,
     )
@@ -461,9 +472,7 @@ def _encryption_keys(snapshot: Snapshot) -> set[str]:
     return keys
 
 
-def _supervisor_obstacles(
-    api: Api, scope: Scope, difference: Difference, supervisor: SupervisorOptions
-) -> list[str]:
+def _supervisor_obstacles(api: Api, scope: Scope, difference: Difference) -> list[str]:
     """Return why no supervisor can take over the new description, if none can."""
     running = difference.running
     if in_cluster.exists(api, scope):
@@ -471,7 +480,7 @@ def _supervisor_obstacles(
         problem = in_cluster.size_problem(encode_run(run))
         if problem:
             return [f"its supervisor in the cluster cannot be changed: {problem}"]
-        if not in_cluster.can_start_again(api, scope, supervisor):
+        if not in_cluster.can_start_again(api, scope, difference.new.supervisor):
             return [
                 "the Job of its supervisor in the cluster was deleted; set supervisor_image to "
                 "create another one"
@@ -549,12 +558,11 @@ class _Application:
         scope: Scope,
         store: DescriptionStore,
         difference: Difference,
-        supervisor: SupervisorOptions,
     ) -> None:
         self._api = api
         self._scope = scope
         self._store = store
-        self._supervisor = supervisor
+        self._supervisor = difference.new.supervisor
         self._changes = difference.changes
         self._new = difference.new
         self._manifest = difference.new.manifest
@@ -607,7 +615,6 @@ class _Application:
             self._revision,
         )
         self._store.check_claim()
-        # Units that a user has deleted are created again only if they have changed.
         # The supervisor creates ranks when the present ranks of their unit have been stopped.
         created = [
             name
@@ -671,6 +678,7 @@ class _Application:
             pending=pending,
             previous_policies=_present_policies(self._running),
             jobs_only=self._new.jobs_only,
+            options=self._new.options,
             follows=True,
         )
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from symphony_kube.access.send_code import CodeSender
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.delete import Keeping
-    from symphony_kube.lifecycle.description import NewDescription
+    from symphony_kube.lifecycle.description import Description, NewDescription
     from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
     from symphony_kube.render.manifest import KubeManifest
     from symphony_kube.runs.recording import Settings
@@ -77,6 +77,23 @@ class KubeCluster(Cluster):
     shares_ports: ClassVar[bool] = False
     dry_run_checks_name: ClassVar[bool] = False
     exec_runs_preamble: ClassVar[bool] = False
+    launch_option_names: ClassVar[tuple[str, ...]] = (
+        "jobs_only",
+        "image",
+        "expose",
+        "service_account",
+        "image_pull_secrets",
+        "gpu_resource",
+        "git_image",
+        "code_image",
+        "supervisor_image",
+        "pod_yml",
+        "job_yml",
+        "service_yml",
+        "namespace_yml",
+        "security",
+        "bind_host",
+    )
     # The active run whose objects are read instead of those of any launch, and the label of these
     # objects; see `at_run`.
     _run: Run | None = None
@@ -275,7 +292,7 @@ class KubeCluster(Cluster):
         from symphony_kube.runs import recording
 
         del on_change
-        new = self._describe(experiment, {})
+        new = self._describe(experiment, None)
         manifest = new.manifest
         run = recording.Launch.new(experiment.name, secrets.token_hex(6))
         settings = self._record_settings()
@@ -286,6 +303,7 @@ class KubeCluster(Cluster):
             run_name=run.run,
             launched=run.launched,
             jobs_only=new.jobs_only,
+            options=new.options,
         )
         scope = dataclasses.replace(manifest.scope, run=run.run_id)
         with (
@@ -461,7 +479,7 @@ class KubeCluster(Cluster):
 
         scope = self.scope(experiment.name)
         describe = functools.partial(self._describe, experiment)
-        return change.diff(self.api, scope, describe, self._supervisor_options(), start)
+        return change.diff(self.api, scope, describe, start)
 
     def _change(
         self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
@@ -472,9 +490,7 @@ class KubeCluster(Cluster):
 
         scope = self.scope(experiment.name)
         describe = functools.partial(self._describe, experiment)
-        difference = change.change(
-            self.api, scope, describe, self._supervisor_options(), self._sending_code, start
-        )
+        difference = change.change(self.api, scope, describe, self._sending_code, start)
         changes = difference.made_changes
         recording.record_change(self.api, scope, difference.new, changes, experiment)
         if on_change is not None:
@@ -509,8 +525,36 @@ class KubeCluster(Cluster):
 
         return recording.recorded_code(self.api, self.scope(experiment))
 
-    def _describe(self, experiment: Experiment, present: Mapping[str, int]) -> NewDescription:
-        """Return the new description of an experiment, whose services keep their ports."""
+    def _describe(self, experiment: Experiment, running: Description | None) -> NewDescription:
+        """Return the new description of an experiment.
+
+        If ``running`` describes the running experiment, the services keep their ports, and the
+        options with which it was launched are kept unless this cluster has others.
+        """
+        present = {} if running is None else running.ports
+        earlier = {} if running is None else running.options
+        return self._with_options_of(earlier)._new_description(experiment, present)
+
+    def _with_options_of(self, earlier: Mapping[str, Any]) -> KubeCluster:
+        """Return a cluster with the options ``earlier`` that this cluster does not set."""
+        if earlier.keys() <= self.given_options.keys():
+            return self
+        options = {**earlier, **self.given_options}
+        configured = type(self)(**options)
+        result = copy.copy(self)
+        vars(result).update(
+            given_options=options,
+            requires_image=configured.requires_image,
+            _options=configured._options,
+            _supervisor_image=configured._supervisor_image,
+            _bind_host=configured._bind_host,
+        )
+        return result
+
+    def _new_description(
+        self, experiment: Experiment, present: Mapping[str, int]
+    ) -> NewDescription:
+        """Return the description of an experiment. ``present`` maps services to their ports."""
         from symphony.code.snapshot import take_snapshots
         from symphony.runs.record import launch_record
         from symphony_kube.lifecycle.description import NewDescription
@@ -521,12 +565,15 @@ class KubeCluster(Cluster):
         files = read_files(plan)
         archives = take_snapshots(experiment)
         check_start_directories(plan, archives)
+        options = self._options_to_record()
         return NewDescription(
             manifest=self._render(plan, files, archives),
             snapshot=take_snapshot(plan, self.options, files, archives),
             archives=archives,
-            record=launch_record(experiment, self.backend, "", 0.0),
+            record=launch_record(experiment, self.backend, "", 0.0, launch_options=options),
             jobs_only=self.options.jobs_only,
+            supervisor=self._supervisor_options(),
+            options=options,
         )
 
     # --- controlling processes ---

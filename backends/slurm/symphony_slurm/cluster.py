@@ -99,6 +99,19 @@ class SlurmCluster(TerminalCluster):
     backend: ClassVar[str] = "slurm"
     children: ClassVar[str] = "symphony_slurm.children:RemoteChildren"
     ports_are_here: ClassVar[bool] = False
+    launch_option_names: ClassVar[tuple[str, ...]] = (
+        "partition",
+        "account",
+        "qos",
+        "time",
+        "nodes",
+        "gpu_type",
+        "exclusive",
+        "sbatch",
+        "modules",
+        "prologue",
+        "requeue",
+    )
 
     def __init__(
         self,
@@ -367,7 +380,12 @@ class SlurmCluster(TerminalCluster):
         source = experiment.base_dir or Path.cwd()
         with CodeCapture(source, staging.file(".")) as code:
             records.write_launch_record(
-                staging, experiment, self.backend, manifest.run_name, manifest.launched
+                staging,
+                experiment,
+                self.backend,
+                manifest.run_name,
+                manifest.launched,
+                self._options_to_record(),
             )
             code.start()
 

@@ -87,7 +87,9 @@ class ExperimentOptions(BaseCommands):
         Print the options that are kept. With ``--reset``, none is kept.
         """
         experiment = self._load_as_given(args)
-        if not args.reset:
+        if args.reset:
+            self.cluster = self.cluster.without_kept_options()
+        else:
             earlier = self.cluster.launch_options(experiment.name)
             kept = _still_valid(earlier.without(experiment.given), experiment)
             if kept:

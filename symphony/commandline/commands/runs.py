@@ -184,14 +184,15 @@ class RunsCommands(BaseCommands):
           symphony rerun rl --code
           symphony rerun rl-20261122-093011-7f3a --name rl-again
         """
-        from symphony.cluster.run_results import cluster_of_record
+        from symphony.cluster.run_results import cluster_for_rerun
         from symphony.commandline.commands import foreground
         from symphony.commandline.output.printing import show_json
 
         run = self._find_run(args.run)
         experiment = _load_definition(run, args.name, with_code=args.code)
-        if not self.args.backend and run.backend:
-            self.cluster = cluster_of_record(run)
+        if run.backend:
+            selected = self.cluster if self.args.backend else None
+            self.cluster = cluster_for_rerun(run, selected)
         if args.dry_run:
             self._show_dry_run(experiment, args)
             return OK

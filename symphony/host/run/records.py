@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,17 @@ if TYPE_CHECKING:
 
 
 def write_launch_record(
-    run: RunDirectory, experiment: Experiment, backend: str, run_name: str, launched: float
+    run: RunDirectory,
+    experiment: Experiment,
+    backend: str,
+    run_name: str,
+    launched: float,
+    launch_options: Mapping[str, Any],
 ) -> None:
     """Describe the launch in the run directory. Raises OSError if the disk is full."""
-    description = record.launch_record(experiment, backend, run_name, launched)
+    description = record.launch_record(
+        experiment, backend, run_name, launched, launch_options=launch_options
+    )
     record.write_json(run.file(record.RECORD_FILE), description)
 
 

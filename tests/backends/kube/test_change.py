@@ -243,7 +243,10 @@ def test_pods_become_jobs_and_the_other_way_round(kube_cluster, shared, open_clu
     assert jobs_only.removed_processes(name) == ["two"]
     # The option and the setting have the same effect.
     assert shared.diff(describe("one", job=True)).is_empty
-    changes = shared.up(describe("one"))
+    # The option of the latest change is kept.
+    assert shared.diff(describe("one")).is_empty
+    pods = shared.without_kept_options()
+    changes = pods.up(describe("one"))
     assert changes.processes[0].reasons == ("its Pod no longer belongs to a Job",)
     assert shared.diff(describe("one")).is_empty
     wait_until(lambda: shared.get_log(name, "one") == "up\n" * 3)

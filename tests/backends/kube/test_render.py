@@ -269,6 +269,20 @@ def test_a_number_of_retries_above_the_maximum_is_refused() -> None:
         rendered(exp)
 
 
+def test_a_change_keeps_the_options_of_the_launch_that_it_does_not_set() -> None:
+    launched = KubeCluster(image=IMAGE, expose="none", supervisor_image="s:1", patience="2m")
+    recorded = launched._options_to_record()
+    assert recorded == {"image": IMAGE, "expose": "none", "supervisor_image": "s:1"}
+    changing = KubeCluster(expose="NodePort", bind_host="::")._with_options_of(recorded)
+    assert (changing.options.image, changing.requires_image) == (IMAGE, False)
+    assert changing.options.expose == "NodePort"
+    assert not changing.options.limits_pods
+    assert changing._supervisor_options().image == "s:1"
+    assert changing._bind_host == "::"
+    reset = KubeCluster().without_kept_options()._with_options_of(recorded)
+    assert reset.options == KubeCluster().options
+
+
 # --- containers ---
 
 

@@ -32,6 +32,7 @@ from symphony_kube.status.permission_errors import missing_right
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchives
     from symphony_kube.api.client import Api
+    from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
     from symphony_kube.render.manifest import KubeManifest
 
 Object = Mapping[str, Any]
@@ -54,6 +55,7 @@ class Description:
     * ``launched``: the time of the launch in seconds since the epoch.
     * ``host``: the machine on which the supervisor runs if it does not run in the cluster.
     * ``jobs_only``: whether a Job is created for every Pod.
+    * ``options``: the options of the cluster with which the experiment was launched or changed.
     * ``revision``: the number of changes since the launch.
     * ``pending``: the processes that an unfinished change concerns, each with its action and its
       group. Empty if the latest change is complete.
@@ -70,10 +72,17 @@ class Description:
     launched: float
     host: str = field(default_factory=socket.gethostname)
     jobs_only: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
     revision: int = 0
     pending: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     previous_policies: Mapping[str, Any] | None = None
     follows: bool = True
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The ports of the services."""
+        services = self.snapshot.services.items()
+        return {name: int(str(address[0]).rpartition(":")[2]) for name, address in services}
 
     @property
     def is_unfinished(self) -> bool:
@@ -83,14 +92,18 @@ class Description:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewDescription:
-    """The new description of an experiment: its objects, its snapshot, its launch record, and the
-    archives of its code.
+    """The new description of an experiment: its objects, its snapshot, its launch record, the
+    options of the cluster, and the archives of its code.
+
+    ``supervisor`` determines where the experiment is supervised if it had no supervisor before.
     """
 
     manifest: KubeManifest
     snapshot: Snapshot
     record: Mapping[str, Any]
     jobs_only: bool
+    supervisor: SupervisorOptions
+    options: Mapping[str, Any]
     archives: CodeArchives = field(default_factory=dict)
 
 
@@ -104,6 +117,7 @@ def encode_description(description: Description) -> bytes:
         "launched": description.launched,
         "host": description.host,
         "jobs_only": description.jobs_only,
+        "options": dict(description.options),
         "revision": description.revision,
         "pending": {name: list(item) for name, item in description.pending.items()},
         "previous_policies": description.previous_policies,

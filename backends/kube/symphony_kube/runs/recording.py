@@ -48,7 +48,15 @@ Object = dict[str, Any]
 # The key of a record with the values that identify the objects of a run.
 CLUSTER_KEY = "cluster"
 # The keys of a record that a change of a running experiment replaces.
-_DESCRIPTION_KEYS = ("definition", "source", "base_directory", "file", "origin")
+_DESCRIPTION_KEYS = (
+    "definition",
+    "given",
+    "launch_options",
+    "source",
+    "base_directory",
+    "file",
+    "origin",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +152,7 @@ def _create_record(
         launch.run,
         launch.launched,
         {key: value for key, value in options.items() if value is not None},
+        new.options,
     )
     description[CLUSTER_KEY] = {
         "server": api.host,

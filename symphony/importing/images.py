@@ -93,6 +93,9 @@ class Images:
             self._imported.omit(where, "the context is not a directory", "add the image to images")
             return str(image or name)
         repository = _repository(str(image or name), name)
+        if image is not None and repository != str(image):
+            problem = f"the image is {repository!r}, and its tag depends on its contents"
+            self._imported.omit(f"{where}.image".replace(".build.", "."), problem)
         options = build if isinstance(build, Mapping) else {}
         relative = os.path.relpath(context, self._base)
         path = str(options.get("dockerfile", "Dockerfile"))

@@ -15,7 +15,8 @@ from symphony.names import suggested_name
 
 _SECRETS_DIRECTORY = "/run/secrets"
 # The keys of a volume that `translate_volume` reads, and those without an effect here.
-_VOLUME_KEYS = frozenset({"type", "source", "target", "read_only"})
+_VOLUME_KEYS = frozenset({"consistency", "type", "source", "target", "read_only"})
+_VOLUME_OPTIONS = frozenset({"", "cached", "consistent", "delegated", "ro", "rw", "z", "Z"})
 
 
 class Mounts:
@@ -82,6 +83,7 @@ class Mounts:
     def _report_options(self, where: str, item: Any) -> str:
         """Report the options of a volume that have no equivalent. Return its subpath, if any."""
         if not isinstance(item, Mapping):
+            self._report_short_options(where, str(item))
             return ""
         given = {key: value for key, value in item.items() if key not in _VOLUME_KEYS}
         details = {key: dict(given.pop(key, None) or {}) for key in ("bind", "volume", "tmpfs")}
@@ -94,6 +96,15 @@ class Mounts:
                 problem = f"{option} of {item['target']} has no equivalent"
                 self._imported.omit(where, problem, "set it in pod_yml or container_yml")
         return str(subpath)
+
+    def _report_short_options(self, where: str, volume: str) -> None:
+        """Report the options in a volume such as ``data:/data:nocopy``."""
+        _, _, rest = volume.partition(":/")
+        target, _, options = rest.partition(":")
+        for option in options.split(","):
+            if option not in _VOLUME_OPTIONS:
+                problem = f"{option} of /{target} has no equivalent"
+                self._imported.omit(where, problem, "set it in pod_yml or container_yml")
 
     def _complete(self, where: str, kind: str, details: dict[str, Any]) -> None:
         if kind == "host_path" and not details["path"].startswith("$"):

@@ -24,6 +24,7 @@ _REPLICA_NUMBER, _PROCESS_NAME = "PC_REPLICA_NUM", "PC_PROC_NAME"
 _NUMBER = f"{{{{.{_REPLICA_NUMBER}}}}}"
 # The shells whose lines `cmd` runs.
 _SHELLS = ("sh", "bash")
+_OWN_HOSTS = ("127.0.0.1", "0.0.0.0", "::1", "localhost")
 # A process for whose line process-compose waits can take any time until it is ready.
 _LOG_TIMEOUT_SECONDS = 600
 _LOGS = "'symphony logs' shows the output of every process"
@@ -210,11 +211,19 @@ class _Import:
             settings["ends_with"] = self._ends_with
         if len(self._ends_with) > 1:
             self._omit("availability.exit_on_end", "the experiment ends after the last of them")
+        self._report_other_keys()
+        return settings
+
+    def _report_other_keys(self) -> None:
+        """Report the keys at the top level that have no equivalent."""
+        shell = self._contents.get("shell")
+        for key in shell if isinstance(shell, Mapping) else ():
+            if key not in ("shell_command", "shell_argument"):
+                self._omit(f"shell.{key}", "there is no equivalent")
         for key in self._contents:
             if key not in _EXPERIMENT_KEYS and not key.startswith("x-"):
                 problem, fix = _NOTES.get(key, ("there is no equivalent", "nothing to do"))
                 self._omit(key, problem, fix)
-        return settings
 
     def _omit(self, where: str, problem: str, fix: str = "nothing to do") -> None:
         self._imported.omit(where, problem, fix)
@@ -428,6 +437,8 @@ class _Import:
         timeout = int(probe.get("initial_delay_seconds", 0)) + period * failures
         if int(probe.get("success_threshold", 1)) > 1:
             self._omit(f"{where}.success_threshold", "one success is enough")
+        if "timeout_seconds" in probe:
+            self._omit(f"{where}.timeout_seconds", "symphony sets the time limit of one test")
         ready: dict[str, Any]
         if probe.get("exec"):
             ready = {"command": self._test_command(where, probe["exec"], variables)}
@@ -436,6 +447,8 @@ class _Import:
             port = self._port(where, http, variables)
             settings["exposes"] = {name: port}
             ready = {"http": [name, self._text(where, str(http.get("path") or "/"), variables)]}
+            if str(http.get("host") or "127.0.0.1") not in _OWN_HOSTS:
+                self._omit(f"{where}.http_get.host", "the test runs against the process itself")
             if http.get("scheme", "http") != "http" or http.get("headers"):
                 fix = "use ready.command with curl"
                 self._omit(f"{where}.http_get", "the test is a GET request without headers", fix)

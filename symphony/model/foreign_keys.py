@@ -505,7 +505,7 @@ def _service_names(name: str, ports: Collection[Any]) -> dict[str, Any]:
 
 def _ports(value: Any, name: str) -> Translation:
     ports = container_ports(value)
-    services = _service_names(name, [port.target for port in ports if port.protocol == "tcp"])
+    services, others = _services(name, ports)
     notes = [
         Note(
             problem=f"the port is {port.target}, as in the container, and not {port.published}",
@@ -514,7 +514,17 @@ def _ports(value: Any, name: str) -> Translation:
         for port in ports
         if port.published is not None and port.published != port.target and port.protocol == "tcp"
     ]
-    notes += [
+    return _with_note({"exposes": services} if services else {}, *notes, *others)
+
+
+def _expose(value: Any, name: str) -> Translation:
+    services, notes = _services(name, container_ports(value))
+    return _with_note({"binds": services} if services else {}, *notes)
+
+
+def _services(name: str, ports: Collection[Port]) -> tuple[dict[str, Any], list[Note]]:
+    """Return the services for TCP ports, and notes about the other ports."""
+    notes = [
         Note(
             problem=f"port {port.target} is not a TCP port, and services are TCP services",
             fix="on Kubernetes, create a Service for it",
@@ -522,11 +532,8 @@ def _ports(value: Any, name: str) -> Translation:
         for port in ports
         if port.protocol != "tcp"
     ]
-    return _with_note({"exposes": services} if services else {}, *notes)
-
-
-def _expose(value: Any, name: str) -> Translation:
-    return _settings(binds=_service_names(name, [port.target for port in container_ports(value)]))
+    tcp_ports = [port.target for port in ports if port.protocol == "tcp"]
+    return _service_names(name, tcp_ports), notes
 
 
 def _port_map(value: Any, _name: str) -> Translation:

@@ -64,6 +64,7 @@ CASES: list[tuple[str, Any, dict[str, Any]]] = [
     ),
     ("stop_grace_period", "1m500ms", {"termination_grace_period": 61}),
     ("scale", "${WORKERS}", {"replicas": "${WORKERS}"}),
+    ("expose", ["6379", "53/udp"], {"binds": {"web": 6379}}),
     ("expose", ["6379", 8080], {"binds": {"web": 6379, "web-8080": 8080}}),
     ("ports", ["8480:80", "127.0.0.1:443:443/tcp"], {"exposes": {"web": 80, "web-443": 443}}),
     ("ports", [80, {"target": "90", "published": 91}], {"exposes": {"web": 80, "web-90": 90}}),

@@ -403,7 +403,7 @@ def test_omissions_have_a_place_a_reason_and_a_fix(tmp_path: Path) -> None:
             healthcheck: {test: [X]}
             frobnicate: 1
             labels: [a=b]
-            volumes: ["data:/data", "bad"]
+            volumes: ["data:/data:nocopy,rw", "bad"]
             environment: {1A: b, C: }
             secrets: [t]
             deploy:
@@ -436,6 +436,7 @@ def test_omissions_have_a_place_a_reason_and_a_fix(tmp_path: Path) -> None:
         "services.p.user: only Kubernetes applies this setting",
         "services.p: the command is that of the image, which only Kubernetes knows",
         "services.p.env_file: none.env does not exist",
+        "services.p.volumes: nocopy of /data has no equivalent",
         "services.p.volumes: symphony does not create volume 'data'",
         "services.p.volumes: 'bad' has an unexpected form",
         "services.p.secrets: the file is /run/secrets/t only on Kubernetes",

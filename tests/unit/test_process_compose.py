@@ -266,12 +266,15 @@ def test_what_has_no_equivalent_is_reported(tmp_path: Path) -> None:
             shutdown: {signal: 77}
             readiness_probe:
               success_threshold: 2
-              http_get: {scheme: https, port: 80, status_code: 204}
+              timeout_seconds: 3
+              http_get: {host: example.org, scheme: https, port: 80, status_code: 204}
             liveness_probe: {exec: {command: check}}
         """,
     )
     assert reasons(result) == [
         "processes.p.readiness_probe.success_threshold: one success is enough",
+        "processes.p.readiness_probe.timeout_seconds: symphony sets the time limit of one test",
+        "processes.p.readiness_probe.http_get.host: the test runs against the process itself",
         "processes.p.readiness_probe.http_get: the test is a GET request without headers",
         "processes.p.readiness_probe.http_get.status_code: the codes 200 to 399 are accepted",
         "processes.p.liveness_probe: only Kubernetes restarts a process whose test fails",

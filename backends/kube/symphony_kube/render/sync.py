@@ -91,7 +91,7 @@ mv "$incoming" {_UPDATE}
 pause() {{ sleep 0.05 2>/dev/null || sleep 1; }}
 end=$(($(date +%s) + $3))
 shift 3
-"$@" </dev/null >/dev/null 2>&1 &
+SYMPHONY_RESTARTS=yes "$@" </dev/null >/dev/null 2>&1 &
 while kill -0 "$program" 2>/dev/null; do
     [ "$(date +%s)" -lt "$end" ] || kill -KILL "$program" 2>/dev/null
     pause

@@ -120,9 +120,15 @@ finish() {
   release 15
 }
 
+# The scripts that are first processes exit with the code of the program when they have received
+# TERM, unless they start the program again.
 release() {
   [ -n "$root" ] || { pause; pause; }
-  [ -n "$own" ] || send "$1" "$main"
+  if [ -z "$own" ]; then
+    send "$1" "$main"
+  elif [ -z "$SYMPHONY_RESTARTS" ]; then
+    kill -TERM "$main"
+  fi
   kill -CONT "$main"
 }
 
@@ -150,6 +156,7 @@ for p in $pids; do
     exit 0
   fi
 done
+[ -n "$tree" ] || exit 0
 # The program has not been started yet.
 while [ "$tree" = " $own" ] && [ "$now" -lt "$end" ]; do
   pause

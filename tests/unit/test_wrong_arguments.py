@@ -152,6 +152,7 @@ VALID: dict[str, Callable[[], Any]] = {
     "amounts": lambda: {"cpu": 1},
     "test": lambda: {"log": "ready"},
     "env_secrets": lambda: {"TOKEN": "token"},
+    "exact": lambda: True,
     "binds": lambda: ["web"],
     "connects": lambda: ["web"],
     "exposes": lambda: {"page": 80},

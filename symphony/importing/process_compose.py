@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.importing import checks, go_templates, merging
+from symphony.importing import checks, merging
 from symphony.importing.compose_files import variables_in
 from symphony.importing.interpolation import Interpolation
 from symphony.importing.paths import rebased
+from symphony.importing.process_compose_probes import add_probes
+from symphony.importing.process_compose_values import PROCESS_NAME, REPLICA_NUMBER, Values, texts
 from symphony.importing.result import Imported
 from symphony.model.foreign_keys import Untranslatable, flag, translate
 from symphony.names import suggested_name
 
 ENV_FILE = ".env"
 _OVERRIDES = ("process-compose.override.yml", "process-compose.override.yaml")
-_REPLICA_NUMBER, _PROCESS_NAME = "PC_REPLICA_NUM", "PC_PROC_NAME"
-# The template that has the same meaning as a reference to the number of the replica.
-_NUMBER = f"{{{{.{_REPLICA_NUMBER}}}}}"
 # The shells whose lines `cmd` runs.
 _SHELLS = ("sh", "bash")
-_OWN_HOSTS = ("127.0.0.1", "0.0.0.0", "::1", "localhost")
-# A process for whose line process-compose waits can take any time until it is ready.
-_LOG_TIMEOUT_SECONDS = 600
 _LOGS = "'symphony logs' shows the output of every process"
 # The keys without an equivalent, each with a reason and what the user can do.
 _NOTES = {
@@ -163,9 +157,14 @@ class _Import:
         self._base = base
         self._directory = directory
         self._interpolation = Interpolation(imported)
-        self._values = variables_in([base / ENV_FILE])
-        self._expands = not flag(contents.get("disable_env_expansion"))
-        self._vars = _texts(contents.get("vars"))
+        self._values = Values(
+            where="",
+            imported=imported,
+            interpolation=self._interpolation,
+            environ=variables_in([base / ENV_FILE]),
+            expands=not flag(contents.get("disable_env_expansion")),
+            file_variables=texts(contents.get("vars")),
+        )
         self._ends_with: list[str] = []
 
     def run(self) -> dict[str, str]:
@@ -200,12 +199,13 @@ class _Import:
             settings["start_dir"] = rebased(".", self._base, self._directory)
         if (self._base / ENV_FILE).is_file():
             settings["env_file"] = rebased(ENV_FILE, self._base, self._directory)
-        environment = self._environment("environment", self._contents.get("environment"), {})
+        values = self._values.below("environment")
+        environment = values.environment(self._contents.get("environment"))
         if environment:
             settings["env"] = environment
         commands = self._contents.get("env_cmds")
         for key, command in commands.items() if isinstance(commands, Mapping) else ():
-            line = f'export {key}="$({self._shell_line(str(command))})"'
+            line = f'export {key}="$({self._values.shell_line(command)})"'
             settings.setdefault("preamble_cmds", []).append(line)
         if self._ends_with:
             settings["ends_with"] = self._ends_with
@@ -228,46 +228,6 @@ class _Import:
     def _omit(self, where: str, problem: str, fix: str = "nothing to do") -> None:
         self._imported.omit(where, problem, fix)
 
-    # --- values ---
-
-    def _text(self, where: str, text: str, variables: Mapping[str, str]) -> str:
-        """Return a value in which parameters replace the variables and templates."""
-        if self._expands and "$" in text:
-            text = re.sub(rf"\$\{{{_REPLICA_NUMBER}\}}|\${_REPLICA_NUMBER}\b", _NUMBER, text)
-            text = self._interpolation.replaced(text, self._values)
-        return self._rendered(where, text, variables)
-
-    def _shell_line(self, text: str) -> str:
-        """Return a shell line. The shell replaces the variables when it runs the line."""
-        return self._interpolation.shell_line(text) if self._expands else text
-
-    def _command(self, where: str, text: str, variables: Mapping[str, str]) -> str:
-        return self._rendered(where, self._shell_line(text), variables)
-
-    def _rendered(self, where: str, text: str, variables: Mapping[str, str]) -> str:
-        if "{{" not in text:
-            return text
-
-        def value(name: str) -> str | None:
-            if name in variables:
-                return variables[name]
-            if name in self._vars:
-                self._interpolation.parameters[name] = self._vars[name]
-                return f"${{{name}}}"
-            return None
-
-        result, unknown = go_templates.rendered(text, value)
-        for template in unknown:
-            self._omit(where, f"the template {template} is not replaced", "write its value")
-        return result
-
-    def _environment(self, where: str, value: Any, variables: Mapping[str, str]) -> dict[str, str]:
-        pairs = merging.key_values(value or {})
-        return {
-            key: self._text(where, "" if item is None else str(item), variables)
-            for key, item in pairs.items()
-        }
-
     # --- one process ---
 
     def _process(self, host: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,28 +237,27 @@ class _Import:
         if replicas > 1:
             settings["replicas"] = replicas
         variables = {
-            _REPLICA_NUMBER: "${index}" if replicas > 1 else "0",
-            _PROCESS_NAME: host,
-            **_texts(given.get("vars")),
+            REPLICA_NUMBER: "${index}" if replicas > 1 else "0",
+            PROCESS_NAME: host,
+            **texts(given.get("vars")),
         }
-        settings.update(self._program(where, given, variables))
+        values = self._values.at(where, variables)
+        settings.update(self._program(given, values))
         if given.get("working_dir"):
-            text = self._text(f"{where}.working_dir", str(given["working_dir"]), variables)
-            settings["start_dir"] = text
-        env = self._environment(f"{where}.environment", given.get("environment"), variables)
-        for key in (_REPLICA_NUMBER, _PROCESS_NAME):
+            settings["start_dir"] = values.below("working_dir").text(given["working_dir"])
+        env = values.below("environment").environment(given.get("environment"))
+        for key in (REPLICA_NUMBER, PROCESS_NAME):
             if key in str(given):
                 env.setdefault(key, variables[key])
         if env:
             settings["env"] = env
-        if given.get("env_file"):
-            files = (
-                given["env_file"] if isinstance(given["env_file"], list) else [given["env_file"]]
-            )
+        files = given.get("env_file") or []
+        if files:
             settings["env_file"] = [
-                rebased(str(file), self._base, self._directory) for file in files
+                rebased(str(file), self._base, self._directory)
+                for file in (files if isinstance(files, list) else [files])
             ]
-        self._readiness(where, name, given, variables, settings)
+        add_probes(settings, name, given, values)
         self._availability(where, name, given, settings)
         self._switch(where, name, given, replicas, settings)
         if any(flag(given.get(key)) for key in ("is_tty", "is_interactive", "is_foreground")):
@@ -308,16 +267,14 @@ class _Import:
                 self._other_key(f"{where}.{key}", key, value, settings)
         return settings
 
-    def _program(
-        self, where: str, given: Mapping[str, Any], variables: Mapping[str, str]
-    ) -> dict[str, Any]:
+    def _program(self, given: Mapping[str, Any], values: Values) -> dict[str, Any]:
         command = given.get("command")
         if not command:
             words = [
-                self._text(where, str(word), variables) for word in given.get("entrypoint") or ()
+                values.below("entrypoint").text(word) for word in given.get("entrypoint") or ()
             ]
             return {"command": words} if words else {}
-        line = self._command(f"{where}.command", str(command), variables)
+        line = values.below("command").shell_line(command)
         shell = self._contents.get("shell")
         options = shell if isinstance(shell, Mapping) else {}
         program = str(options.get("shell_command") or "bash")
@@ -345,7 +302,7 @@ class _Import:
             self._omit(where, note.problem, note.fix)
         settings.update(translation.settings)
         if isinstance(settings.get("stop_command"), str):
-            settings["stop_command"] = self._shell_line(settings["stop_command"])
+            settings["stop_command"] = self._values.shell_line(settings["stop_command"])
 
     def _availability(
         self, where: str, name: str, given: Mapping[str, Any], settings: dict[str, Any]
@@ -397,106 +354,3 @@ class _Import:
         key = "disabled" if is_disabled else "is_foreground"
         fix = f"launch --set {parameter}={replicas}"
         self._omit(f"{where}.{key}", "the process is switched off", fix)
-
-    # --- probes ---
-
-    def _readiness(
-        self,
-        where: str,
-        name: str,
-        given: Mapping[str, Any],
-        variables: Mapping[str, str],
-        settings: dict[str, Any],
-    ) -> None:
-        line = given.get("ready_log_line")
-        if line:
-            settings["ready"] = {"log": str(line), "timeout": _LOG_TIMEOUT_SECONDS}
-        for key, add in (
-            ("readiness_probe", self._add_test),
-            ("liveness_probe", self._add_liveness),
-        ):
-            probe = given.get(key)
-            if probe is None:
-                continue
-            try:
-                add(f"{where}.{key}", name, probe, variables, settings)
-            except (TypeError, ValueError, AttributeError, KeyError):
-                fix = "write for example ready: {command: [check.sh], timeout: 30}"
-                self._omit(f"{where}.{key}", "the value has an unexpected form", fix)
-
-    def _add_test(
-        self,
-        where: str,
-        name: str,
-        probe: Mapping[str, Any],
-        variables: Mapping[str, str],
-        settings: dict[str, Any],
-    ) -> None:
-        period = max(1, int(probe.get("period_seconds", 10)))
-        failures = max(1, int(probe.get("failure_threshold", 3)))
-        timeout = int(probe.get("initial_delay_seconds", 0)) + period * failures
-        if int(probe.get("success_threshold", 1)) > 1:
-            self._omit(f"{where}.success_threshold", "one success is enough")
-        if "timeout_seconds" in probe:
-            self._omit(f"{where}.timeout_seconds", "symphony sets the time limit of one test")
-        ready: dict[str, Any]
-        if probe.get("exec"):
-            ready = {"command": self._test_command(where, probe["exec"], variables)}
-        else:
-            http = probe["http_get"]
-            port = self._port(where, http, variables)
-            settings["exposes"] = {name: port}
-            ready = {"http": [name, self._text(where, str(http.get("path") or "/"), variables)]}
-            if str(http.get("host") or "127.0.0.1") not in _OWN_HOSTS:
-                self._omit(f"{where}.http_get.host", "the test runs against the process itself")
-            if http.get("scheme", "http") != "http" or http.get("headers"):
-                fix = "use ready.command with curl"
-                self._omit(f"{where}.http_get", "the test is a GET request without headers", fix)
-            if str(http.get("status_code", "200")) != "200":
-                self._omit(f"{where}.http_get.status_code", "the codes 200 to 399 are accepted")
-        settings["ready"] = {**ready, "timeout": max(60, timeout)}
-
-    def _add_liveness(
-        self,
-        where: str,
-        _name: str,
-        probe: Mapping[str, Any],
-        variables: Mapping[str, str],
-        settings: dict[str, Any],
-    ) -> None:
-        fields: dict[str, Any] = {}
-        if probe.get("exec"):
-            fields["exec"] = {"command": self._test_command(where, probe["exec"], variables)}
-        else:
-            http = probe["http_get"]
-            path = self._text(where, str(http.get("path") or "/"), variables)
-            fields["httpGet"] = {"port": self._port(where, http, variables), "path": path}
-        for key, field in {
-            "initial_delay_seconds": "initialDelaySeconds",
-            "period_seconds": "periodSeconds",
-            "timeout_seconds": "timeoutSeconds",
-            "failure_threshold": "failureThreshold",
-        }.items():
-            if key in probe:
-                fields[field] = int(probe[key])
-        settings["container_yml"] = {"livenessProbe": fields}
-        self._omit(where, "only Kubernetes restarts a process whose test fails")
-
-    def _test_command(
-        self, where: str, test: Mapping[str, Any], variables: Mapping[str, str]
-    ) -> list[str]:
-        line = self._command(where, str(test["command"]), variables)
-        if test.get("working_dir"):
-            path = self._text(where, str(test["working_dir"]), variables)
-            line = f"cd {shlex.quote(path)} && {line}"
-        return ["sh", "-c", line]
-
-    def _port(self, where: str, http: Mapping[str, Any], variables: Mapping[str, str]) -> Any:
-        port = http.get("port") or (443 if http.get("scheme") == "https" else 80)
-        text = self._text(where, str(port), variables)
-        return int(text) if text.isdecimal() else text
-
-
-def _texts(value: Any) -> dict[str, str]:
-    items = value.items() if isinstance(value, Mapping) else ()
-    return {str(key): "" if item is None else str(item) for key, item in items}

@@ -22,12 +22,12 @@ class Finding:
     """One problem that a rule reports.
 
     An ``error`` prevents the launch or makes the experiment fail, a ``warning`` reports a problem
-    that can have these effects, and a ``note`` reports a check that was skipped. ``problem``
-    describes the problem, and ``hint`` describes how to fix it or is empty. Neither text ends with
-    a full stop. ``path`` contains the keys that lead to the value in an experiment file.
-    ``processes`` contains the paths of the processes or groups that have the problem, and is empty
-    if the whole experiment has the problem. ``kind`` is ``process`` or ``group`` if a process or a
-    group has the problem. ``targets`` contains the backends on which the problem exists.
+    that can have these effects, and a ``note`` reports a check that was skipped or is not possible.
+    ``problem`` describes the problem, and ``hint`` describes how to fix it or is empty. Neither
+    text ends with a full stop. ``path`` contains the keys that lead to the value in an experiment
+    file. ``processes`` contains the paths of the processes or groups that have the problem, and is
+    empty if the whole experiment has the problem. ``kind`` is ``process`` or ``group`` if a process
+    or a group has the problem. ``targets`` contains the backends on which the problem exists.
     """
 
     rule: str

@@ -70,6 +70,33 @@ def test_a_portable_experiment_has_no_findings(local: Target) -> None:
     assert problems_of(one(), local) == []
 
 
+# --- shells ---
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("[[ $A == b ]] && python3 train.py", "[["),
+        ("set -euo pipefail; python3 train.py | tee log", "set -o pipefail"),
+        ("source env.sh && train", "source"),
+        ("if true; then source env.sh; fi", "source"),
+        ("diff <(sort a) <(sort b)", "<(...)"),
+        ("printf $'a\\tb'", "$'...'"),
+        ("files=(*.py); echo ${files[0]}", "an array"),
+        ('[ "$A" == b ] && train', "== in a test"),
+        ("cat <<< text", "<<<"),
+        ("python3 -c 'a == [[1], [2]]' --source data; [ $A = b ] || x=$((1 + 2))", None),
+        ("git source list; resource x; (cd a && b) > c", None),
+    ],
+)
+def test_a_shell_line_that_needs_bash(line: str, found: str | None, local: Target) -> None:
+    problem = f"a shell line contains {found}, so the image must contain bash"
+    wanted = [] if found is None else [(NOTE, "needs-bash", problem)]
+    experiment = one(command=None, cmd=line)
+    assert problems_of(experiment) == wanted
+    assert problems_of(experiment, local) == []
+
+
 # --- structure ---
 
 

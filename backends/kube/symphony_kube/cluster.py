@@ -639,7 +639,12 @@ class KubeCluster(Cluster):
         return in_whole_groups(super().finished_one_shots(status), status)
 
     def signal_processes(
-        self, experiment: str, processes: Sequence[str] | None, signal: int | str
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        signal: int | str,
+        *,
+        force: bool = False,
     ) -> list[ProcessStatus]:
         """Send a signal to running processes; see `Cluster.signal_processes`.
 
@@ -649,7 +654,8 @@ class KubeCluster(Cluster):
         from symphony_kube import control
 
         number = int(find_signal(signal))
-        return control.send_signal(self.api, self.scope(experiment), processes, number)
+        scope = self.scope(experiment)
+        return control.send_signal(self.api, scope, processes, number, force=force)
 
     def _ensure_supervisor(self, experiment: str) -> None:
         """Start the supervisor that runs on this machine again, if it was killed."""

@@ -32,7 +32,13 @@ from symphony_kube.lifecycle.exits import ExitWatcher, find_stopping_pod
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.render.container_scripts import UNHANDLED_CODE, SignalMode, signal_command
-from symphony_kube.render.roster import Roster, Unit, ranks_of_job_sets, units_of_ranks
+from symphony_kube.render.roster import (
+    Roster,
+    Unit,
+    ranks_of_job_sets,
+    stop_waves_of,
+    units_of_ranks,
+)
 from symphony_kube.status import experiments
 from symphony_kube.status.control_state import Control
 from symphony_kube.status.find_pod import process_state
@@ -92,9 +98,20 @@ def stop(
     }
     _check_grace(existing, seconds)
     operation = Operation(api, scope, target, "stop", parse_timeout(timeout))
-    operation.request(existing, partial(_with_stop, now=api.now(), seconds=seconds))
-    operation.run()
+    for units in _waves(target, existing, seconds):
+        operation.request(units, partial(_with_stop, now=api.now(), seconds=seconds))
+        operation.run()
     return operation.statuses()
+
+
+def _waves(
+    target: _Target, units: Mapping[str, UnitStatus], seconds: float | None
+) -> list[dict[str, UnitStatus]]:
+    """Return units in the waves in which they are stopped with a grace period."""
+    if seconds == 0:
+        return [dict(units)]
+    waves = stop_waves_of(target.all_units, units)
+    return [{name: units[name] for name in wave} for wave in waves]
 
 
 def start(
@@ -136,10 +153,28 @@ def restart(
     _refuse_to_start(target.in_job_sets)
     attempts.check_manifests(target.existing)
     _check_grace(target.existing, seconds)
-    operation = Operation(api, scope, target, "restart", parse_timeout(timeout))
+    deadline = parse_timeout(timeout)
+    begin = time.monotonic()
+    _stop_first_waves(api, scope, target, seconds, deadline)
+    if deadline is not None:
+        deadline -= time.monotonic() - begin
+    operation = Operation(api, scope, target, "restart", deadline)
     operation.request(target.existing, partial(_with_restart, now=api.now(), seconds=seconds))
     operation.run()
     return operation.statuses()
+
+
+def _stop_first_waves(
+    api: Api, scope: Scope, target: _Target, seconds: float | None, timeout: float | None
+) -> None:
+    """Stop all waves of running units but the last, which is stopped when it is restarted."""
+    running = {
+        name: unit for name, unit in target.existing.items() if not _is_stopped_for_good(unit)
+    }
+    operation = Operation(api, scope, target, "stop", timeout)
+    for units in _waves(target, running, seconds)[:-1]:
+        operation.request(units, partial(_with_stop, now=api.now(), seconds=seconds))
+        operation.run()
 
 
 def send_signal(

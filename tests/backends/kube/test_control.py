@@ -15,7 +15,7 @@ from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide, find_startable
 from symphony_kube.lifecycle.supervisor.detached import directory_of
-from symphony_kube.render.roster import Unit
+from symphony_kube.render.roster import Unit, stop_waves_of
 from symphony_kube.status.control_state import (
     Attempt,
     Control,
@@ -285,3 +285,14 @@ def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
         "waiting for job to succeed (job is stopped)"
     )
     shared.delete(name)
+
+
+def test_units_stop_in_the_reverse_of_their_start_order():
+    roster = (
+        Unit(name="db", processes=("db",)),
+        Unit(name="team", group=True, processes=("a", "b"), starts_after={"db": "ready"}),
+        Unit(name="client", processes=("client",), starts_after={"b": "started"}),
+    )
+    names = [unit.name for unit in roster]
+    assert stop_waves_of(roster, names) == [["client"], ["team"], ["db"]]
+    assert stop_waves_of(roster, ["db", "client"]) == [["client"], ["db"]]

@@ -52,7 +52,7 @@ from symphony_kube.lifecycle.supervisor.record import (
 from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
 from symphony_kube.lifecycle.supervisor.usage import UsageRecorder
 from symphony_kube.render.deadline import with_new_deadline
-from symphony_kube.render.roster import Unit, roster_unit
+from symphony_kube.render.roster import Unit, roster_unit, stop_waves_of
 from symphony_kube.status.control_state import FIRST_ATTEMPT, Attempt, Control
 from symphony_kube.status.creation_problems import Problem, encode_problems
 from symphony_kube.status.ending import StoppedProcesses, encode_ending
@@ -397,19 +397,24 @@ class _Supervision:
     # --- the end of the experiment ---
 
     def _stop_processes(self, ending: StoppedProcesses, observation: Observation) -> None:
-        """Stop processes, and keep their Pods, which contain their logs.
+        """Stop the next wave of processes, and keep their Pods, which contain their logs.
 
         If the active deadline of a Pod has passed, its node sends TERM to the processes, and KILL
         after the grace period. The Pod remains.
         """
         self._publish_ending(ending)
         stopped = set(ending.processes)
-        units = []
+        units = {}
         for unit in self._run.roster:
             status = observation.unit_statuses.get(unit.name)
-            if status is not None and stopped.intersection(unit.processes):
-                units.append((unit, status))
-        in_parallel(self._stop_unit, units, threads=self._api.connections)
+            if status is None or not stopped.intersection(unit.processes):
+                continue
+            if not status.control.replaced and not (status.has_ended and status.retry is None):
+                units[unit.name] = (unit, status)
+        waves = stop_waves_of(self._run.roster, units)
+        if waves:
+            wave = [units[name] for name in waves[0]]
+            in_parallel(self._stop_unit, wave, threads=self._api.connections)
 
     def _publish_ending(self, ending: StoppedProcesses) -> None:
         if not self._ending_is_published:
@@ -418,8 +423,6 @@ class _Supervision:
 
     def _stop_unit(self, item: tuple[Unit, UnitStatus]) -> None:
         unit, status = item
-        if status.control.replaced or (status.has_ended and status.retry is None):
-            return
         has_node = any(pod.node for pod in status.pods)
         is_first = unit == roster_unit(self._run.roster)
         if not has_node and status.job is None and status.pods and not is_first:

@@ -18,7 +18,8 @@ from symphony.importing.mounts import Mounts, source_of
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
 from symphony.model import foreign_keys
-from symphony.model.foreign_keys import Untranslatable, flag, signal_name, translate, words
+from symphony.model.foreign_keys import Untranslatable, translate
+from symphony.model.foreign_values import flag, signal_name, words
 from symphony.model.settings import deep_merged
 from symphony.names import suggested_name
 

@@ -13,6 +13,7 @@ from symphony.errors import SpecError
 from symphony.importing import merging
 from symphony.importing.interpolation import Interpolation
 from symphony.importing.result import Imported
+from symphony.model.foreign_values import mapping
 
 _NAMES = ("compose.yml", "compose.yaml", "docker-compose.yml", "docker-compose.yaml")
 _OVERRIDES = (
@@ -215,7 +216,7 @@ class _Extension:
 
 def _with_values(environment: Any, values: Mapping[str, str]) -> dict[str, Any]:
     """Return variables in which those without a value refer to the variable with their name."""
-    result = merging.key_values(environment)
+    result = mapping(environment)
     for key, value in result.items():
         if value is None and key in values:
             result[key] = f"${{{key}}}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symphony.errors import SpecError
+from symphony.model.foreign_values import mapping
 
 # The keys that lead to a value in a document, such as ("services", "web", "ports").
 Path = tuple[str, ...]
@@ -86,19 +87,13 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def key_values(value: Any) -> dict[str, Any]:
-    """Return a mapping that is written as a mapping or as a list of ``key=value``.
-
-    The value of an element without ``=`` is None.
-    """
-    if isinstance(value, Mapping):
-        return dict(value)
-    pairs = [str(item).partition("=") for item in value]
-    return {key: text if equals else None for key, equals, text in pairs}
-
-
-def _merged_key_values(base: Any, over: Any, _path: Path) -> dict[str, Any]:
-    return {**key_values(base), **key_values(over)}
+def _merged_key_values(base: Any, over: Any, path: Path) -> dict[str, Any]:
+    try:
+        return {**mapping(base), **mapping(over)}
+    except TypeError:
+        raise SpecError(
+            f"{'.'.join(path)} is neither a mapping nor a list of key=value; correct the file"
+        ) from None
 
 
 def _joined_lists(base: Any, over: Any, _path: Path) -> list[Any]:

@@ -14,7 +14,8 @@ from symphony.importing.paths import rebased
 from symphony.importing.process_compose_probes import add_probes
 from symphony.importing.process_compose_values import PROCESS_NAME, REPLICA_NUMBER, Values, texts
 from symphony.importing.result import Imported
-from symphony.model.foreign_keys import Untranslatable, flag, translate
+from symphony.model.foreign_keys import Untranslatable, translate
+from symphony.model.foreign_values import flag
 from symphony.names import suggested_name
 
 ENV_FILE = ".env"

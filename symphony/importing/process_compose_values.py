@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from symphony.importing import go_templates, merging
+from symphony.importing import go_templates
 from symphony.importing.interpolation import Interpolation
 from symphony.importing.result import Imported
+from symphony.model.foreign_values import mapping
 
 REPLICA_NUMBER, PROCESS_NAME = "PC_REPLICA_NUM", "PC_PROC_NAME"
 _NUMBER_VARIABLE = re.compile(rf"\$\{{{REPLICA_NUMBER}\}}|\${REPLICA_NUMBER}\b")
@@ -61,10 +62,12 @@ class Values:
 
     def environment(self, value: Any) -> dict[str, str]:
         """Return the variables in a mapping or a list of ``key=value``."""
-        return {
-            key: self.text("" if item is None else item)
-            for key, item in merging.key_values(value or {}).items()
-        }
+        try:
+            pairs = mapping(value or {})
+        except TypeError:
+            self.omit("the value has an unexpected form", "write a list of NAME=VALUE")
+            return {}
+        return {key: self.text("" if item is None else item) for key, item in pairs.items()}
 
     def _rendered(self, text: str) -> str:
         if "{{" not in text:

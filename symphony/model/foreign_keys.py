@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import posixpath
 import re
-import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from symphony.errors import SpecError
+from symphony.model import foreign_values as values
 from symphony.model.settings import deep_merged
 from symphony.names import suggested_name
 
@@ -111,7 +110,7 @@ def experiment_hint(key: str) -> str:
 def volume_hint(value: Any) -> str:
     """Return the end of the error message for a volume that is written as in a compose file."""
     try:
-        volume = translate_volume(value)
+        volume = values.translate_volume(value)
     except (TypeError, ValueError, AttributeError, KeyError):
         return ""
     details = volume.get("host_path")
@@ -172,72 +171,6 @@ def _with_note(settings: dict[str, Any], *notes: Note | None) -> Translation:
     return Translation(settings=settings, notes=tuple(note for note in notes if note is not None))
 
 
-def _is_reference(value: Any) -> bool:
-    return isinstance(value, str) and "${" in value
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    """Return a mapping that is written as a mapping or as a list of ``key=value``."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if not isinstance(value, list):
-        raise TypeError(value)
-    pairs = [str(item).partition("=") for item in value]
-    return {key: text if equals else None for key, equals, text in pairs}
-
-
-def _names(value: Any) -> list[str]:
-    if not isinstance(value, (list, tuple)):
-        raise TypeError(value)
-    return [str(item) for item in value]
-
-
-def words(value: Any) -> list[str]:
-    """Return a command as compose reads it: a string is split into words without a shell.
-
-    Raises `ValueError` or `TypeError` if the value is not a command.
-    """
-    if isinstance(value, str):
-        return shlex.split(value)
-    return _names(value)
-
-
-def _seconds(value: Any) -> float:
-    from symphony.model.durations import parse_duration
-
-    try:
-        return parse_duration(str(value), "a time")
-    except SpecError as exc:
-        raise ValueError(value) from exc
-
-
-_COMPOSE_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])b?|b)?", re.IGNORECASE)
-
-
-def _size(value: Any) -> Any:
-    """Return an amount of memory in a compose file, such as 512M, as an amount of symphony."""
-    if _is_reference(value):
-        return value
-    match = _COMPOSE_SIZE.fullmatch(str(value).strip())
-    if match is None:
-        raise ValueError(value)
-    number, unit = match.groups()
-    return f"{number}{unit.upper()}i" if unit else int(float(number))
-
-
-def flag(value: Any) -> bool:
-    """Return whether a value that may be written as text is true."""
-    return str(value).lower() in ("true", "yes", "on")
-
-
-def _number(value: Any) -> Any:
-    """Return a number that may be written as text. A reference to a parameter is unchanged."""
-    if _is_reference(value):
-        return value
-    number = float(value)
-    return int(number) if number.is_integer() else number
-
-
 # --- the life of a process ---
 
 _CONDITIONS = {
@@ -253,54 +186,54 @@ _CONDITIONS = {
 
 def _depends_on(value: Any, _name: str) -> Translation:
     if not isinstance(value, Mapping):
-        names = [value] if isinstance(value, str) else _names(value)
-        return _settings(starts_after={process_name(name): "ready" for name in names})
+        names = [value] if isinstance(value, str) else values.names(value)
+        return _settings(starts_after={values.process_name(name): "ready" for name in names})
     awaited: dict[str, str] = {}
     notes: list[Note | None] = []
     for name, item in value.items():
         condition = str((item or {}).get("condition", "service_started"))
         if condition == "process_completed":
             notes.append(Note(problem=f"{name}: no condition includes failures"))
-        awaited[process_name(name)] = _CONDITIONS.get(condition, "succeeded")
-        if flag((item or {}).get("restart")):
+        awaited[values.process_name(name)] = _CONDITIONS.get(condition, "succeeded")
+        if values.flag((item or {}).get("restart")):
             notes.append(Note(problem=f"{name}: a process does not restart with another process"))
     return _with_note({"starts_after": awaited}, *notes)
 
 
 def _healthcheck(value: Any, _name: str) -> Translation:
     test = value.get("test")
-    if flag(value.get("disable")) or test in (["NONE"], "NONE"):
+    if values.flag(value.get("disable")) or test in (["NONE"], "NONE"):
         return Translation(notes=(Note(problem="there is no test unless ready is set"),))
     if isinstance(test, str):
         command = ["sh", "-c", test]
     else:
-        kind, *rest = _names(test)
+        kind, *rest = values.names(test)
         command = {"CMD": rest, "CMD-SHELL": ["sh", "-c", *rest]}[kind]
     if not command:
         raise ValueError(test)
-    interval = _seconds(value.get("interval", "30s"))
-    limit = _seconds(value.get("timeout", "30s"))
+    interval = values.seconds(value.get("interval", "30s"))
+    limit = values.seconds(value.get("timeout", "30s"))
     retries = int(value.get("retries", 3))
-    timeout = _seconds(value.get("start_period", "0s")) + retries * (interval + limit)
+    timeout = values.seconds(value.get("start_period", "0s")) + retries * (interval + limit)
     note = None
     if "start_interval" in value:
         note = Note(problem="symphony sets the time between two tests", key="start_interval")
-    ready = {"command": command, "timeout": _number(max(timeout, 1))}
+    ready = {"command": command, "timeout": values.number(max(timeout, 1))}
     return _with_note({"ready": ready}, note)
 
 
 def _readiness_probe(value: Any, name: str) -> Translation:
     """Translate a readiness probe of Kubernetes or process-compose."""
-    period = _number(value.get("periodSeconds", value.get("period_seconds", 10)))
-    failures = _number(value.get("failureThreshold", value.get("failure_threshold", 3)))
-    delay = _number(value.get("initialDelaySeconds", value.get("initial_delay_seconds", 0)))
+    period = values.number(value.get("periodSeconds", value.get("period_seconds", 10)))
+    failures = values.number(value.get("failureThreshold", value.get("failure_threshold", 3)))
+    delay = values.number(value.get("initialDelaySeconds", value.get("initial_delay_seconds", 0)))
     timeout = max(60, delay + period * failures)
     program = value.get("exec")
     http = value.get("httpGet", value.get("http_get"))
     service = suggested_name(name)
     if program is not None:
         command = program["command"]
-        argv = ["sh", "-c", command] if isinstance(command, str) else _names(command)
+        argv = ["sh", "-c", command] if isinstance(command, str) else values.names(command)
         return _settings(ready={"command": argv, "timeout": timeout})
     if http is not None:
         return _settings(
@@ -341,8 +274,8 @@ def _deployed_restart(value: Mapping[str, Any]) -> Translation:
     attempts, delay = value.get("max_attempts"), value.get("delay")
     translation = _restart_policy(
         _POLICIES[str(value.get("condition", "any"))],
-        max_restarts=None if attempts is None else _number(attempts),
-        backoff=None if delay is None else _number(_seconds(delay)),
+        max_restarts=None if attempts is None else values.number(attempts),
+        backoff=None if delay is None else values.number(values.seconds(delay)),
     )
     note = None
     if value.get("window"):
@@ -354,7 +287,7 @@ def _deployed_restart(value: Mapping[str, Any]) -> Translation:
 
 
 def _stop_grace_period(value: Any, _name: str) -> Translation:
-    return _settings(termination_grace_period=math.ceil(_seconds(value)))
+    return _settings(termination_grace_period=math.ceil(values.seconds(value)))
 
 
 def _availability(value: Any, _name: str) -> Translation:
@@ -363,8 +296,8 @@ def _availability(value: Any, _name: str) -> Translation:
     backoff = value.get("backoff_seconds")
     translation = _restart_policy(
         _POLICIES[policy],
-        max_restarts=_number(value.get("max_restarts", 0)) or None,
-        backoff=None if backoff is None else _number(backoff),
+        max_restarts=values.number(value.get("max_restarts", 0)) or None,
+        backoff=None if backoff is None else values.number(backoff),
     )
     note = None
     if policy == "exit_on_failure":
@@ -372,7 +305,7 @@ def _availability(value: Any, _name: str) -> Translation:
             problem="the failure of one process does not stop the others",
             fix="set on_failure: stop in the experiment",
         )
-    if flag(value.get("exit_on_end")):
+    if values.flag(value.get("exit_on_end")):
         note = Note(
             problem="the end of one process does not stop the others",
             fix="set ends_with in the experiment to the name of the process",
@@ -380,29 +313,17 @@ def _availability(value: Any, _name: str) -> Translation:
     return _with_note(translation.settings, note)
 
 
-def signal_name(value: Any) -> str:
-    """Return the name of a signal that is written as a name or a number.
-
-    Raises `ValueError` if there is no signal with the number.
-    """
-    import signal
-
-    text = str(value).upper()
-    name = signal.Signals(int(text)).name if text.isdecimal() else text
-    return name.removeprefix("SIG")
-
-
 # --- programs and images ---
 
 
 def _entrypoint(value: Any, _name: str) -> Translation:
-    return _settings(command=words(value))
+    return _settings(command=values.words(value))
 
 
 def _environment(value: Any, _name: str) -> Translation:
     env: dict[str, str] = {}
     notes: list[Note] = []
-    for key, item in _mapping(value).items():
+    for key, item in values.mapping(value).items():
         if item is None:
             notes.append(
                 Note(
@@ -442,57 +363,6 @@ def _pull_policy(value: Any, _name: str) -> Translation:
 # --- services ---
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A port of a container, and the port at which it is published, or None.
-
-    A port that is a reference to a parameter is a string.
-    """
-
-    target: Any
-    published: Any = None
-    protocol: str = "tcp"
-
-
-def container_ports(value: Any) -> list[Port]:
-    """Return the ports of a list ``ports`` or ``expose``. A range is several ports."""
-    if not isinstance(value, list):
-        raise TypeError(value)
-    return [port for item in value for port in _ports_of_item(item)]
-
-
-# A colon outside of references to parameters.
-_COLON = re.compile(r":(?![^{}]*\})")
-_MAX_PORTS = 100
-
-
-def _ports_of_item(item: Any) -> list[Port]:
-    if isinstance(item, Mapping):
-        published = _port_range(item["published"]) if item.get("published") else []
-        targets, protocol = _port_range(item["target"]), str(item.get("protocol", "tcp"))
-    else:
-        text, _, protocol = str(item).rpartition("/") if "/" in str(item) else (str(item), "", "")
-        *before, last = _COLON.split(text)
-        published = _port_range(before[-1]) if before and before[-1] else []
-        targets = _port_range(last)
-    if len(published) != len(targets):
-        # One of several ports is published.
-        published = published if len(targets) == 1 and len(published) == 1 else []
-    pairs = zip(targets, published or [None] * len(targets), strict=True)
-    return [Port(target, at, protocol.lower() or "tcp") for target, at in pairs]
-
-
-def _port_range(value: Any) -> list[Any]:
-    text = str(value)
-    if _is_reference(text):
-        return [text]
-    first, dash, last = text.partition("-")
-    numbers = range(int(first), int(last if dash else first) + 1)
-    if not 0 < len(numbers) <= _MAX_PORTS:
-        raise ValueError(value)
-    return list(numbers)
-
-
 def _service_names(name: str, ports: Collection[Any]) -> dict[str, Any]:
     """Return a service for each port. The first service has the name of the process."""
     first = suggested_name(name)
@@ -504,7 +374,7 @@ def _service_names(name: str, ports: Collection[Any]) -> dict[str, Any]:
 
 
 def _ports(value: Any, name: str) -> Translation:
-    ports = container_ports(value)
+    ports = values.container_ports(value)
     services, others = _services(name, ports)
     notes = [
         Note(
@@ -518,11 +388,11 @@ def _ports(value: Any, name: str) -> Translation:
 
 
 def _expose(value: Any, name: str) -> Translation:
-    services, notes = _services(name, container_ports(value))
+    services, notes = _services(name, values.container_ports(value))
     return _with_note({"binds": services} if services else {}, *notes)
 
 
-def _services(name: str, ports: Collection[Port]) -> tuple[dict[str, Any], list[Note]]:
+def _services(name: str, ports: Collection[values.Port]) -> tuple[dict[str, Any], list[Note]]:
     """Return the services for TCP ports, and notes about the other ports."""
     notes = [
         Note(
@@ -548,7 +418,7 @@ def _deploy(value: Any, name: str) -> Translation:
     notes: list[Note] = []
     for key, item in value.items():
         if key == "replicas":
-            settings["replicas"] = _number(item)
+            settings["replicas"] = values.number(item)
         elif key == "resources":
             translated = _compose_resources(item, name)
             settings.update(translated.settings)
@@ -569,9 +439,9 @@ def _compose_resources(value: Any, _name: str) -> Translation:
         given = value.get(kind) or {}
         amounts: dict[str, Any] = {}
         if "cpus" in given:
-            amounts["cpu"] = _number(given["cpus"])
+            amounts["cpu"] = values.number(given["cpus"])
         if "memory" in given:
-            amounts["memory"] = _size(given["memory"])
+            amounts["memory"] = values.size(given["memory"])
         if amounts:
             settings[target] = amounts
         notes += [
@@ -649,52 +519,17 @@ def _torchx_resource(value: Any, _name: str) -> Translation:
 # --- volumes ---
 
 
-def translate_volume(item: Any) -> dict[str, Any]:
-    """Return a volume of a compose file as a volume of symphony. Relative paths are unchanged.
-
-    Raises `ValueError`, `TypeError`, `AttributeError` or `KeyError` if the volume has an unexpected
-    form.
-    """
-    if isinstance(item, Mapping):
-        source, target = item.get("source"), str(item["target"])
-        options = "ro" if flag(item.get("read_only")) else ""
-        kind = str(item["type"])
-        if kind == "tmpfs":
-            size = (item.get("tmpfs") or {}).get("size")
-            limit = {} if size is None else {"size": _size(size)}
-            return {"empty_dir": {"mount_path": target, "memory": True, **limit}}
-    else:
-        parts = _COLON.split(str(item))
-        if len(parts) == 1:
-            source, target, options = None, parts[0], ""
-        else:
-            source, target = parts[0], parts[1]
-            options = parts[2] if len(parts) > 2 else ""
-        kind = "bind" if source and source.startswith((".", "/", "~")) else "volume"
-    if not target.startswith("/"):
-        raise ValueError(item)
-    if not source:
-        return {"empty_dir": {"mount_path": target}}
-    if kind == "bind":
-        details = {"path": str(source), "mount_path": target}
-    else:
-        details = {"claim": suggested_name(str(source)), "mount_path": target}
-    if "ro" in options.split(","):
-        return {"host_path" if kind == "bind" else "pvc": {**details, "read_only": True}}
-    return {"host_path" if kind == "bind" else "pvc": details}
-
-
 def _tmpfs(value: Any, _name: str) -> Translation:
     """Translate directories in memory, such as ``/run:size=64m``."""
     volumes: list[dict[str, Any]] = []
     notes: list[Note] = []
-    for item in [value] if isinstance(value, str) else _names(value):
+    for item in [value] if isinstance(value, str) else values.names(value):
         path, _, text = item.partition(":")
         details = {"mount_path": path, "memory": True}
         for option in filter(None, text.split(",")):
             key, _, amount = option.partition("=")
             if key == "size":
-                details["size"] = _size(amount)
+                details["size"] = values.size(amount)
             else:
                 notes.append(Note(problem=f"the option {option} of {path} has no equivalent"))
         volumes.append({"empty_dir": details})
@@ -702,7 +537,7 @@ def _tmpfs(value: Any, _name: str) -> Translation:
 
 
 def _shm_size(value: Any, _name: str) -> Translation:
-    return _settings(volumes=[{"shared_memory": {"size": _size(value)}}])
+    return _settings(volumes=[{"shared_memory": {"size": values.size(value)}}])
 
 
 # --- security and placement ---
@@ -715,12 +550,12 @@ def _security_context(key: str, convert: Callable[[Any], Any]) -> Translate:
 
 
 def _user(value: Any, _name: str) -> Translation:
-    user, *groups = _COLON.split(str(value))
+    user, *groups = values.COLON.split(str(value))
     group = groups[0] if groups else ""
     context: dict[str, Any] = {}
     notes: list[Note] = []
     for key, text in (("runAsUser", user), ("runAsGroup", group)):
-        if text.isdecimal() or _is_reference(text):
+        if text.isdecimal() or values.is_reference(text):
             context[key] = int(text) if text.isdecimal() else text
         elif text:
             problem = f"Kubernetes accepts only a number, and not {text!r}"
@@ -735,7 +570,7 @@ def _extra_hosts(value: Any, _name: str) -> Translation:
     if isinstance(value, Mapping):
         pairs = [[name, str(address)] for name, address in value.items()]
     else:
-        pairs = [re.split("[:=]", item, maxsplit=1) for item in _names(value)]
+        pairs = [re.split("[:=]", item, maxsplit=1) for item in values.names(value)]
     aliases: list[dict[str, Any]] = []
     notes = [Note(problem="only Kubernetes sets further host names", fix="use their addresses")]
     for name, address in pairs:
@@ -748,19 +583,19 @@ def _extra_hosts(value: Any, _name: str) -> Translation:
 
 
 def _sysctls(value: Any, _name: str) -> Translation:
-    sysctls = [{"name": key, "value": str(item)} for key, item in _mapping(value).items()]
+    sysctls = [{"name": key, "value": str(item)} for key, item in values.mapping(value).items()]
     return _settings(pod_yml={"spec": {"securityContext": {"sysctls": sysctls}}})
 
 
 def _annotations(value: Any, _name: str) -> Translation:
-    annotations = {key: str(item) for key, item in _mapping(value).items()}
+    annotations = {key: str(item) for key, item in values.mapping(value).items()}
     return _settings(pod_yml={"metadata": {"annotations": annotations}})
 
 
 def _platform(value: Any, _name: str) -> Translation:
     """Translate a platform, such as ``linux/amd64``."""
     system, _, architecture = str(value).partition("/")
-    if system != "linux" or not architecture or _is_reference(value):
+    if system != "linux" or not architecture or values.is_reference(value):
         return Translation(notes=(Note(problem=f"nodes run no programs for {value}"),))
     return _settings(node_selector={"kubernetes.io/arch": architecture.partition("/")[0]})
 
@@ -791,7 +626,7 @@ def _pod_field(key: str) -> Translate:
 
 
 def _replicas(value: Any, _name: str) -> Translation:
-    return _settings(replicas=_number(value))
+    return _settings(replicas=values.number(value))
 
 
 def _max_retries(value: Any, _name: str) -> Translation:
@@ -808,23 +643,16 @@ def _shutdown(value: Any, _name: str) -> Translation:
     if command:
         settings["stop_command"] = command
     elif number is not None:
-        settings["stop_signal"] = signal_name(number)
+        settings["stop_signal"] = values.signal_name(number)
     if value.get("timeout_seconds") or command:
-        settings["termination_grace_period"] = _number(value.get("timeout_seconds", 10))
-    if value.get("parent_only") is not None and not flag(value["parent_only"]) and not command:
+        settings["termination_grace_period"] = values.number(value.get("timeout_seconds", 10))
+    if (
+        value.get("parent_only") is not None
+        and not values.flag(value["parent_only"])
+        and not command
+    ):
         settings["signal_group"] = True
     return _settings(**settings)
-
-
-def process_name(name: object) -> str:
-    """Return the name of the process for a service of a compose file.
-
-    The names of services in compose files can contain characters that symphony does not allow.
-    """
-    suggested = suggested_name(str(name))
-    if not suggested:
-        raise ValueError(name)
-    return suggested
 
 
 # --- the table ---
@@ -871,12 +699,12 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "networks": _key(_ALL_CONNECTED),
     "ports": _key(_ports, "exposes: {web: 8080}"),
     # compose: resources
-    "cpus": _key(_limit("cpu", _number), "resource_limit: {cpu: 1}"),
+    "cpus": _key(_limit("cpu", values.number), "resource_limit: {cpu: 1}"),
     "deploy": _key(_deploy, f"replicas: 3, {_RESOURCES}"),
     "gpus": _key(_gpus, "resource_limit: {gpu: 1}"),
-    "mem_limit": _key(_limit("memory", _size), _MEMORY),
+    "mem_limit": _key(_limit("memory", values.size), _MEMORY),
     "mem_reservation": _key(
-        _limit("memory", _size, "resource_request"), "resource_request: {memory: 512Mi}"
+        _limit("memory", values.size, "resource_request"), "resource_request: {memory: 512Mi}"
     ),
     "shm_size": _key(_shm_size, "volumes: [{shared_memory: {size: 2Gi}}]"),
     "tmpfs": _key(_tmpfs, "volumes: [{empty_dir: {mount_path: /tmp/x, memory: true}}]"),
@@ -912,10 +740,12 @@ PROCESS_KEYS: dict[str, ForeignKey] = {
     "post_start": _without_equivalent(),
     "pre_stop": _without_equivalent("use stop_command"),
     "provider": _without_equivalent(),
-    "cap_add": _key(_security_context("capabilities", lambda value: {"add": _names(value)})),
-    "cap_drop": _key(_security_context("capabilities", lambda value: {"drop": _names(value)})),
-    "privileged": _key(_security_context("privileged", flag)),
-    "read_only": _key(_security_context("readOnlyRootFilesystem", flag)),
+    "cap_add": _key(_security_context("capabilities", lambda value: {"add": values.names(value)})),
+    "cap_drop": _key(
+        _security_context("capabilities", lambda value: {"drop": values.names(value)})
+    ),
+    "privileged": _key(_security_context("privileged", values.flag)),
+    "read_only": _key(_security_context("readOnlyRootFilesystem", values.flag)),
     "user": _key(_user, "container_yml: {securityContext: {runAsUser: 1000}}"),
     "container_name": _key(_nothing("a process has one name, which is unique in its experiment")),
     "develop": _without_equivalent("use code, and 'symphony up --watch'"),

@@ -85,6 +85,8 @@ def test_the_values_of_a_key_are_merged(key: str, base: Any, over: Any, result: 
 def test_values_of_different_forms_are_not_merged() -> None:
     with pytest.raises(SpecError, match=r"services\.web\.ports has different forms in files"):
         merged({"ports": ["80"]}, {"ports": {"a": "80"}}, SERVICE)
+    with pytest.raises(SpecError, match=r"services\.web\.labels is neither a mapping nor a list"):
+        merged({"labels": ["a=b"]}, {"labels": "a"}, SERVICE)
 
 
 def test_later_files_take_precedence(tmp_path: Path) -> None:

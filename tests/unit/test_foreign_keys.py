@@ -13,9 +13,9 @@ from symphony.model.foreign_keys import (
     Untranslatable,
     experiment_hint,
     translate,
-    translate_volume,
     volume_hint,
 )
+from symphony.model.foreign_values import translate_volume
 from symphony.model.load import EXPERIMENT_KEYS, load_experiment
 from symphony.model.process import PROCESS_OPTIONS
 from symphony.model.settings import SETTINGS

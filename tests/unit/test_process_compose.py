@@ -263,6 +263,7 @@ def test_what_has_no_equivalent_is_reported(tmp_path: Path) -> None:
             log_location: p.log
             namespace: n
             frobnicate: 1
+            environment: A
             shutdown: {signal: 77}
             readiness_probe:
               success_threshold: 2
@@ -272,6 +273,7 @@ def test_what_has_no_equivalent_is_reported(tmp_path: Path) -> None:
         """,
     )
     assert reasons(result) == [
+        "processes.p.environment: the value has an unexpected form",
         "processes.p.readiness_probe.success_threshold: one success is enough",
         "processes.p.readiness_probe.timeout_seconds: symphony sets the time limit of one test",
         "processes.p.readiness_probe.http_get.host: the test runs against the process itself",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from symphony.code.snapshot import SHORT_DIGEST_LENGTH
 from symphony.errors import shown
 from symphony.hidden_values import HIDDEN, shown_at
 from symphony.names import join_names
@@ -592,7 +593,9 @@ def _process_snapshot(plan: Plan, process: PlannedProcess) -> ProcessSnapshot:
         "preamble_cmds": list(process.preamble_cmds),
         "start_dir": process.start_dir,
         "env": process.env,
-        "configs": digests(process.configs),
+        "configs": {
+            name: digest[:SHORT_DIGEST_LENGTH] for name, digest in digests(process.configs).items()
+        },
         "starts_after": process.starts_after,
         "binds": bound,
         "encrypted": list(process.keys),

@@ -15,6 +15,7 @@ from symphony_kube.api.labels import ATTEMPT, CONTROL, MANIFEST
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide, find_startable
 from symphony_kube.lifecycle.supervisor.detached import directory_of
+from symphony_kube.render.container_scripts import stop_command
 from symphony_kube.render.roster import Unit, stop_waves_of
 from symphony_kube.status.control_state import (
     Attempt,
@@ -183,9 +184,12 @@ def test_damaged_annotations_are_ignored():
 
 
 def test_object_of_the_next_attempt():
-    body = {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
+    hook = {"preStop": {"exec": {"command": stop_command(15, 30)}}}
+    spec = {"containers": [{"name": "a", "lifecycle": hook}]}
+    body = {"kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
     manifest = attempts.with_manifest(body)["metadata"]["annotations"][MANIFEST]
     assert decode_manifest(manifest) == body
+    assert len(manifest) < 300
     second = attempts.next_attempt(body, Attempt(number=2, restarts=1))
     assert second["metadata"]["name"] == "a.2"
     assert second["spec"]["hostname"] == "a"
@@ -296,3 +300,39 @@ def test_units_stop_in_the_reverse_of_their_start_order():
     names = [unit.name for unit in roster]
     assert stop_waves_of(roster, names) == [["client"], ["team"], ["db"]]
     assert stop_waves_of(roster, ["db", "client"]) == [["client"], ["db"]]
+
+
+# Save for a moment after the first signal. A second signal interrupts this.
+SAVES = """
+import os, signal, time
+def stop(number, _):
+    print(signal.Signals(number).name)
+    signal.signal(15, lambda *_: os._exit(1))
+    time.sleep(0.5)
+    print("saved")
+    os._exit(0)
+signal.signal(15, stop)
+print("up")
+while True: time.sleep(100)
+"""
+
+
+def test_programs_behind_shells_save_their_work(kube_cluster, shared, name):
+    exp = shared.new_experiment(name)
+    line = f"python3 -u -c '{SAVES}' | cat; echo after"
+    for process in ("stopped", "job", "drained"):
+        exp.new_process(process, cmd=line)
+    exp.get_process("job").job()
+    shared.launch(exp)
+    wait_until(lambda: len(list(shared.iter_logs(name))) == 3)
+    path = kube_cluster.path(f"pods/{name}-drained")
+    log = shared.api.open_stream(f"{path}/log", query={"follow": "true"})
+    # A drain of its node deletes a Pod in the same way.
+    kube_cluster.raw.call("DELETE", path, {})
+    shared.stop_processes(name, ["stopped", "job"])
+    saved = "up\nSIGTERM\nsaved\n"
+    assert b"".join(log.chunks()).decode() == saved
+    for process in ("stopped", "job"):
+        wait_until(lambda process=process: shared.get_log(name, process) == saved, 10)
+    warnings = [event.text for event in shared.iter_events(name) if "PreStop" in event.text]
+    assert warnings == []

@@ -14,8 +14,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 from symphony.model.limits import MAX_BYTES
+from symphony_kube.render.container_scripts import script
 
 Object = Mapping[str, Any]
+
+# This value replaces the script that stops programs in a recorded manifest.
+_STOP_SCRIPT = '"symphony: script stop"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +122,12 @@ def _decode(text: str | None, default: T) -> T:
 
 
 def encode_manifest(body: Object) -> str:
-    """Encode the manifest of a Pod or Job as an annotation value."""
-    data = json.dumps(body, separators=(",", ":")).encode()
+    """Encode the manifest of a Pod or Job as an annotation value.
+
+    The script that stops programs is omitted, because it would take most of the space.
+    """
+    text = json.dumps(body, separators=(",", ":"))
+    data = text.replace(json.dumps(script("stop")), _STOP_SCRIPT).encode()
     return base64.b64encode(zlib.compress(data, 6)).decode()
 
 
@@ -128,7 +136,8 @@ def decode_manifest(text: str) -> dict[str, Any]:
     decompressor = zlib.decompressobj()
     try:
         data = decompressor.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
-        body = json.loads(data)
+        text = data.decode().replace(_STOP_SCRIPT, json.dumps(script("stop")))
+        body = json.loads(text)
     except (zlib.error, RecursionError) as exc:
         raise ValueError(f"not a manifest: {exc}") from exc
     if not isinstance(body, dict):

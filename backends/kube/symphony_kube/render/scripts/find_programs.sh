@@ -15,35 +15,22 @@ control_group() {
   while read -r x; do g=$g$x; done <"/proc/$1/cgroup"
 }
 
-# Return whether the mask $1 contains the signal $2. Arithmetic has 64 bits with a sign, so only one
-# half of the mask is converted.
-has_signal() {
-  mask=$1
-  if [ "$2" -gt 32 ]; then mask=${mask%????????}; else mask=${mask#????????}; fi
-  [ $((0x$mask >> ($2 - 1) % 32 & 1)) = 1 ]
-}
-
-# While a shell waits for a program, it handles INT and does not pass it on. If it also handles
-# TERM, it has a trap.
-handles_signal() {
-  has_signal "$1" "$signal" || return 1
+# The fields are described in proc(5). The masks contain the signals up to 31.
+read_stat() {
+  read -r x <"/proc/$1/stat" || return 1
+  name=${x#*\(}
+  name=${name%\)*}
+  set -- ${x##*) }
+  state=$1 parent=$2 started=${20} handled=$((${30} | ${32}))
+  handles=$((handled >> (signal - 1) & 1)) ignores=
+  [ $((${31} >> (signal - 1) & 1)) = 0 ] || ignores=yes
+  # While a shell waits for a program, it handles INT and does not pass it on. If it also handles
+  # TERM, it has a trap.
   case $signal,$name in
-  2,sh | 2,bash | 2,dash | 2,ash | 2,busybox | 2,zsh | 2,ksh) has_signal "$1" 15 ;;
+  2,sh | 2,bash | 2,dash | 2,ash | 2,busybox | 2,zsh | 2,ksh)
+    [ $((handled >> 14 & 1)) = 1 ] || handles=0
+    ;;
   esac
-}
-
-read_status() {
-  parent= handles=0 ignores=
-  while read -r key x y; do
-    case $key in
-    Name:) name=$x ;;
-    State:) state=$x ;;
-    PPid:) parent=$x ;;
-    SigBlk: | SigCgt:) ! handles_signal "$x" || handles=1 ;;
-    SigIgn:) ! has_signal "$x" "$signal" || ignores=yes ;;
-    esac
-  done <"/proc/$1/status"
-  [ -n "$parent" ]
 }
 
 has_mark() {
@@ -57,10 +44,10 @@ find_main() {
   for p in $pids; do
     eval "x=\$parent_$p"
     eval "x=\${parent_$x-}"
-    [ -z "$x" ] && read -r x <"/proc/$p/stat" || continue
-    set -- ${x##*) }
-    [ -z "$main" ] || [ "${20}" -lt "$first" ] || continue
-    first=${20} main=$p
+    [ -z "$x" ] || continue
+    eval "x=\$started_$p"
+    [ -z "$main" ] || [ "$x" -lt "$first" ] || continue
+    first=$x main=$p
   done
 }
 
@@ -69,14 +56,14 @@ find_main() {
 # lost their parent have another parent, which is the first process of the namespace. A script that
 # stops the program can be one of them.
 scan() {
-  for p in $pids; do unset "parent_$p" "handles_$p" "ignores_$p"; done
+  for p in $pids; do unset "parent_$p" "handles_$p"; done
   pids=
   for p in /proc/[0-9]*; do
     p=${p#/proc/}
-    control_group "$p" && [ "$g" = "$container" ] && read_status "$p" || continue
+    control_group "$p" && [ "$g" = "$container" ] && read_stat "$p" || continue
     [ "$state" != Z ] || continue
     pids="$pids $p"
-    eval "parent_$p=$parent handles_$p=$handles ignores_$p=$ignores"
+    eval "parent_$p=$parent started_$p=$started handles_$p=$handles ignores_$p=$ignores"
   done
   [ -n "$main" ] || find_main
   eval "outside=\${parent_$main-}"

@@ -5,11 +5,14 @@ All backends use this module to evaluate the ``starts_after`` conditions of a ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from symphony.status import ENDED, State
+from symphony.status import ENDED, ReasonCode, State
+
+if TYPE_CHECKING:
+    from symphony.status import ProcessStatus
 
 
 class Awaited(Protocol):
@@ -77,6 +80,20 @@ def verdict(starts_after: Mapping[str, str], tracks: Mapping[str, Awaited]) -> V
     if not awaited:
         return START
     return Verdict("wait", f"waiting for {' and '.join(awaited)}")
+
+
+def is_stuck(processes: Iterable[ProcessStatus]) -> bool:
+    """Return whether no process runs or can start before a user starts a stopped one.
+
+    All processes that have not finished wait for others. The result can be true for a moment when a
+    process has just exited.
+    """
+    found = list(processes)
+    pending = [process for process in found if process.state is State.PENDING]
+    is_running = any(process.state is State.RUNNING for process in found)
+    if is_running or not pending or not any(process.stopped for process in found):
+        return False
+    return all(process.reason_code is ReasonCode.WAITING for process in pending)
 
 
 def can_start_later(starts_after: Mapping[str, str], tracks: Mapping[str, Awaited]) -> bool:

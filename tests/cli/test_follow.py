@@ -61,6 +61,25 @@ def close_pipe(process: subprocess.Popen[str]) -> str:
 
 
 class TestLaunchFollow:
+    def test_it_ends_if_every_process_waits_for_a_stopped_one(self, program: Program) -> None:
+        second = {"cmd": "true", "starts_after": {"first": "succeeded"}}
+        third = {"cmd": "true", "starts_after": "second"}
+        first = f"echo up; {FOREVER}"
+        file = program.file("rl", {"first": first, "second": second, "third": third})
+        with piped(program, "launch", file, "--follow") as process:
+            assert read_line(process) == "first  | up\n"
+            assert program("stop", "rl", "first").returncode == 0
+            _, messages = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 1
+        assert messages.splitlines()[-4:] == [
+            "rl pending: 1 stopped, 2 pending; no process is running, and none can start by itself",
+            "second pending: waiting for first to succeed (first is stopped)",
+            "third pending: waiting for second to be ready",
+            "to continue: symphony start rl first",
+        ]
+        # The experiment still exists, so that the user can continue it.
+        assert program("start", "rl", "first").stdout == "started first of rl\n"
+
     def test_output_appears_as_soon_as_it_is_written(self, program: Program) -> None:
         go = program.directory / "go"
         wait = f"until [ -e {go} ]; do sleep 0.05; done"

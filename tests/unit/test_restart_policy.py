@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from symphony.host.run.events import Track
 from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy, decide_restart
-from symphony.plan.start_order import START, Verdict, can_start_later, verdict
-from symphony.status import State
+from symphony.plan.start_order import START, Verdict, can_start_later, is_stuck, verdict
+from symphony.status import ProcessStatus, ReasonCode, State
 
 # --- restarts ---
 
@@ -126,6 +127,26 @@ def test_verdict_depends_on_the_awaited_process(state: str) -> None:
             assert found == Verdict("never", f"never started: {outcome}")
         is_possible = outcome in ("start", "wait", "db was not ready")
         assert can_start_later({"db": condition}, {"db": Track(**fields)}) is is_possible
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, True),
+        ({"state": State.RUNNING}, False),
+        # The supervisor restarts it.
+        ({"state": State.PENDING, "reason_code": ReasonCode.BACKING_OFF}, False),
+        ({"state": State.SUCCEEDED}, True),
+    ],
+)
+def test_an_experiment_is_stuck_if_all_others_wait_for_stopped_processes(
+    changed: dict[str, Any], expected: bool
+) -> None:
+    stopped = ProcessStatus(name="a", state=State.FAILED, stopped=True)
+    waiting = ProcessStatus(name="b", reason_code=ReasonCode.WAITING)
+    assert is_stuck([stopped, waiting, replace(waiting, **changed)]) is expected
+    assert not is_stuck([stopped])
+    assert not is_stuck([waiting])
 
 
 def test_process_without_conditions_may_start() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import narrowed, select_processes
 from symphony.code.snapshot import packing_once
+from symphony.commandline.commands.stuck import Stuck, observing_pending_processes
 from symphony.commandline.exit_codes import (
     FAILED,
     OK,
@@ -24,7 +25,6 @@ from symphony.commandline.exit_codes import (
 from symphony.commandline.output import views
 from symphony.commandline.output.byte_progress import ByteProgress
 from symphony.commandline.output.pending_reasons import (
-    reporting_pending_processes,
     reporting_progress,
 )
 from symphony.commandline.output.printing import LogFormatter, show_json, show_output
@@ -303,9 +303,11 @@ def launch_and_follow(
             launch_with_progress(cluster, experiment, force=force)
             interruptions.launched = True
             print_note(launch_summary(cluster, experiment))
-            with reporting_pending_processes(cluster, name):
+            with observing_pending_processes(cluster, name):
                 _follow_logs(cluster, experiment, as_json)
         status = cluster.wait(name)
+    except Stuck as exc:
+        return _report_stuck(exc.status, as_json=as_json)
     except LaunchIncomplete:
         if interruptions.exit_code is None:
             raise
@@ -322,6 +324,21 @@ def launch_and_follow(
         show_json({**status.to_dict(), "exit_code": status.exit_code}, compact=True)
     report_end(status)
     return status.exit_code if interruptions.exit_code is None else interruptions.exit_code
+
+
+def _report_stuck(status: ExperimentStatus, *, as_json: bool) -> int:
+    """Report why no process of an experiment can start any more, and return the exit code."""
+    if as_json:
+        show_json({**status.to_dict(), "exit_code": status.exit_code or FAILED}, compact=True)
+    print_note(f"{views.summary_line(status)}; no process is running, and none can start by itself")
+    for process in status:
+        if process.state.value == "pending":
+            print_note(f"{process.path} pending: {process.reason}")
+    for line in views.failure_lines(status):
+        print_note(line)
+    stopped = " ".join(process.path for process in status if process.stopped)
+    print_note(f"to continue: symphony start {status.name} {stopped}")
+    return status.exit_code or FAILED
 
 
 def _follow_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> None:

@@ -78,9 +78,11 @@ class LaunchCommands(ExperimentOptions):
         If an experiment of this name is running, the launch is refused. --force replaces it, also
         if it runs from the file of another directory.
 
-        --follow shows the logs until all processes have exited. Ctrl-C stops the experiment; a
-        second Ctrl-C kills it. SIGTERM and SIGHUP (a closed terminal) also stop it. The exit code
-        is that of the experiment, or 128 + n after signal n: 130 after Ctrl-C, 143 after SIGTERM.
+        --follow shows the logs until all processes have exited, or until none is running and all
+        others wait for processes that were stopped; the exit code is then 1. Ctrl-C stops the
+        experiment; a second Ctrl-C kills it. SIGTERM and SIGHUP (a closed terminal) also stop it.
+        The exit code is that of the experiment, or 128 + n after signal n: 130 after Ctrl-C, 143
+        after SIGTERM.
 
         --wait ready blocks until every process is ready, has exited or was not ready in time;
         --wait started blocks until every process has started or has failed. The exit code is that

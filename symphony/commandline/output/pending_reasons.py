@@ -34,6 +34,7 @@ _USUAL_CODES = {
 _MAX_NAMES = 4
 
 ReportLine = Callable[[str], object]
+OnChange = Callable[["ExperimentStatus"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,16 +191,26 @@ def reporting_progress(
 
 
 @contextlib.contextmanager
-def reporting_pending_processes(cluster: Cluster, name: str) -> Iterator[None]:
-    """Report an experiment's pending processes while the block runs."""
+def reporting_pending_processes(
+    cluster: Cluster, name: str, on_change: OnChange = lambda _: None
+) -> Iterator[None]:
+    """Report an experiment's pending processes while the block runs.
+
+    Until all processes have started, ``on_change`` is called with each new status, in a thread.
+    """
     with contextlib.closing(ReasonReporter(print_note)) as reporter:
+
+        def update(status: ExperimentStatus) -> None:
+            reporter.update(status)
+            on_change(status)
+
         threading.Thread(
-            target=_observe, args=(cluster, name, reporter), daemon=True, name="starting"
+            target=_observe, args=(cluster, name, update), daemon=True, name="starting"
         ).start()
         yield
 
 
-def _observe(cluster: Cluster, name: str, reporter: ReasonReporter) -> None:
+def _observe(cluster: Cluster, name: str, on_change: OnChange) -> None:
     # Errors are ignored, because the code inside the block encounters and reports them as well.
     with contextlib.suppress(Exception):
-        cluster.wait(name, until="started", on_change=reporter.update)
+        cluster.wait(name, until="started", on_change=on_change)

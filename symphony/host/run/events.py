@@ -322,7 +322,8 @@ def _finished(run: RunState, _: Event) -> None:
 
 
 def _waiting(track: Track, event: Event) -> None:
-    track.reason, track.reason_code = event["reason"], ReasonCode.WAITING
+    track.reason = event["reason"]
+    track.reason_code = reason_code(event) or ReasonCode.WAITING
 
 
 def _started(track: Track, event: Event) -> None:

@@ -786,7 +786,9 @@ class Supervisor:
                 "never", name, reason=verdict.reason, reason_code=ReasonCode.NEVER_STARTED
             )
         elif verdict.reason != self._state.tracks[name].reason:
-            self._record("waiting", name, reason=verdict.reason)
+            is_restart = verdict.reason == WAITING_FOR_LEFTOVERS
+            details: dict[str, Any] = {"reason_code": ReasonCode.BACKING_OFF} if is_restart else {}
+            self._record("waiting", name, reason=verdict.reason, **details)
 
     def _stop_left_behind(self, name: str) -> None:
         self._blocked_by_leftovers([name])

@@ -1531,6 +1531,10 @@ _CHECKS = {
     "Iterable[Experiment]": CHECKS["Iterable[str]"]._replace(expected="a list of experiments"),
     "OnChange": _FUNCTION,
     "Progress": _FUNCTION,
+    "ExperimentStatus": Check(
+        lambda value: isinstance(value, ExperimentStatus),
+        "an ExperimentStatus, such as cluster.describe_experiment(name)",
+    ),
     "Run": Check(_is_run, "a Run, such as cluster.list_runs()[0]"),
     "Until": CHECKS["str"],
     "WaitFor": CHECKS["str"],

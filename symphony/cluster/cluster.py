@@ -389,22 +389,30 @@ class Cluster(CheckedAttributes, abc.ABC):
     def check_origin(self, experiment: Experiment) -> None:
         """Raise `AlreadyExists` if an experiment of this name exists and has another origin.
 
+        See `other_origin`.
+        """
+        origin = self.other_origin(experiment)
+        if origin is not None:
+            raise runs_from_elsewhere(experiment.name, origin)
+
+    def other_origin(self, experiment: Experiment) -> str | None:
+        """Return the origin of the existing experiment of this name if it differs from the origin
+        of ``experiment``, or None if there is no such experiment.
+
         The origin of an experiment is the directory of its file, or the Git worktree that contains
-        this directory. Nothing is raised if an origin is not known, or if the recorded origin does
-        not exist on this machine.
+        this directory. Origins do not differ if one of them is not known, or if the recorded origin
+        does not exist on this machine.
         """
         from symphony.runs.origin import other_origin
 
         if experiment.file is None:
-            return
+            return None
         try:
             record = self._launch_record(experiment.name)
         except SymphonyError:
-            # The experiment has been deleted, or its record does not contain its origin.
-            return
-        origin = other_origin(record, experiment.file.parent)
-        if origin is not None:
-            raise runs_from_elsewhere(experiment.name, origin)
+            # The experiment does not exist, or its record does not contain its origin.
+            return None
+        return other_origin(record, experiment.file.parent)
 
     @contextlib.contextmanager
     def _naming_the_origin(self, experiment: Experiment) -> Iterator[None]:

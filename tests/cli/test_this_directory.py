@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from symphony.commandline.commands import this_directory
-from tests.cli.conftest import FOREVER, Program
+from tests.cli.conftest import FOREVER, TIMEOUT, Program
 
 WORKERS = {"cmd": FOREVER, "replicas": 2}
 CREW = {"processes": {"agent": {"cmd": FOREVER}}}
@@ -166,6 +166,15 @@ class TestExperiment:
             assert f"experiment '{shop}' runs from {program.directory} and" in done.stderr
         assert copy("launch", "--force").returncode == 0
         assert copy("stop").returncode == 0
+
+    def test_options_of_another_directory_are_not_kept(self, program: Program) -> None:
+        program.file("rl", {"p": "echo ${n}"}, parameters={"n": 1})
+        program.ok("launch", "rl.yml", "--set", "n=2", "--wait", "started")
+        program.cluster.wait("rl", timeout=TIMEOUT)
+        copy = in_directory(program, "copy")
+        shutil.copy(program.directory / "rl.yml", copy.directory)
+        assert "keeping --set n=2" in program("up", "--dry-run").stderr
+        assert "keeping" not in copy("up", "--dry-run").stderr
 
 
 class TestExec:

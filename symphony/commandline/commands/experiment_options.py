@@ -84,12 +84,13 @@ class ExperimentOptions(BaseCommands):
         """Load the experiment as `_load_with_policies` does, and keep the options with which the
         existing experiment was launched or changed last.
 
-        Print the options that are kept. With ``--reset``, none is kept.
+        Print the options that are kept. With ``--reset``, or if the existing experiment was
+        launched from another directory, none is kept.
         """
         experiment = self._load_as_given(args)
         if args.reset:
             self.cluster = self.cluster.without_kept_options()
-        else:
+        elif self.cluster.other_origin(experiment) is None:
             earlier = self.cluster.launch_options(experiment.name)
             kept = _still_valid(earlier.without(experiment.given), experiment)
             if kept:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 
 from symphony.lint.texts import START_DIR, Text, texts
 from symphony.model.component import mount_path_of
-from symphony.names import service_env_name
 from symphony.plan.findings import ERROR, WARNING, finding_of
 from symphony.plan.services import served_services
 
@@ -206,23 +205,18 @@ def _address_hint(
     listening and connecting.
     """
     if service:
-        variable = _variable_prefix(service)
         if is_own and purpose != "connect":
-            return f"listen on ${variable}_BIND_HOST"
-        return f"connect to ${variable}_ADDR"
+            return f"listen on ${{{service}.bind_host}}"
+        return f"connect to ${{{service}.addr}}"
     hints: list[str] = []
     if served and purpose != "connect":
-        hints.append(f"to listen, use ${_variable_prefix(served[0])}_BIND_HOST")
+        hints.append(f"to listen, use ${{{served[0]}.bind_host}}")
     if purpose != "listen" or not hints:
         if connected:
-            hints.append(f"to connect, use ${_variable_prefix(connected[0])}_ADDR")
+            hints.append(f"to connect, use ${{{connected[0]}.addr}}")
         else:
-            hints.append("to connect, add the service to connects and use its SYMPH_<NAME>_ADDR")
+            hints.append("to connect, add the service to connects and use ${service.addr}")
     return ", or ".join(hints)
-
-
-def _variable_prefix(service: str) -> str:
-    return f"SYMPH_{service_env_name(service)}"
 
 
 # --- paths ---

@@ -274,16 +274,16 @@ def test_the_hint_names_the_service() -> None:
         ERROR,
         "--db contains localhost:5432, but service 'db' is on another host",
     )
-    assert db.hint == "connect to $SYMPH_DB_ADDR"
+    assert db.hint == "connect to ${db.addr}"
     assert (page.level, page.problem) == (
         WARNING,
         "--page contains 127.0.0.1:6006, where only the process itself is reachable",
     )
-    assert page.hint == "listen on $SYMPH_PAGE_BIND_HOST"
+    assert page.hint == "listen on ${page.bind_host}"
 
 
-LISTEN = "to listen, use $SYMPH_WEB_BIND_HOST"
-CONNECT = "to connect, add the service to connects and use its SYMPH_<NAME>_ADDR"
+LISTEN = "to listen, use ${web.bind_host}"
+CONNECT = "to connect, add the service to connects and use ${service.addr}"
 EITHER = f"{LISTEN}, or {CONNECT}"
 
 
@@ -301,8 +301,8 @@ EITHER = f"{LISTEN}, or {CONNECT}"
         (["--bind", "localhost:6379"], 80, LISTEN),
         (["--upstream", "localhost"], None, CONNECT),
         (["tcp://127.0.0.1:5555"], None, EITHER),  # ZeroMQ connects and listens with such URLs
-        (["--page", "http://localhost:80/"], 80, "connect to $SYMPH_WEB_ADDR"),
-        (["--page", "localhost:80"], 80, "listen on $SYMPH_WEB_BIND_HOST"),
+        (["--page", "http://localhost:80/"], 80, "connect to ${web.addr}"),
+        (["--page", "localhost:80"], 80, "listen on ${web.bind_host}"),
     ],
 )
 def test_a_server_may_be_a_client_too(args: list[str], port: int | None, hint: str) -> None:
@@ -316,7 +316,7 @@ def test_the_hint_names_a_service_that_the_process_connects_to() -> None:
     exp.get_process("a").exposes("web").connects("replay")
     exp.new_process("b", command="true").binds("replay")
     assert [finding.hint for finding in findings_of(exp)] == [
-        f"{LISTEN}, or to connect, use $SYMPH_REPLAY_ADDR"
+        f"{LISTEN}, or to connect, use ${{replay.addr}}"
     ]
 
 

@@ -46,6 +46,7 @@ class Scenarios(TopScenario, PageScenario):
     pending_reason: ClassVar[str] = "waiting for learner to succeed"
     # The option for a dry run that looks at existing experiments.
     dry_run_option: ClassVar[str] = "--dry-run"
+    exec_needs_running_process: ClassVar[bool] = False
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -259,13 +260,21 @@ class Scenarios(TopScenario, PageScenario):
             (("learner",), "the command is missing: symphony exec scene learner -- CMD..."),
             (("crew/learner", "--", "true"), "not in 'crew'"),
             (("learner", "--", "no-such-program"), "no-such-program"),
-            (("late", "--", "true"), "late"),
         ],
     )
     def test_exec_errors_are_one_line(
         self, cli: Program, scene: str, words: tuple[str, ...], message: str
     ) -> None:
         assert message in refuse(cli, "exec", scene, *words)
+
+    def test_exec_in_the_environment_of_a_process_that_does_not_run(
+        self, cli: Program, scene: str
+    ) -> None:
+        words = ("exec", scene, "late", "--", "sh", "-c", "echo $SYMPHONY_ROLE")
+        if self.exec_needs_running_process:
+            assert "is not running" in refuse(cli, *words)
+        else:
+            assert cli.ok(*words) == "late\n"
 
     # --- cp ---
 

@@ -5,8 +5,7 @@ The same rules apply to the processes of a description and to those of a launche
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Protocol
 
@@ -30,6 +29,51 @@ class Selectable(Protocol):
         """The path: ``group/process``, or ``process``."""
 
 
+class NameIndex:
+    """The processes that names select. To look up a name takes the same time in an experiment of
+    any size, except for a pattern.
+    """
+
+    def __init__(self, processes: Sequence[Selectable]) -> None:
+        self._processes = processes
+        self._named: dict[str, list[str]] = {}
+        self._members: dict[str, list[str]] = {}
+        self._copies: dict[str, list[str]] = {}
+        self._copies_of_groups: dict[str, list[str]] = {}
+        for process in processes:
+            name, group = process.name, process.group
+            forms = dict.fromkeys((name, process.path))
+            for form in forms:
+                self._named.setdefault(form, []).append(name)
+            for origin in dict.fromkeys(each for form in forms for each in _origins(form)):
+                self._copies.setdefault(origin, []).append(name)
+            if group is not None:
+                self._members.setdefault(group, []).append(name)
+                for origin in _origins(group):
+                    self._copies_of_groups.setdefault(origin, []).append(name)
+
+    def matching(self, name: str) -> list[str]:
+        """Return the names of the processes that one name selects, if there are any."""
+        for index in (self._named, self._members, self._copies, self._copies_of_groups):
+            if name in index:
+                return index[name]
+        if not is_pattern(name):
+            return []
+        return [
+            process.name
+            for process in self._processes
+            if fnmatchcase(process.name, name) or fnmatchcase(process.path, name)
+        ]
+
+
+def _origins(name: str) -> Iterator[str]:
+    """Yield the names of which ``name`` can be a copy, such as ``a-0`` and ``a`` for ``a-0-1``."""
+    origin, hyphen, number = name.rpartition("-")
+    while hyphen and number.isascii() and number.isdigit():
+        yield origin
+        origin, hyphen, number = origin.rpartition("-")
+
+
 def select_names(
     experiment: str, processes: Sequence[Selectable], names: Iterable[str]
 ) -> set[str]:
@@ -40,9 +84,10 @@ def select_names(
     ``agent-*``. Raises `NotFound` if a name selects no process. ``experiment`` is the name of the
     experiment for this error.
     """
+    index = NameIndex(processes)
     selected: set[str] = set()
     for name in names:
-        found = matching_names(processes, name)
+        found = index.matching(name)
         if not found:
             raise nothing_selected(experiment, processes, name)
         selected.update(found)
@@ -51,23 +96,7 @@ def select_names(
 
 def matching_names(processes: Sequence[Selectable], name: str) -> list[str]:
     """Return the names of the processes that one name selects, if there are any."""
-    copies = re.compile(rf"{re.escape(name)}(-[0-9]+)+")
-
-    def is_copy(other: str | None) -> bool:
-        return other is not None and copies.fullmatch(other) is not None
-
-    tests: tuple[Callable[[Selectable], bool], ...] = (
-        lambda process: name in (process.name, process.path),
-        lambda process: name == process.group,
-        lambda process: is_copy(process.name) or is_copy(process.path),
-        lambda process: is_copy(process.group),
-        lambda process: fnmatchcase(process.name, name) or fnmatchcase(process.path, name),
-    )
-    for test in tests:
-        found = [process.name for process in processes if test(process)]
-        if found:
-            return found
-    return []
+    return NameIndex(processes).matching(name)
 
 
 def is_pattern(name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from symphony.errors import AlreadyExists, NotFound, SpecError, shown
 from symphony.names import did_you_mean, join_names
-from symphony.selection import matching_names, select_names
+from symphony.selection import NameIndex, select_names
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def find_names(
     if not processes:
         return [item.name for item in status]
     by_given = {given: item.name for item in status for given in (item.name, item.path)}
+    index: NameIndex | None = None
     names: list[str] = []
     for given in dict.fromkeys(processes):
         name = by_given.get(given)
@@ -90,7 +91,8 @@ def find_names(
         if name is not None:
             names.append(name)
             continue
-        selected = matching_names(status.processes, given)
+        index = index or NameIndex(status.processes)
+        selected = index.matching(given)
         if not selected:
             group, _, own_name = given.rpartition("/")
             selected = [find_status(status, own_name, group or None).name]

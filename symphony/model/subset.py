@@ -51,13 +51,17 @@ def select(experiment: Experiment, names: Iterable[str]) -> Selection:
     processes = experiment.list_all_processes()
     members = [_Member(process.name, _group_name(process)) for process in processes]
     selected = select_names(experiment.name, members, names)
-    owners = _owners_of_services(experiment)
+    components = _processes_by_component(experiment)
+    owners = _owners_of_services(experiment, components)
+    needed_by_all = [
+        other.name for service in services_for_all(experiment) for other in owners.get(service, ())
+    ]
     needed: dict[str, str] = {}
     by_name = {process.name: process for process in processes}
     waiting = [process.name for process in processes if process.name in selected]
     while waiting:
         name = waiting.pop()
-        for other in _needs_of(experiment, by_name[name], owners):
+        for other in (*needed_by_all, *_needs_of(by_name[name], owners, components)):
             if other not in selected and other not in needed:
                 needed[other] = name
                 waiting.append(other)
@@ -98,10 +102,11 @@ def subset(experiment: Experiment, names: Iterable[str]) -> Experiment:
 
 
 def _check_ends_with(experiment: Experiment, kept: set[str]) -> None:
+    components = _processes_by_component(experiment)
     left_out = [
         process.name
         for name in experiment.ends_with_components()
-        for process in _processes_of(experiment, name)
+        for process in components.get(name, ())
         if process.name not in kept
     ]
     if left_out:
@@ -116,23 +121,28 @@ def _group_name(process: Process) -> str | None:
     return None if process.group is None else process.group.name
 
 
-def _owners_of_services(experiment: Experiment) -> dict[str, list[Process]]:
+def _owners_of_services(
+    experiment: Experiment, components: Mapping[str, Sequence[Process]]
+) -> dict[str, list[Process]]:
     """Return a mapping from each service to the processes that can serve it."""
     owners: dict[str, list[Process]] = {}
     for component in experiment.list_components():
         settings = component.settings
         for service in dict.fromkeys([*settings.binds, *settings.exposes]):
-            owners.setdefault(service, []).extend(_processes_of(experiment, component.name))
+            owners.setdefault(service, []).extend(components[component.name])
     return owners
 
 
 def _needs_of(
-    experiment: Experiment, process: Process, owners: Mapping[str, Sequence[Process]]
+    process: Process,
+    owners: Mapping[str, Sequence[Process]],
+    components: Mapping[str, Sequence[Process]],
 ) -> list[str]:
-    """Return the names of the processes that a process needs directly."""
+    """Return the names of the processes that a process needs directly.
+
+    A component that does not exist is ignored. The plan reports its name.
+    """
     needed: list[str] = []
-    for service in services_for_all(experiment):
-        needed += [other.name for other in owners.get(service, ())]
     for component in (process, process.group):
         if component is None:
             continue
@@ -142,17 +152,15 @@ def _needs_of(
             if process.name not in servers:
                 needed += servers
         for name in component.settings.starts_after:
-            needed += [other.name for other in _processes_of(experiment, name)]
+            needed += [other.name for other in components.get(name, ())]
     return needed
 
 
-def _processes_of(experiment: Experiment, name: str) -> list[Process]:
-    """Return the process with this name, or the members of the group with this name.
-
-    The result is empty if neither exists. The plan then reports the name.
-    """
-    for component in experiment.list_components():
-        if component.name != name:
-            continue
-        return component.list_processes() if isinstance(component, ProcessGroup) else [component]
-    return []
+def _processes_by_component(experiment: Experiment) -> dict[str, list[Process]]:
+    """Return the members of each group, and each process by its own name."""
+    return {
+        component.name: component.list_processes()
+        if isinstance(component, ProcessGroup)
+        else [component]
+        for component in experiment.list_components()
+    }

@@ -44,7 +44,7 @@ def check_start_order(experiment: Experiment) -> Iterator[Finding]:
     A process or group must not wait for itself, for its own members or for an unknown name. If this
     rule is satisfied but the start order has a cycle, yield an error for the first cycle found.
     """
-    names = [component.name for component in experiment.list_components()]
+    names = {component.name: None for component in experiment.list_components()}
     is_valid = True
     for member in experiment.list_members():
         own_names = {member.name, *(process.name for process in _processes_of(member))}

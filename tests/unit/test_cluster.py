@@ -176,3 +176,12 @@ def test_a_type_error_in_a_constructor_is_not_an_unknown_option() -> None:
 
     with pytest.raises(TypeError):
         Broken.with_options("broken", {"own": "x"})
+
+
+def test_selection_examines_each_process_once_for_any_number_of_names() -> None:
+    """A selection that compared each name with each process would take minutes."""
+    processes = tuple(ProcessStatus(name=f"p-{number}") for number in range(20_000))
+    status = ExperimentStatus(name="e", backend="paper", processes=processes)
+    names = [process.name for process in processes]
+    assert select_processes(status, names) == list(processes)
+    assert len(select_processes(status, ["p"])) == len(processes)

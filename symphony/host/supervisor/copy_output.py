@@ -6,20 +6,22 @@ locks the directory of the pipes.
 
 A message of the supervisor consists of a kind and the names of processes, separated by newlines.
 With `ADD`, it contains two descriptors for each name: the pipe and the log. With `DRAIN`, the
-program copies the output that is in the pipes, and then answers with the same names. If the
+program copies the output that is in the pipes, and then answers with the same names. Its first
+message is `READY`. Until then, the supervisor keeps the pipes. If the
 supervisor was killed, the program continues until no process has a pipe open, or until a new
 supervisor sends `LEAVE_SIGNAL`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import socket
 import sys
 
-ADD, DRAIN = b"+", b"-"
+ADD, DRAIN, READY = b"+", b"-", b"!"
 LEAVE_SIGNAL = signal.SIGUSR1
 
 MAX_MESSAGE_BYTES = 1 << 16
@@ -27,7 +29,7 @@ MAX_MESSAGE_BYTES = 1 << 16
 NAMES_PER_MESSAGE = 100
 
 # The capacity of a pipe, unless it was changed.
-_PIPE_BYTES = 1 << 16
+PIPE_BYTES = 1 << 16
 # A pipe is read at most this many times before the others are.
 _READS_PER_ROUND = 16
 # The pause after a round with little output. A process that writes many short lines would otherwise
@@ -45,7 +47,7 @@ class Copier:
         self._pipes: dict[str, int] = {}
         self._logs: dict[str, int] = {}
         self._names: dict[int, str] = {}
-        self._buffer = bytearray(_PIPE_BYTES)
+        self._buffer = bytearray(PIPE_BYTES)
         self._is_leaving = False
         # A signal interrupts the sleep by writing to this pipe.
         self._wake, wake_write = os.pipe()
@@ -57,6 +59,12 @@ class Copier:
         """Finish after the present round. The pipes remain open in the processes."""
         self._is_leaving = True
 
+    def announce(self) -> None:
+        """Send the supervisor the message that the program works."""
+        if self._channel is not None:
+            with contextlib.suppress(OSError):
+                self._channel.send(READY)
+
     def run(self) -> None:
         """Copy output until there is no supervisor and no pipe."""
         while (self._channel is not None or self._pipes) and not self._is_leaving:
@@ -67,7 +75,7 @@ class Copier:
                     copied_bytes += self._copy(name)
                 elif self._channel is not None and descriptor == self._channel.fileno():
                     self._receive(self._channel)
-            if 0 < copied_bytes < _PIPE_BYTES // 2:
+            if 0 < copied_bytes < PIPE_BYTES // 2:
                 self._pause()
 
     def _pause(self) -> None:
@@ -113,21 +121,9 @@ class Copier:
 
     def _copy(self, name: str) -> int:
         """Copy the output that is in a pipe, and return the number of bytes."""
-        pipe, log = self._pipes[name], self._logs[name]
-        total = 0
-        for _ in range(_READS_PER_ROUND):
-            try:
-                size = os.readv(pipe, [self._buffer])
-            except BlockingIOError:
-                break
-            if not size:
-                self._remove(name)
-                break
-            total += size
-            _write(log, memoryview(self._buffer)[:size])
-            if size < len(self._buffer):
-                # The pipe is empty.
-                break
+        total, is_closed = copy_output(self._pipes[name], self._logs[name], self._buffer)
+        if is_closed:
+            self._remove(name)
         return total
 
     def _remove(self, name: str) -> None:
@@ -137,6 +133,27 @@ class Copier:
         self._poll.unregister(pipe)
         os.close(pipe)
         os.close(log)
+
+
+def copy_output(pipe: int, log: int, buffer: bytearray) -> tuple[int, bool]:
+    """Copy the output that is in a pipe to a log.
+
+    Return the number of bytes, and whether no process has the pipe open.
+    """
+    total = 0
+    for _ in range(_READS_PER_ROUND):
+        try:
+            size = os.readv(pipe, [buffer])
+        except BlockingIOError:
+            break
+        if not size:
+            return total, True
+        total += size
+        _write(log, memoryview(buffer)[:size])
+        if size < len(buffer):
+            # The pipe is empty.
+            break
+    return total, False
 
 
 def _write(log: int, data: memoryview) -> None:
@@ -156,6 +173,7 @@ def main() -> None:
     copier = Copier(socket.socket(fileno=os.dup(0)))
     signal.signal(LEAVE_SIGNAL, copier.leave)
     os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    copier.announce()
     copier.run()
     # The supervisor waits for the exit, and nothing is left to clean up.
     os._exit(0)

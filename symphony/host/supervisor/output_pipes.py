@@ -56,6 +56,8 @@ class OutputPipes:
         self._drained: dict[str, Callable[[], None]] = {}
         self._unsent: list[str] = []
         self._is_posted = False
+        self._is_ready = False
+        self._buffer = bytearray(copy_output.PIPE_BYTES)
         self._started = 0.0
         atexit.register(self._finish)
         # Starting processes changes the environment of this process.
@@ -92,6 +94,8 @@ class OutputPipes:
         self._new[name] = (pipe, log)
         self._open.add(name)
         if len(self._new) >= copy_output.NAMES_PER_MESSAGE:
+            # The event loop may not run yet.
+            self._receive()
             self._send()
         self._send_soon()
         return output
@@ -122,6 +126,11 @@ class OutputPipes:
 
         The call takes place in the event loop, at the latest after `DRAIN_SECONDS`.
         """
+        new = self._new.get(name)
+        if new is not None:
+            # The program does not have the pipe yet, for example because it is being started.
+            copy_output.copy_output(*new, self._buffer)
+            self._open.discard(name)
         if name not in self._open:
             self._loop.post(callback)
             return
@@ -166,6 +175,9 @@ class OutputPipes:
             return
         if self._channel is None and not self._start_program():
             self._retry_later()
+            return
+        if not self._is_ready:
+            # The message that the program is ready continues.
             return
         channel = self._channel
         while self._new:
@@ -229,6 +241,7 @@ class OutputPipes:
             os.close(lock)
         channel.setblocking(False)
         self._started = time.monotonic()
+        self._is_ready = False
         self._channel = channel
         self._loop.watch(channel.fileno(), self._receive)
         return True
@@ -271,6 +284,10 @@ class OutputPipes:
             message = b""
         if not message:
             self._replace_program(channel)
+            return
+        if message == copy_output.READY:
+            self._is_ready = True
+            self._send_soon()
             return
         for name in message[1:].decode().split("\n"):
             report = self._drained.get(name)

@@ -74,10 +74,11 @@ def is_text(path: DocumentPath, key: str, inherited: bool) -> bool:
 
 
 def can_be_composed_number(path: DocumentPath) -> bool:
-    """Return whether the value at ``path``, which is not always read as text, can be a number that
-    consists of digits and references, such as the port ``800${index}``.
+    """Return whether the value at ``path`` can be an integer that consists of digits and
+    references, such as the port ``800${index}``.
 
-    A field of a Kubernetes object can require text, such as an annotation.
+    An integer in a setting that requires text is converted to the same text. However, a field
+    of a Kubernetes object can require text, such as an annotation.
     """
     local_path = _path_in_component(path)
     if not local_path:

@@ -24,7 +24,6 @@ from symphony.model.document_path import (
     REPLICAS,
     DocumentPath,
     can_be_composed_number,
-    is_text,
 )
 from symphony.model.error_collector import ErrorCollector
 from symphony.model.parameters import (
@@ -164,7 +163,7 @@ class _Replication:
         own_data = {key: value for key, value in data.items() if key not in REPLICA_KEYS}
         if indexes:
             replicated = replicated_services(own_data)
-            own_data = _with_indexes(own_data, indexes, (), as_text=False)
+            own_data = _with_indexes(own_data, indexes, ())
             if replicated:
                 own_data[REPLICATED] = replicated
         if data.get(RANKS) is not None:
@@ -277,32 +276,25 @@ def _start_after_copies(entry: Entry, copies: Copies) -> Entry:
 _REFERENCE = re.compile(rf"(\$+)\{{({INDEX}|{GROUP_INDEX})\}}")
 
 
-def _with_indexes(value: Any, indexes: Indexes, path: DocumentPath, *, as_text: bool) -> Any:
+def _with_indexes(value: Any, indexes: Indexes, path: DocumentPath) -> Any:
     """Return a value with its index references replaced, including those in keys.
 
-    ``path`` leads to the value in the description of its process or group. ``as_text`` is true if
-    the value is always read as text.
+    ``path`` leads to the value in the description of its process or group.
     """
     if isinstance(value, Mapping):
         return {
-            _replace_in_text(key, indexes): _with_indexes(
-                item, indexes, (*path, key), as_text=is_text(path, key, as_text)
-            )
+            _replace_in_text(key, indexes): _with_indexes(item, indexes, (*path, key))
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [
-            _with_indexes(item, indexes, (*path, number), as_text=as_text)
-            for number, item in enumerate(value)
-        ]
+        return [_with_indexes(item, indexes, (*path, number)) for number, item in enumerate(value)]
     text = _replace_in_text(value, indexes)
     if text == value:
         return value
     whole_value = _REFERENCE.fullmatch(value)
     if whole_value is not None and whole_value[1] == "$":
         return value_of_text(text)
-    is_number = not as_text and can_be_composed_number(path)
-    return value_of_composed_text(text) if is_number else text
+    return value_of_composed_text(text) if can_be_composed_number(path) else text
 
 
 def _replace_in_text(value: Any, indexes: Indexes) -> Any:

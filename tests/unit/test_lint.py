@@ -56,6 +56,15 @@ def problems_of(
     ]
 
 
+def test_a_value_can_contain_the_addresses_of_other_processes(local: Target) -> None:
+    exp = one(command=["true", "${b.addr}", "${pool.1.port}"], env={"ALL": "${pool.addrs}"})
+    exp.set_envs({"OUTER": "${b.host}"})
+    exp.new_process("b", command="true").binds("b").ready(command="true ${b.port}")
+    exp.new_replicas("pool", 2, command="true", binds="pool")
+    for target in (Target("kube", KUBE), local):
+        assert problems_of(exp, target) == []
+
+
 def test_a_portable_experiment_has_no_findings(local: Target) -> None:
     exp = Experiment(
         "rl", start_dir="data", env={"MODE": "fast", "URL": "http://example.org/home/x"}

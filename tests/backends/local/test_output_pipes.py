@@ -54,7 +54,9 @@ def writer(cluster, experiment, tmp_path):
     """Launch a process that writes when `go` creates a file."""
     python(experiment, "p", WRITER, start_dir=str(tmp_path))
     cluster.launch(experiment)
-    copier_of(cluster)
+    # The supervisor sends the pipe to the program when the program has started.
+    files = Path(f"/proc/{copier_of(cluster)}/fd")
+    eventually(lambda: any(str(path.resolve()).endswith("/pipes/p") for path in files.iterdir()))
     return tmp_path
 
 

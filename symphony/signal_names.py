@@ -8,6 +8,9 @@ import signal
 from symphony.errors import SpecError, shown
 from symphony.names import did_you_mean
 
+# The signals by which programs are stopped. A program can handle each of them.
+STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "ALRM", "ABRT", "WINCH", "PWR")
+
 
 def find_signal(value: object) -> signal.Signals:
     """Return the signal with a name, such as ``HUP`` or ``SIGHUP``, or with a number.

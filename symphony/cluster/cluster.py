@@ -775,14 +775,22 @@ class Cluster(CheckedAttributes, abc.ABC):
             return []
 
     def signal_processes(
-        self, experiment: str, processes: Sequence[str] | None, signal: int | str
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        signal: int | str,
+        *,
+        force: bool = False,
     ) -> list[ProcessStatus]:
         """Send a signal to running processes, and return their statuses.
 
         ``processes`` selects processes as in `stop_processes`. ``signal`` is a number or a name,
-        such as ``"HUP"`` or ``"SIGUSR1"``. Only the processes themselves receive the signal, and
-        not their child processes. If a process exits because of it, the exit counts as any other
-        exit. No signal is sent if one of the processes is not running.
+        such as ``"HUP"`` or ``"SIGUSR1"``. Of the programs of a process, those receive the signal
+        that handle it and are reached only through programs that do not, such as shells. If no
+        program handles it, all of them receive it. If it would end them, the signal is refused
+        unless ``force`` is true. All programs receive KILL, STOP and CONT. If a process exits
+        because of the signal, the exit counts as any other exit. No signal is sent if one of the
+        processes is not running.
         """
         raise self._no_control(experiment)
 

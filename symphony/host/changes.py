@@ -16,6 +16,7 @@ from symphony.code.snapshot import SHORT_DIGEST_LENGTH
 from symphony.host.processes.scratch import SCRATCH_VARIABLE
 from symphony.host.processes.spec import (
     AMD_GPU_VARIABLE,
+    DEFAULT_STOP_SIGNAL,
     GPU_VARIABLE,
     ProcessSpec,
     with_devices,
@@ -34,7 +35,15 @@ from symphony.plan.encryption_keys import variable
 
 # The settings that take effect without a restart: the supervisor uses them itself.
 LIVE_SETTINGS = frozenset(
-    {"restart_policy", "termination_grace_period", "starts_after", "log_limit"}
+    {
+        "restart_policy",
+        "termination_grace_period",
+        "stop_signal",
+        "stop_command",
+        "signal_group",
+        "starts_after",
+        "log_limit",
+    }
 )
 _KEPT = ("run_id", "run_name", "launched")
 
@@ -88,6 +97,9 @@ def _process(spec: Mapping[str, Any], ports: Mapping[int, str]) -> ProcessSnapsh
             "ready": _ready(spec, ports),
             "restart_policy": spec.get("restart", "Never"),
             "termination_grace_period": spec["grace"],
+            "stop_signal": spec.get("stop_signal", DEFAULT_STOP_SIGNAL),
+            "stop_command": list(spec.get("stop_command", ())),
+            "signal_group": spec.get("signal_group", False),
             "deadline": spec.get("deadline"),
             "gpu": spec["gpus"],
             "rank_of": spec.get("unit"),

@@ -687,13 +687,20 @@ class HostCluster(Cluster):
         return self._request(experiment, processes, timeout, request="restart", grace=seconds)
 
     def signal_processes(
-        self, experiment: str, processes: Sequence[str] | None, signal: int | str
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        signal: int | str,
+        *,
+        force: bool = False,
     ) -> list[ProcessStatus]:
         """Send a signal to running processes; see `Cluster.signal_processes`."""
         from symphony.signal_names import find_signal
 
-        number = int(find_signal(signal))
-        return self._request(experiment, processes, None, request="signal", signal=number)
+        request: dict[str, Any] = {"request": "signal", "signal": int(find_signal(signal))}
+        if force:
+            request["force"] = True
+        return self._request(experiment, processes, None, **request)
 
     def _request(
         self,

@@ -23,6 +23,7 @@ from symphony.host.processes.scratch import SCRATCH_VARIABLE
 from symphony.host.processes.spec import (
     DEFAULT_GRACE_SECONDS,
     DEFAULT_LOG_LIMIT_BYTES,
+    DEFAULT_STOP_SIGNAL,
     ProcessSpec,
 )
 from symphony.host.run.directory import CONFIG_DIRECTORY, SCRATCH_DIRECTORY
@@ -65,6 +66,9 @@ HONOURED = frozenset(
         "resource_limit.gpu",
         "restart_policy",
         "termination_grace_period",
+        "stop_signal",
+        "stop_command",
+        "signal_group",
         "ready",
         "starts_after",
         "log_limit",
@@ -178,6 +182,9 @@ def _preview(spec: ProcessSpec, configs: Mapping[str, str]) -> dict[str, Any]:
         "ready": ready,
         "restart_policy": None if spec.restart == RestartPolicy() else spec.restart.value(),
         "termination_grace_period": None if has_default_grace else spec.grace,
+        "stop_signal": None if spec.stop_signal == DEFAULT_STOP_SIGNAL else spec.stop_signal,
+        "stop_command": shlex.join(spec.stop_command),
+        "signal_group": spec.signal_group,
         "deadline": spec.deadline,
         "gpus": spec.gpus,
         "log_limit": None if has_default_log_limit else spec.log_limit,
@@ -293,7 +300,10 @@ def _process_spec(
             **_directory_variables(process, directory),
         },
         env_secrets={**plan.env_secrets(process), **{key: key for key in process.keys}},
-        grace=_grace_seconds(process.pod),
+        grace=grace_seconds(process.pod),
+        stop_signal=process.settings.stop_signal or DEFAULT_STOP_SIGNAL,
+        stop_command=tuple(command_argv(process.settings.stop_command or [], shell)),
+        signal_group=bool(process.settings.signal_group),
         restart=process.restart.of_job(process.pod.job),
         deadline=_deadline_seconds(process.pod),
         ready=_resolved_test(ready, plan, process, shell) or None,
@@ -342,7 +352,8 @@ def _own_variables(
     return result
 
 
-def _grace_seconds(pod: Settings) -> float:
+def grace_seconds(pod: Settings) -> float:
+    """Return the grace period of a process in seconds."""
     if pod.termination_grace_period is None:
         return DEFAULT_GRACE_SECONDS
     return float(pod.termination_grace_period)

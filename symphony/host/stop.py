@@ -6,13 +6,15 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from symphony.errors import BackendError, SymphonyError
-from symphony.host.processes.control import wait_for_exit
+from symphony.host.processes.control import send_signal, wait_for_exit
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import Event, EventReader, fold, previous_processes
+from symphony.plan.stop_order import longest_stop
 
 # The supervisor kills every process that outlives its grace period. The margin is the additional
 # time that the supervisor may need, on a busy machine or with an unresponsive tmux server, to reap
@@ -36,8 +38,6 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     belongs to another user or runs on another host, or if its supervisor cannot be found, is
     suspended or does not exit in time.
     """
-    from symphony.host.processes.tree import send_signal
-
     run.check_user()
     other_host = run.other_host()
     if other_host is not None:
@@ -46,15 +46,15 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
         raise BackendError(run.other_host_message(other_host))
     # The files are read before the supervisor exits, because another program that deletes the
     # experiment can then remove them.
-    grace = longest_grace(run)
-    stop_others = _prepare_to_stop_remaining(run, 0.0 if at_once else grace)
+    longest = longest_stop_of(run)
+    stop_others = _prepare_to_stop_remaining(run, 0.0 if at_once else _longest_grace(run))
     supervisor = find_supervisor(run)
     if supervisor is not None:
         check_not_suspended(run)
         send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
-        # The supervisor gives its child processes one grace period, and can then give a second one
-        # to processes that have left their process groups.
-        if not wait_for_exit(supervisor, 2 * grace + MARGIN_SECONDS):
+        # The supervisor gives its child processes their grace periods, and can then give the same
+        # time to processes that have left their process groups.
+        if not wait_for_exit(supervisor, 2 * longest + MARGIN_SECONDS):
             check_not_suspended(run)
             raise BackendError(
                 f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
@@ -66,7 +66,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
 
 def stop_remaining(run: RunDirectory) -> None:
     """Stop all processes of a run without a supervisor, and return when none of them is running."""
-    _prepare_to_stop_remaining(run, longest_grace(run))()
+    _prepare_to_stop_remaining(run, _longest_grace(run))()
     run.wait_for_output()
 
 
@@ -106,17 +106,27 @@ def check_not_suspended(run: RunDirectory) -> None:
         raise BackendError(f"experiment {run.name!r} cannot be stopped: {suspension}")
 
 
-def longest_grace(run: RunDirectory) -> float:
-    """Return the longest grace period of the processes, in seconds.
+def longest_stop_of(run: RunDirectory) -> float:
+    """Return the longest time that a stop of all processes can take, in seconds."""
+    processes = _processes(run)
+    graces = {process["name"]: process["grace"] for process in processes}
+    starts_after = {process["name"]: process["starts_after"] for process in processes}
+    return longest_stop(graces, starts_after) if processes else DEFAULT_GRACE_SECONDS
 
-    If the manifest is missing or damaged, return the default grace period.
-    """
+
+def _longest_grace(run: RunDirectory) -> float:
+    """Return the longest grace period of the processes, in seconds."""
+    graces = (process["grace"] for process in _processes(run))
+    return max(graces, default=DEFAULT_GRACE_SECONDS)
+
+
+def _processes(run: RunDirectory) -> list[dict[str, Any]]:
+    """Return the descriptions of the processes, or none if the manifest is missing or damaged."""
     try:
         manifest = run.load_manifest()
     except SymphonyError:
-        return DEFAULT_GRACE_SECONDS
-    processes = [*manifest["processes"], *previous_processes(manifest)]
-    return max((process["grace"] for process in processes), default=DEFAULT_GRACE_SECONDS)
+        return []
+    return [*manifest["processes"], *previous_processes(manifest)]
 
 
 def find_supervisor(run: RunDirectory) -> ProcessId | None:

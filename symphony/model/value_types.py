@@ -23,15 +23,14 @@ from symphony.model.durations import (
     parse_positive_duration,
 )
 from symphony.model.quantities import QUANTITY_PATTERN, log_size_text, memory_text, quantity_text
+from symphony.signal_names import STOP_SIGNALS
 
 Schema = dict[str, Any]
 
 NULL_SCHEMA: Schema = {"type": "null"}
 PARAMETER_REFERENCE = r"\$\{"
 MAX_REPLICAS = 10_000
-# The signals by which programs are stopped. A program can handle each of them.
-STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "ALRM", "ABRT", "WINCH", "PWR")
-_SIGNAL_NAMES = "|".join(STOP_SIGNALS)
+_STOP_SIGNAL_NAMES = "|".join(STOP_SIGNALS)
 # The longest delay before a restart. It is that of Kubernetes.
 MAX_BACKOFF_SECONDS = 300
 # The number of restarts in a policy such as on-failure:5 has at most this many digits.
@@ -432,7 +431,9 @@ PROGRAM_OR_LINE = ValueType(
 STOP_SIGNAL = ValueType(
     {
         "type": "string",
-        "pattern": or_reference(f"^(SIG)?({_SIGNAL_NAMES})$|^(sig)?({_SIGNAL_NAMES.lower()})$"),
+        "pattern": or_reference(
+            f"^(SIG)?({_STOP_SIGNAL_NAMES})$|^(sig)?({_STOP_SIGNAL_NAMES.lower()})$"
+        ),
     },
     _stop_signal,
 )

@@ -61,6 +61,7 @@ def loop(run: RunDirectory) -> Iterator[EventLoop]:
         state=state,
         specs={"a": SimpleNamespace(grace=1.0)},
         ranks_with=lambda _: [],
+        stop_waves=lambda names: [list(names)],
         record_request=lambda *_: 1,
         record_request_done=lambda _: None,
     )

@@ -28,6 +28,7 @@ from symphony_slurm.terminals import RemoteTerminal, RemoteTerminals
 from symphony_slurm.usage import NodeSamples
 
 if TYPE_CHECKING:
+    from symphony.host.supervisor.stopper import StopOrder
     from symphony.host.usage.sampler import Devices
     from symphony.line_search import SearchProcess
     from symphony.usage import ExperimentUsage
@@ -128,6 +129,8 @@ class Agents:
         self._slots = dict(slots)
         # The process groups that have running members.
         self.groups: set[tuple[str, int]] = set()
+        # The processes that agents are stopping.
+        self.stopping: set[str] = set()
         # Tests of readiness whose results have not arrived.
         self.tests: dict[int, _Test] = {}
         self.usage = NodeSamples()
@@ -195,6 +198,9 @@ class RemoteChildren:
         """Return the running child called ``name``, or None if there is none."""
         return self._running.get(name)
 
+    def keep_terminals(self, is_needed: Callable[[str], bool]) -> None:
+        """Do nothing, as in `LocalChildren`, which the agents use."""
+
     def terminal(self, name: str) -> RemoteTerminal | None:
         """Return the terminal of a running child, or None if it has none."""
         child = self._running.get(name)
@@ -260,6 +266,8 @@ class RemoteChildren:
         event = message["event"]
         if event == "exited":
             self._handle_exited(agent, message)
+        elif event == "stopped":
+            self._agents.stopping.discard(message["name"])
         elif event == "group-gone":
             self._agents.groups.discard((agent.node, message["pid"]))
         elif event == "tested":
@@ -294,6 +302,9 @@ class RemoteChildren:
         with contextlib.suppress(KeyError, ValueError):
             self._loop.unwatch(agent.channel.fileno())
         self._agents.groups = {group for group in self._agents.groups if group[0] != agent.node}
+        self._agents.stopping = {
+            name for name in self._agents.stopping if self._agents.of(name) is not agent
+        }
         self._terminals.leave_agent(agent)
         lost = [name for name in self._running if self._agents.of(name) is agent]
         for name in lost:
@@ -366,26 +377,82 @@ class RemoteHost:
             agent.order("signal_group", name=name, group=group, signal=int(number))
         return True
 
-    def has_running_members(self, name: str, group: int) -> bool:
-        """Return whether a process group has running members, as its agent has reported."""
-        return (self._agents.of(name).node, group) in self._agents.groups
+    def begin_stop(
+        self,
+        loop: EventLoop,
+        spec: ProcessSpec,
+        process: ProcessId,
+        order: StopOrder,
+        env: Mapping[str, str],
+        on_problem: Callable[[str], None],
+    ) -> None:
+        """Let the agent stop a process; see `ProcessHost`. The agent reports problems in notes."""
+        del loop, env, on_problem
+        agent = self._agents.of(spec.name)
+        if agent.is_alive:
+            self._agents.stopping.add(spec.name)
+            agent.order(
+                "stop",
+                name=spec.name,
+                pid=process.pid,
+                birth=process.birth,
+                stop=order.to_dict(),
+            )
+
+    def is_stopping(self, name: str) -> bool:
+        """Return whether the agent has not reported that a process was stopped completely."""
+        return name in self._agents.stopping
+
+    def handle_exit(self, name: str, process: ProcessId) -> None:
+        """Do nothing: the agent has observed the exit."""
 
     def is_group_of_run(self, group: int, leaders: Mapping[str, ProcessId]) -> bool:
         """Return False, because no supervisor takes over the processes of another one."""
         del group, leaders
         return False
 
-    def send_signal(self, name: str, process: ProcessId, number: signal.Signals) -> bool:
-        """Send a signal to one process. Return False if it is not running."""
-        agent = self._agents.of(name)
-        answer = agent.ask(
-            "signal", name=name, pid=process.pid, birth=process.birth, signal=int(number)
-        )
-        return bool(agent.answer(answer))
+    def send_signals(
+        self, processes: Mapping[str, ProcessId], number: signal.Signals, *, force: bool
+    ) -> Mapping[str, str]:
+        """Send a signal to processes; see `ProcessHost`.
+
+        The agents first report whether the signal can be sent, because otherwise nothing is sent.
+        """
+        problems = self._ask_signals(processes, number, force=force, dry_run=True)
+        if problems:
+            return problems
+        return self._ask_signals(processes, number, force=True, dry_run=False)
+
+    def _ask_signals(
+        self,
+        processes: Mapping[str, ProcessId],
+        number: signal.Signals,
+        *,
+        force: bool,
+        dry_run: bool,
+    ) -> dict[str, str]:
+        by_agent: dict[Agent, dict[str, list[float]]] = {}
+        for name, process in processes.items():
+            own = by_agent.setdefault(self._agents.of(name), {})
+            own[name] = [process.pid, process.birth]
+        asked = [
+            (
+                agent,
+                own,
+                agent.ask("signal", leaders=own, signal=int(number), force=force, dry_run=dry_run),
+            )
+            for agent, own in by_agent.items()
+        ]
+        problems: dict[str, str] = {}
+        for agent, own, answer in asked:
+            found = agent.answer(answer)
+            lost = dict.fromkeys(own, f"node {agent.node} has failed")
+            problems.update(lost if found is None else found)
+        return problems
 
     def is_running(self, name: str, process: ProcessId) -> bool:
-        """Return whether the process group of a process has members."""
-        return self.has_running_members(name, process.pid)
+        """Return whether the process group of a process has members, as its agent has reported."""
+        return (self._agents.of(name).node, process.pid) in self._agents.groups
 
     def stop_strays(
         self,

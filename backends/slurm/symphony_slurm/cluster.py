@@ -431,7 +431,7 @@ class SlurmCluster(TerminalCluster):
             try:
                 if is_alive(run):
                     slurm.signal_batch_step(number, "QUIT" if at_once else "TERM")
-                    if self._wait_for_end(run, number, 0.0 if at_once else _longest_grace(run)):
+                    if self._wait_for_end(run, number, 0.0 if at_once else _longest_stop(run)):
                         return
                 slurm.cancel(number)
             except BackendError:
@@ -932,10 +932,10 @@ def _wait_for_change(reader: StatusReader) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _longest_grace(run: RunDirectory) -> float:
-    from symphony.host.stop import longest_grace
+def _longest_stop(run: RunDirectory) -> float:
+    from symphony.host.stop import longest_stop_of
 
-    return longest_grace(run)
+    return longest_stop_of(run)
 
 
 def _record_never_started(run: RunDirectory) -> None:

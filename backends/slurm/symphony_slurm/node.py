@@ -16,7 +16,9 @@ from typing import Any
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId
 from symphony.host.processes.mark import remove_own_mark
 from symphony.host.processes.scratch import SCRATCH_VARIABLE
+from symphony.host.processes.signaling import send_signals
 from symphony.host.processes.spec import ProcessSpec
+from symphony.host.processes.tree import group_members
 from symphony.host.resources.leases import PortLeases
 from symphony.host.run.directory import RunDirectory, remove_tree
 from symphony.host.run.note import NoteWriter
@@ -27,6 +29,7 @@ from symphony.host.supervisor.orphans import OrphanReaper
 from symphony.host.supervisor.probes import make_probe, served_by_other
 from symphony.host.supervisor.process_host import ThisHost
 from symphony.host.supervisor.readiness import NOT_FINISHED
+from symphony.host.supervisor.stopper import StopOrder
 from symphony.signals import reset_signals
 from symphony.usage import ExperimentUsage
 from symphony_slurm.channel import Channel, ChannelClosed, Message
@@ -67,7 +70,9 @@ class Agent:
         self._node = node
         self._loop = EventLoop(self._handle_error)
         self._children = LocalChildren(self._loop, run, self._handle_exit)
-        self._host = ThisHost("")
+        self._host = ThisHost("", self._handle_stopped)
+        # The processes that are being stopped.
+        self._stopping: set[str] = set()
         self._terminals = TerminalClients(self._loop, self._children, self._send)
         self._ports = PortLeases()
         self._environment = dict(os.environ)
@@ -133,7 +138,9 @@ class Agent:
     def _order_prepare(self, env: dict[str, str]) -> None:
         """Receive the variables that all processes share."""
         self._env = {**self._environment, **env}
-        self._host = ThisHost(env[RUN_ID_VARIABLE])
+        if not self._specs:
+            # Later, a change only sends other variables.
+            self._host = ThisHost(env[RUN_ID_VARIABLE], self._handle_stopped)
 
     def _order_reserve(self, port: int) -> str | None:
         """Lease and hold a port. Return the reason why it is unavailable, or None."""
@@ -186,8 +193,32 @@ class Agent:
     def _order_signal_group(self, name: str, group: int, signal: int) -> None:
         self._host.signal_group(name, group, signal)
 
-    def _order_signal(self, name: str, pid: int, birth: float, signal: int) -> bool:
-        return self._host.send_signal(name, ProcessId(pid, birth), _signal(signal))
+    def _order_signal(
+        self, leaders: dict[str, list[float]], signal: int, force: bool, dry_run: bool
+    ) -> dict[str, str]:
+        """Send a signal to processes, or only report why this is not possible."""
+        return send_signals(_identities(leaders), _signal(signal), force=force, dry_run=dry_run)
+
+    def _order_stop(self, name: str, pid: int, birth: float, stop: dict[str, Any]) -> None:
+        self._begin_stop(name, ProcessId(pid, birth), StopOrder.from_dict(stop))
+
+    def _begin_stop(self, name: str, process: ProcessId, order: StopOrder) -> None:
+        spec = self._specs[name]
+        self._stopping.add(name)
+        self._host.begin_stop(
+            self._loop,
+            spec,
+            process,
+            order,
+            {**self._env, **spec.env},
+            lambda problem: self._notes.set(f"stop {name}", problem),
+        )
+
+    def _handle_stopped(self, name: str) -> None:
+        """Report that all programs of a process that was stopped have exited."""
+        self._stopping.discard(name)
+        self._send({"event": "stopped", "name": name})
+        self._exit_if_closed()
 
     def _order_stop_strays(
         self,
@@ -265,6 +296,7 @@ class Agent:
         del log_bytes
         name, group = child.name, child.pid
         self._logs.record(name)
+        self._host.handle_exit(name, ProcessId(group, child.birth))
         has_group = self._host.signal_group(name, group, 0)
         self._send(
             {
@@ -283,7 +315,7 @@ class Agent:
 
     def _observe_group(self, name: str, group: int) -> None:
         """Report when a process group has no more running members."""
-        if self._host.has_running_members(name, group):
+        if group_members(group):
             self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._observe_group(name, group))
         else:
             self._send({"event": "group-gone", "name": name, "pid": group})
@@ -295,17 +327,13 @@ class Agent:
         self._is_closing = True
         running = [child for name in self._specs if (child := self._children.get(name))]
         for child in running:
-            self._host.signal_group(child.name, child.pid, signal.SIGTERM)
-            grace = self._specs[child.name].grace
-            self._loop.after(grace, lambda child=child: self._kill(child))  # type: ignore[misc]
+            spec = self._specs[child.name]
+            process = ProcessId(child.pid, child.birth)
+            self._begin_stop(child.name, process, StopOrder.of(spec, spec.grace))
         self._exit_if_closed()
 
-    def _kill(self, child: Child) -> None:
-        if self._children.get(child.name) is child:
-            self._host.signal_group(child.name, child.pid, signal.SIGKILL)
-
     def _exit_if_closed(self) -> None:
-        if self._is_closing and not self._children:
+        if self._is_closing and not self._children and not self._stopping:
             self._host.stop_strays({}, kill=True)
             self._logs.close()
             self._remove_scratch_directories()

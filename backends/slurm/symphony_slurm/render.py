@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.host.render import HONOURED as HOST_HONOURED
-from symphony.host.render import HostManifest
+from symphony.host.render import HostManifest, grace_seconds
+from symphony.plan.stop_order import longest_stop
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan
@@ -29,7 +30,7 @@ HONOURED = HOST_HONOURED | {
 # The shortest time before the end of a job at which the batch step receives SIGTERM, so that the
 # experiment is stopped in order.
 WARNING_SECONDS = 60
-# A stop needs this time in addition to the longest grace period.
+# A stop needs this time in addition to the grace periods.
 STOP_SECONDS = 30
 # Slurm's timers can be early or late by this time.
 TIMER_ERROR_SECONDS = 60
@@ -93,10 +94,13 @@ class SlurmManifest(HostManifest):
 def warning_seconds(plan: Plan, time_limit: int | None) -> int:
     """Return the time before the end of the job at which the experiment is stopped.
 
-    It is long enough for the longest grace period, but at most half of the time limit.
+    It is long enough for the grace periods of all processes in the order in which they are stopped,
+    but at most half of the time limit.
     """
-    graces = [process.pod.termination_grace_period or 0 for process in plan]
-    warning = max(WARNING_SECONDS, math.ceil(max(graces, default=0)) + STOP_SECONDS)
+    graces = {process.name: grace_seconds(process.pod) for process in plan}
+    starts_after = {process.name: process.starts_after for process in plan}
+    longest = longest_stop(graces, starts_after)
+    warning = max(WARNING_SECONDS, math.ceil(longest) + STOP_SECONDS)
     return min(warning, time_limit // 2) if time_limit else warning
 
 

@@ -67,6 +67,10 @@ class TmuxChildren:
         self._unlogged: dict[str, ProcessSpec] = {}
         loop.watch(self._gates.fileno(), self._receive_reports)
 
+    def keep_terminals(self, is_needed: Callable[[str], bool]) -> None:
+        """Keep the windows of exited processes; see `Children`."""
+        self._exits.is_needed = is_needed
+
     def terminal(self, name: str) -> None:
         """Return None, because tmux relays the terminals of its windows."""
 

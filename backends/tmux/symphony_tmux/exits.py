@@ -132,6 +132,8 @@ class PendingExits:
         self._all: dict[str, ProcessExit] = {}
         self._pause = FIRST_PAUSE_SECONDS
         self._check_scheduled = False
+        # Whether other programs of a process are still being stopped. They may use its terminal.
+        self.is_needed: Callable[[str], bool] = lambda _: False
 
     def add(self, child: TmuxChild, code: int | None, *, logged: bool) -> None:
         """Begin to determine how a process exited.
@@ -171,13 +173,14 @@ class PendingExits:
             # reached, the next check tries again.
             if self._all:
                 for pending in self._all.values():
-                    pending.waited += self._pause
+                    if not self.is_needed(pending.child.name):
+                        pending.waited += self._pause
                 self._pause = min(self._pause * 1.5, LONGEST_PAUSE_SECONDS)
                 self._check_soon()
 
     def _check_all(self) -> None:
         for pending in self._all.values():
-            if not pending.read:
+            if not pending.read and not self.is_needed(pending.child.name):
                 self._check_mark(pending)
         unknown = [
             pending

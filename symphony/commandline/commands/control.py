@@ -134,6 +134,11 @@ class ControlCommands(BaseCommands):
             required=True,
             help="name or number, such as HUP, SIGUSR1 or 10",
         )
+        parser.add_argument(
+            "--force",
+            action="store_true",
+            help="send the signal even if no program of a process handles it and it ends them",
+        )
         self._add_client_dry_run(parser)
         self._add_json(parser, "the statuses of the processes as JSON")
 
@@ -142,8 +147,10 @@ class ControlCommands(BaseCommands):
 
         A PROCESS can be a group, a replicated process or a pattern, as for ps. Without one, all
         processes receive the signal. No signal is sent if one of the processes is not running.
-        Child processes of a process do not receive the signal. If a process exits because of it,
-        the restart policy applies.
+        The programs that handle the signal receive it, also behind a shell or a starter such as
+        xargs. A program that handles it passes it on to its own child processes if it wants to. If
+        no program of a process handles a signal that would end it, the command is refused unless
+        --force is given. If a process exits because of the signal, the restart policy applies.
 
         For example:
           symphony signal rl learner --signal HUP
@@ -155,7 +162,9 @@ class ControlCommands(BaseCommands):
         return self._control(
             args,
             (f"send {found.name} to", f"sending {found.name} to", f"sent {found.name} to"),
-            lambda experiment, names: self.cluster.signal_processes(experiment, names, int(found)),
+            lambda experiment, names: self.cluster.signal_processes(
+                experiment, names, int(found), force=args.force
+            ),
         )
 
     # --- arguments ---

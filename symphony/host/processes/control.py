@@ -1,10 +1,11 @@
-"""Sending signals to process groups, and waiting for a process to exit."""
+"""Sending signals to processes and process groups, and waiting for a process to exit."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -22,6 +23,42 @@ def signal_group(group: int, number: int) -> bool:
         return False
     except PermissionError:
         pass  # The group has members, but they belong to another user.
+    return True
+
+
+def send_signal(process: ProcessId, number: signal.Signals) -> bool:
+    """Send a signal to a process, but not to another process that has reused its pid.
+
+    Return False if the process has exited.
+    """
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return _send_signal_by_pid(process, number)
+    try:
+        if not is_alive(process):
+            return False
+        signal.pidfd_send_signal(handle, number)
+        return True
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _send_signal_by_pid(process: ProcessId, number: signal.Signals) -> bool:
+    """Send a signal by pid. Use this function only if no pidfd can be opened.
+
+    In theory, the system could reuse the pid after the check and before the signal is sent.
+    """
+    if not is_alive(process):
+        return False
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        return False
     return True
 
 

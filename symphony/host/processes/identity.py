@@ -18,8 +18,8 @@ from symphony.names import RUN_ID_VARIABLE as RUN_ID_VARIABLE
 _STAT_BYTES = 4096
 
 # The positions of fields in /proc/PID/stat, counted from the process state; see proc(5).
-_STATE, _PARENT, _SESSION, _START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END = 0, 1, 3, 19, 20, 48
-_EXIT_STATUS = 49
+_STATE, _PARENT, _GROUP, _SESSION = 0, 1, 2, 3
+_START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END, _EXIT_STATUS = 19, 20, 48, 49
 _USER_TIME, _SYSTEM_TIME, _CHILDREN_USER_TIME, _CHILDREN_SYSTEM_TIME = 11, 12, 13, 14
 _RESIDENT_PAGES = 21
 
@@ -41,6 +41,17 @@ class ProcessStat(NamedTuple):
     process: ProcessId
     parent: int
     session: int
+
+
+class TreeStat(NamedTuple):
+    """The place of a process among the others: its parent and its process group, and whether a
+    signal such as SIGSTOP has suspended it.
+    """
+
+    process: ProcessId
+    parent: int
+    group: int
+    is_suspended: bool
 
 
 class Reading(NamedTuple):
@@ -88,6 +99,22 @@ def read_stat(pid: int) -> ProcessStat | None:
         return None
     process = ProcessId(pid, float(fields[_START_TIME]))
     return ProcessStat(process, parent=int(fields[_PARENT]), session=int(fields[_SESSION]))
+
+
+def read_tree_stat(pid: int) -> TreeStat | None:
+    """Return the place of a process among the others, or None if there is no such process.
+
+    A zombie counts as an exited process.
+    """
+    fields = _read_running_stat(pid)
+    if fields is None:
+        return None
+    return TreeStat(
+        ProcessId(pid, float(fields[_START_TIME])),
+        parent=int(fields[_PARENT]),
+        group=int(fields[_GROUP]),
+        is_suspended=fields[_STATE] == b"T",
+    )
 
 
 def birth_time(pid: int) -> float | None:

@@ -65,7 +65,7 @@ class RunProcesses:
             elif belongs is None:
                 undecided[stat.process.pid] = stat
         self._add_children(found, undecided)
-        self._found = {process for process in found.values() if _accepts_signals(process)}
+        self._found = {process for process in found.values() if accepts_signals(process)}
         return sorted(self._found, key=lambda process: process.pid)
 
     def _scan(self) -> list[tuple[ProcessStat, bool | None]]:
@@ -193,7 +193,7 @@ def list_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
-def _accepts_signals(process: ProcessId) -> bool:
+def accepts_signals(process: ProcessId) -> bool:
     """Return whether this user may send signals to a process.
 
     The child process of a program such as sudo can belong to another user.

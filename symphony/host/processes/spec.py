@@ -23,10 +23,11 @@ THREADS_VARIABLE = "OMP_NUM_THREADS"
 DIRECTORY_VARIABLE = "PWD"
 
 DEFAULT_GRACE_SECONDS = 30.0
+DEFAULT_STOP_SIGNAL = "TERM"
 DEFAULT_LOG_LIMIT_BYTES = 2**30
 
 # JSON has no tuples, so `ProcessSpec.from_dict` converts the lists in these fields back to tuples.
-_TUPLE_FIELDS = ("argv", "releases", "connects", "preamble")
+_TUPLE_FIELDS = ("argv", "releases", "connects", "preamble", "stop_command")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,9 @@ class ProcessSpec:
     * ``ready`` is the readiness test with resolved addresses, for example ``{"tcp": [host,
       port]}``. None means that the process is ready as soon as it is running.
     * ``ready_timeout`` and ``grace`` are in seconds, and ``log_limit`` is in bytes.
+    * ``stop_signal`` is the name of the signal that stops the process, without SIG. If
+      ``stop_command`` is not empty, this command stops it instead. With ``signal_group``, the whole
+      process group receives the signal.
     * ``restart`` is the restart policy. ``deadline`` is the time in seconds after the first start
       at which the process is stopped and has failed, or None.
     * ``unit`` is the unit of which the process is a rank, or None; see `symphony.plan.ranks`.
@@ -61,6 +65,9 @@ class ProcessSpec:
     env: dict[str, str] = field(default_factory=dict)
     env_secrets: dict[str, str] = field(default_factory=dict)
     grace: float = DEFAULT_GRACE_SECONDS
+    stop_signal: str = DEFAULT_STOP_SIGNAL
+    stop_command: tuple[str, ...] = ()
+    signal_group: bool = False
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     deadline: float | None = None
     ready: dict[str, Any] | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from symphony.host.processes.control import send_signal
 from symphony.host.processes.identity import ProcessId, identify, is_alive
 
 _POLL_SECONDS = 0.02
@@ -90,42 +91,6 @@ def exclusive_listening_ports(processes: Iterable[ProcessId]) -> frozenset[int]:
                 ports = of_run if connection.pid in pids else of_others
                 ports.add(connection.laddr.port)
     return frozenset(of_run - of_others)
-
-
-def send_signal(process: ProcessId, number: signal.Signals) -> bool:
-    """Send a signal to a process, but not to another process that has reused its pid.
-
-    Return False if the process has exited.
-    """
-    try:
-        handle = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return _send_signal_by_pid(process, number)
-    try:
-        if not is_alive(process):
-            return False
-        signal.pidfd_send_signal(handle, number)
-        return True
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(handle)
-
-
-def _send_signal_by_pid(process: ProcessId, number: signal.Signals) -> bool:
-    """Send a signal by pid. Use this function only if no pidfd can be opened.
-
-    In theory, the system could reuse the pid after the check and before the signal is sent.
-    """
-    if not is_alive(process):
-        return False
-    try:
-        os.kill(process.pid, number)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def stop_processes(

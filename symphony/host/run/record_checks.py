@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from symphony.names import is_name
+from symphony.signal_names import STOP_SIGNALS
 
 Check = Callable[[Any], bool]
 
@@ -75,6 +76,10 @@ def _is_address_mapping(value: Any) -> bool:
     )
 
 
+def _is_stop_signal(value: Any) -> bool:
+    return isinstance(value, str) and value in STOP_SIGNALS
+
+
 def _is_process_name(value: Any) -> bool:
     return isinstance(value, str) and is_name(value)
 
@@ -136,6 +141,13 @@ _PROCESS: Mapping[str, Check] = {
     "preamble": _is_text_list,
 }
 
+# The manifests of earlier versions do not contain these values.
+_PROCESS_OPTIONS: Mapping[str, Check] = {
+    "stop_signal": _is_stop_signal,
+    "stop_command": _is_text_list,
+    "signal_group": _is_flag,
+}
+
 _SUPERVISOR: Mapping[str, Check] = {
     "pid": _is_integer,
     "birth": _is_number,
@@ -193,6 +205,9 @@ def manifest_error(data: Any) -> str:
         error = _first_error(process, _PROCESS)
         if error:
             return f"processes[{index}]: {error}"
+        options = {key: process[key] for key in _PROCESS_OPTIONS if key in process}
+        if not _has_optional(options, _PROCESS_OPTIONS):
+            return f"processes[{index}]: how it is stopped is not valid"
         restart = process.get("restart", "Never")
         if not isinstance(restart, str) and not _has_optional(restart, _RESTART):
             return f"processes[{index}]: 'restart' is not valid"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -96,6 +96,13 @@ class Children(Protocol):
 
     def get(self, name: str) -> Child | None:
         """Return the running child with the given name, or None if there is none."""
+
+    def keep_terminals(self, is_needed: Callable[[str], bool]) -> None:
+        """Keep the terminal of a process open, after the process has exited, as long as
+        ``is_needed`` returns true for its name. Its exit is reported afterwards.
+
+        Do nothing if no process has a terminal that closes when the process exits.
+        """
 
     def terminal(self, name: str) -> JoinableTerminal | None:
         """Return the terminal of a running child that a client can join, or None.

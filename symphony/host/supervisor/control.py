@@ -15,7 +15,7 @@ Request    Values                 Done when
 stop       names, grace           no process of the groups is running
 start      names                  each process has started, or waits for its start conditions
 restart    names, grace           as for stop, and then as for start
-signal     names, signal          the signal was sent
+signal     names, signal, force   the signal was sent
 change     directory, keep_holds  removed processes are gone, and the others as for restart
 finish                            the experiment, which must be stopped, begins to finish
 attach     names                  the connection has joined the terminal of the only process;
@@ -103,9 +103,12 @@ class _Connection:
 class _Operation:
     """A request that is in progress.
 
-    ``awaited`` contains the processes that must exit completely, and ``to_start`` those that the
-    request will start. When the processes of ``stopped`` have exited, their descendants that have
-    left their process groups are stopped, and killed from ``kill_time`` on the monotonic clock on.
+    ``awaited`` contains the processes that must exit completely. ``waves`` contains those of them
+    that are not being stopped yet, in the order in which this happens, and ``wave`` those of the
+    present wave. ``grace`` is the grace period of the request in seconds, or None for that of each
+    process. ``to_start`` contains the processes that the request will start. When the processes of
+    ``stopped`` have exited, their descendants that have left their process groups are stopped, and
+    killed from ``kill_time`` on the monotonic clock on.
     ``change`` is the requested change of the experiment, if any. ``error`` is the reason why a part
     of the request was not done. ``number`` is that of the recorded request, or None if the request
     is not recorded.
@@ -114,6 +117,9 @@ class _Operation:
     reply: Reply
     number: int | None = None
     awaited: set[str] = field(default_factory=set)
+    waves: list[list[str]] = field(default_factory=list)
+    wave: frozenset[str] = frozenset()
+    grace: float | None = None
     to_start: dict[str, None] = field(default_factory=dict)
     stopped: frozenset[str] = frozenset()
     change: Change | None = None
@@ -308,18 +314,36 @@ class Control:
     def _stop(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
         names, grace = self._names_of_units(request), _grace(request)
         number = self._number("stop", request, names)
-        specs = self._supervisor.specs
-        longest = max((specs[name].grace for name in names), default=0.0)
-        kill_time = time.monotonic() + (longest if grace is None else grace)
-        operation = _Operation(reply, number, stopped=frozenset(names), kill_time=kill_time)
+        operation = _Operation(reply, number, stopped=frozenset(names), grace=grace)
         for name in names:
             self._cancel_start(name)
             if self._track_state(name) is State.PENDING:
                 self._supervisor.stop_pending(name)
-            if not self._supervisor.is_gone(name):
-                self._supervisor.request_stop(name, grace, restarts=False)
-                operation.awaited.add(name)
+        self._await_exits(operation, names)
         return operation
+
+    def _await_exits(self, operation: _Operation, names: Iterable[str]) -> None:
+        """Stop processes in waves, and wait until they have exited."""
+        running = [name for name in names if not self._supervisor.is_gone(name)]
+        for name in running:
+            self._supervisor.announce_stop(name, restarts=name in operation.to_start)
+        operation.awaited.update(running)
+        is_at_once = operation.grace == 0
+        operation.waves = [running] if is_at_once else self._supervisor.stop_waves(running)
+        self._stop_next_wave(operation)
+
+    def _stop_next_wave(self, operation: _Operation) -> None:
+        """Stop the next wave, if no process of the present one is running any more."""
+        while operation.waves and operation.wave.isdisjoint(operation.awaited):
+            wave = operation.waves.pop(0)
+            operation.wave = frozenset(wave)
+            graces = [self._supervisor.grace_of(name) for name in wave]
+            longest = max(graces, default=0.0) if operation.grace is None else operation.grace
+            operation.kill_time = time.monotonic() + longest
+            for name in wave:
+                if name in operation.awaited:
+                    restarts = name in operation.to_start
+                    self._supervisor.request_stop(name, operation.grace, restarts=restarts)
 
     def _cancel_start(self, name: str) -> None:
         for other in self._operations:
@@ -347,12 +371,9 @@ class Control:
     def _restart(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
         names, grace = self._names_of_units(request), _grace(request)
         self._refuse_busy(names)
-        operation = _Operation(reply, self._number("restart", request, names))
-        for name in names:
-            operation.to_start[name] = None
-            if not self._supervisor.is_gone(name):
-                self._supervisor.request_stop(name, grace, restarts=True)
-                operation.awaited.add(name)
+        operation = _Operation(reply, self._number("restart", request, names), grace=grace)
+        operation.to_start.update(dict.fromkeys(names))
+        self._await_exits(operation, names)
         return operation
 
     def _signal(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
@@ -363,8 +384,11 @@ class Control:
             raise RequestRefused(
                 f"no signal was sent, because these processes are not running: {join_names(idle)}"
             )
-        for name in names:
-            self._supervisor.send_signal(name, number)
+        problems = self._supervisor.send_signal(names, number, force=request.get("force") is True)
+        if problems:
+            name, problem = next(iter(problems.items()))
+            others = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise RequestRefused(f"no signal was sent: process {name!r}{others}: {problem}")
         return _Operation(reply)
 
     def _change(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
@@ -383,20 +407,15 @@ class Control:
 
         ``to_start`` contains the added and restarted processes that have not been started yet.
         """
-        graces = [change.old_specs[name].grace for name in change.removed]
         operation = _Operation(
             reply,
             number,
             to_start=dict.fromkeys(to_start),
             stopped=frozenset(change.removed),
-            kill_time=time.monotonic() + max(graces, default=0.0),
             change=change,
         )
         restarted = [name for name in change.restarted if name in operation.to_start]
-        for name in (*change.removed, *restarted):
-            if not self._supervisor.is_gone(name):
-                self._supervisor.request_stop(name, None, restarts=name in operation.to_start)
-                operation.awaited.add(name)
+        self._await_exits(operation, [*change.removed, *restarted])
         return operation
 
     def _finish(self, _request: Mapping[str, Any], reply: Reply) -> _Operation:
@@ -469,6 +488,7 @@ class Control:
             if name not in operation.awaited:
                 continue
             operation.awaited.discard(name)
+            self._stop_next_wave(operation)
             if operation.to_start and not self._supervisor.state.is_stopping_all:
                 self._advance_soon(operation)
             else:
@@ -582,7 +602,7 @@ _KINDS: dict[str, _Kind] = {
     "stop": _Kind(Control._stop, frozenset({"names", "grace"})),
     "start": _Kind(Control._start, frozenset({"names"})),
     "restart": _Kind(Control._restart, frozenset({"names", "grace"})),
-    "signal": _Kind(Control._signal, frozenset({"names", "signal"})),
+    "signal": _Kind(Control._signal, frozenset({"names", "signal", "force"})),
     "change": _Kind(Control._change, frozenset({"directory", "keep_holds"})),
     "finish": _Kind(Control._finish),
     "attach": _Kind(Control._attach, frozenset({"names"})),

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import termios
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,6 +118,9 @@ class LocalChildren:
                 yield spec, StartRefused(errno.EINVAL, f"cannot start {spec.argv[0]!r}: {exc}")
             else:
                 yield spec, child
+
+    def keep_terminals(self, is_needed: Callable[[str], bool]) -> None:
+        """Do nothing: the kernel takes the terminal from the other programs of the process."""
 
     def terminal(self, name: str) -> Terminal | None:
         """Return the terminal of a running child, or None if it has none."""

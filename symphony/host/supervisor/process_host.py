@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from symphony.host.processes.control import signal_group
+from symphony.host.processes.control import send_signal, signal_group
 from symphony.host.processes.identity import ProcessId, is_alive
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
@@ -22,9 +22,11 @@ from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.log_times import LogTimes
 from symphony.host.supervisor.probes import Probe, make_probe
+from symphony.host.supervisor.stop_command import run_stop_command
 
 if TYPE_CHECKING:
     from symphony.host.processes.membership import RunProcesses
+    from symphony.host.supervisor.stopper import StopOrder, Stopper
     from symphony.host.usage.sampler import Devices, UsageSampler
     from symphony.line_search import SearchProcess
     from symphony.usage import ExperimentUsage
@@ -75,14 +77,39 @@ class ProcessHost(Protocol):
     def signal_group(self, name: str, group: int, number: int) -> bool:
         """Send a signal to the process group of a process. Return False if it has no members."""
 
-    def has_running_members(self, name: str, group: int) -> bool:
-        """Return whether a process group has a member that is not a zombie."""
+    def begin_stop(
+        self,
+        loop: EventLoop,
+        spec: ProcessSpec,
+        process: ProcessId,
+        order: StopOrder,
+        env: Mapping[str, str],
+        on_problem: Callable[[str], None],
+    ) -> None:
+        """Begin to stop a process and all programs that belong to it; see `stopper.Stopper`.
+
+        If the process is being stopped already, its grace period can become shorter. ``env`` is the
+        initial environment of the process, in which a command that stops it runs. ``on_problem`` is
+        called in the event loop with a message if this command fails.
+        """
+
+    def is_stopping(self, name: str) -> bool:
+        """Return whether programs of a process that is being stopped may be running."""
+
+    def handle_exit(self, name: str, process: ProcessId) -> None:
+        """Handle the exit of a process, which can be one that is being stopped."""
 
     def is_group_of_run(self, group: int, leaders: Leaders) -> bool:
         """Return whether a process group exists and contains a process of the run."""
 
-    def send_signal(self, name: str, process: ProcessId, number: signal.Signals) -> bool:
-        """Send a signal to one process. Return False if it is not running."""
+    def send_signals(
+        self, processes: Leaders, number: signal.Signals, *, force: bool
+    ) -> Mapping[str, str]:
+        """Send a signal to processes; see `symphony.host.processes.signaling`.
+
+        Return the reasons why the signal cannot be sent to processes. In this case, nothing is
+        sent.
+        """
 
     def is_running(self, name: str, process: ProcessId) -> bool:
         """Return whether a process is running."""
@@ -147,10 +174,17 @@ class ProcessHost(Protocol):
 
 
 class ThisHost:
-    """The machine of the supervisor; see `ProcessHost`."""
+    """The machine of the supervisor; see `ProcessHost`.
 
-    def __init__(self, run_id: str) -> None:
+    ``on_stopped`` is called with the name of a process when all programs of a process that was
+    being stopped have exited.
+    """
+
+    def __init__(self, run_id: str, on_stopped: Callable[[str], None] = lambda _: None) -> None:
         self._run_id = run_id
+        self._on_stopped = on_stopped
+        # Most experiments are not stopped, so the module is imported later.
+        self._stopper: Stopper | None = None
         self._swept: set[ProcessId] = set()
 
     @property
@@ -181,15 +215,33 @@ class ThisHost:
         del name
         return signal_group(group, number)
 
-    def has_running_members(self, name: str, group: int) -> bool:
-        """Return whether a process group has running members; see `ProcessHost`.
+    def begin_stop(
+        self,
+        loop: EventLoop,
+        spec: ProcessSpec,
+        process: ProcessId,
+        order: StopOrder,
+        env: Mapping[str, str],
+        on_problem: Callable[[str], None],
+    ) -> None:
+        """Begin to stop a process; see `ProcessHost`."""
+        if self._stopper is None:
+            from symphony.host.supervisor.stopper import Stopper
 
-        A zombie that its parent never reaps would otherwise keep the supervisor waiting forever.
-        """
-        from symphony.host.processes.tree import group_members
+            self._stopper = Stopper(loop, on_done=self._on_stopped)
+        run_command = None
+        if order.command:
+            run_command = functools.partial(run_stop_command, spec, order, env)
+        self._stopper.begin(spec.name, process, order, run_command, on_problem)
 
-        del name
-        return bool(group_members(group))
+    def is_stopping(self, name: str) -> bool:
+        """Return whether a process is being stopped; see `ProcessHost`."""
+        return self._stopper is not None and self._stopper.is_active(name)
+
+    def handle_exit(self, name: str, process: ProcessId) -> None:
+        """Handle the exit of a process; see `ProcessHost`."""
+        if self._stopper is not None:
+            self._stopper.handle_exit(name, process)
 
     def is_group_of_run(self, group: int, leaders: Leaders) -> bool:
         """Return whether a process group belongs to the run; see `ProcessHost`."""
@@ -198,12 +250,13 @@ class ThisHost:
         found = self._processes.find(leaders.values())
         return any(_process_group(process.pid) == group for process in found)
 
-    def send_signal(self, name: str, process: ProcessId, number: signal.Signals) -> bool:
-        """Send a signal to one process; see `ProcessHost`."""
-        from symphony.host.processes.tree import send_signal
+    def send_signals(
+        self, processes: Leaders, number: signal.Signals, *, force: bool
+    ) -> Mapping[str, str]:
+        """Send a signal to processes; see `ProcessHost`."""
+        from symphony.host.processes.signaling import send_signals
 
-        del name
-        return send_signal(process, number)
+        return send_signals(processes, number, force=force)
 
     def is_running(self, name: str, process: ProcessId) -> bool:
         """Return whether a process is running; see `ProcessHost`."""
@@ -250,12 +303,11 @@ class ThisHost:
         return strays
 
     def _signal_strays(self, strays: list[ProcessId], *, kill: bool) -> None:
-        from symphony.host.processes.tree import send_signal
-
+        stopped = set() if self._stopper is None else self._stopper.programs()
         for process in strays:
             if kill:
                 send_signal(process, signal.SIGKILL)
-            elif process not in self._swept:
+            elif process not in self._swept and process not in stopped:
                 send_signal(process, signal.SIGTERM)
                 self._swept.add(process)
 

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import errno
 import functools
+import math
 import os
 import signal
 import sys
@@ -64,6 +65,7 @@ from symphony.plan.policies import (
     decide_end,
     seconds_to_deadline,
 )
+from symphony.plan.stop_order import stop_waves
 from symphony.plan.unit_decision import FAIL_UNIT, RESTART_UNIT, UnitDecision, decide_unit
 from symphony.status import ENDED, ReasonCode, State, not_ready_reason
 
@@ -178,12 +180,12 @@ class Supervisor:
         self._loop = EventLoop(self._handle_error)
         self._children = children(self._loop, run, self._handle_exit)
         self._host = host or ThisHost(run_id)
+        self._children.keep_terminals(self._host.is_stopping)
         log_limits = {name: spec.log_limit for name, spec in specs.items()}
         self._log_times = self._host.record_logs(self._loop, run, log_limits, self._notes)
         self._search_process = _search_process(specs.values())
-        # Maps the name of each process that has exited to its process group, while the group still
-        # has members.
-        self._leftover_groups: dict[str, int] = {}
+        # The processes that have exited, while programs that belong to them are still running.
+        self._leftovers: dict[str, ProcessId] = {}
         self._previous_executions = PreviousExecutions(
             self._loop,
             self._host,
@@ -200,6 +202,11 @@ class Supervisor:
         self._leaving: dict[str, ProcessSpec] = {}
         # The processes that a change will start when others have exited.
         self._delayed: set[str] = set()
+        # The waves of a stop of all processes that have not begun yet; see `plan.stop_order`.
+        self._waves: list[list[str]] = []
+        self._wave: list[str] = []
+        # How long ago a supervisor that was killed has begun to stop the present wave.
+        self._stop_elapsed = 0.0
         self._control_socket: socket.socket | None = None
         self._control: Control | None = None
         self._usage: UsageMonitor | None = None
@@ -292,6 +299,8 @@ class Supervisor:
         for number, request in list(state.requests.items()):
             # While the experiment is being stopped or restarted, requests are given up.
             self._get_control().resume(number, request)
+        if state.stopping_since is not None:
+            self._stop_elapsed = max(0.0, time.time() - state.stopping_since)
         if state.stopping:
             self._stop_processes()
         elif state.restarting:
@@ -351,10 +360,9 @@ class Supervisor:
             if track.group is not None and self._children.get(name) is None
         }
         for name, group in groups.items():
-            if not self._host.is_group_of_run(group, self._leaders()):
-                continue
-            if self._host.signal_group(name, group, signal.SIGTERM):
-                self._stop_leftover_group(name, group)
+            if self._host.is_group_of_run(group, self._leaders()):
+                # The creation time of the process that has exited is not known any more.
+                self._stop_leftovers(name, ProcessId(group, 0.0))
 
     def _resume_restarts(self) -> None:
         """Schedule the restarts that the restart policies have caused."""
@@ -380,9 +388,10 @@ class Supervisor:
         open more files.
         """
         from symphony.host.processes import membership
+        from symphony.host.supervisor import stopper
         from symphony.host.supervisor.orphans import OrphanReaper
 
-        del membership
+        del membership, stopper
         if not self._host.is_remote:
             OrphanReaper(
                 self._loop, lambda: {child.pid for child in self._running_children()}
@@ -431,26 +440,61 @@ class Supervisor:
     def _stop_processes(self) -> None:
         """Stop the running processes, and record that no other process will start."""
         for name, track in self._state.tracks.items():
-            child = self._children.get(name)
-            if child is not None:
-                self._terminate(child)
-            elif track.state is State.PENDING:
+            if self._children.get(name) is None and track.state is State.PENDING:
                 self._record_stopped_before(name)
-        if self._children:
-            self._sweep()
+        self._terminate_all()
         self._finish_if_all_ended()
 
     def _record_stopped_before(self, name: str) -> None:
         word = "started" if self._state.tracks[name].started is None else "restarted"
         self._record("never", name, **self._stop_details(f"stopped before it {word}"))
 
+    def _terminate_all(self) -> None:
+        """Stop all running processes, wave by wave, in the reverse of the start order."""
+        self._waves = self.stop_waves([child.name for child in self._running_children()])
+        self._wave = []
+        self._terminate_next_wave()
+
+    def stop_waves(self, names: Iterable[str]) -> list[list[str]]:
+        """Return processes in the waves in which they are stopped; see `plan.stop_order`."""
+        specs = {**self._specs, **self._leaving}
+        return stop_waves(names, {name: spec.starts_after for name, spec in specs.items()})
+
+    def grace_of(self, name: str) -> float:
+        """Return the grace period of a process in seconds."""
+        return self._spec(name).grace
+
+    def _terminate_next_wave(self) -> None:
+        """Stop the next wave of processes, if no process of the present one is running."""
+        while self._waves and all(map(self.is_gone, self._wave)):
+            self._wave = self._waves.pop(0)
+            for name in self._wave:
+                child = self._children.get(name)
+                if child is not None:
+                    self._terminate(child)
+            self._stop_elapsed = 0.0
+
     def _terminate(self, child: Child) -> None:
-        self._signal_group(child, signal.SIGTERM)
-        grace = self._spec(child.name).grace
-        if self._state.stopping_since is not None:
-            # The grace period continues if a killed supervisor has begun the stop.
-            grace = min(grace, max(0.0, self._state.stopping_since + grace - time.time()))
+        grace = max(0.0, self._spec(child.name).grace - self._stop_elapsed)
+        self._begin_stop(child.name, ProcessId(child.pid, child.birth), grace)
         self._loop.after(grace, lambda: self._kill_child(child))
+
+    def _begin_stop(self, name: str, process: ProcessId, grace: float) -> None:
+        """Begin to stop the programs of a process, which are killed after ``grace`` seconds."""
+        from symphony.host.supervisor.stopper import StopOrder
+
+        spec = self._spec(name)
+        if name in self._delayed:
+            # A change restarts the process, which was started with the previous description.
+            spec = self._old_specs.get(name, spec)
+        self._host.begin_stop(
+            self._loop,
+            spec,
+            process,
+            StopOrder.of(spec, grace),
+            {**self._env, **spec.env},
+            lambda problem: self._notes.set(f"stop {name}", problem),
+        )
 
     def _kill_child(self, child: Child) -> None:
         if self._children.get(child.name) is child:
@@ -470,10 +514,12 @@ class Supervisor:
         """Kill every process immediately, without a grace period."""
         self._skip_grace = True
         self.stop()
+        self._waves.clear()
         for child in self._running_children():
             self._signal_group(child, signal.SIGKILL)
-        for name, group in self._leftover_groups.items():
-            self._host.signal_group(name, group, signal.SIGKILL)
+            self._begin_stop(child.name, ProcessId(child.pid, child.birth), 0.0)
+        for name, process in self._leftovers.items():
+            self._begin_stop(name, process, 0.0)
 
     # --- requests; see `symphony.host.supervisor.control` ---
 
@@ -522,7 +568,13 @@ class Supervisor:
 
     def is_gone(self, name: str) -> bool:
         """Return whether neither a process nor a remaining member of its group is running."""
-        return self._children.get(name) is None and name not in self._leftover_groups
+        return self._children.get(name) is None and name not in self._leftovers
+
+    def announce_stop(self, name: str, *, restarts: bool) -> None:
+        """Note that a process will be stopped, because its own restart policy applies no more."""
+        previous = self._requested_stops.get(name)
+        kill_time = math.inf if previous is None else previous.kill_time
+        self._requested_stops[name] = RequestedStop(kill_time, restarts)
 
     def request_stop(self, name: str, grace: float | None, *, restarts: bool) -> None:
         """Stop a process, which will be started again if ``restarts`` is true.
@@ -538,7 +590,7 @@ class Supervisor:
         recorded = None if track is None else track.kill_at
         if previous is not None:
             kill_time = min(kill_time, previous.kill_time)
-        elif recorded is not None:
+        if recorded is not None:
             # A supervisor that was killed had begun to stop the process.
             kill_time = min(kill_time, time.monotonic() + recorded - time.time())
         stop = RequestedStop(kill_time, restarts)
@@ -547,9 +599,11 @@ class Supervisor:
         if child is not None:
             kill_at = time.time() + max(0.0, kill_time - time.monotonic())
             self._record("terminating", name, kill_at=kill_at, restarts=restarts)
-            if previous is None:
-                self._signal_group(child, signal.SIGTERM)
-            self._loop.after(kill_time - time.monotonic(), lambda: self._kill_stopped(stop, child))
+            remaining = max(0.0, kill_time - time.monotonic())
+            self._begin_stop(name, ProcessId(child.pid, child.birth), remaining)
+            self._loop.after(remaining, lambda: self._kill_stopped(stop, child))
+        elif name in self._leftovers:
+            self._begin_stop(name, self._leftovers[name], max(0.0, kill_time - time.monotonic()))
 
     def _kill_stopped(self, stop: RequestedStop, child: Child) -> None:
         if self._requested_stops.get(child.name) is stop:
@@ -602,6 +656,7 @@ class Supervisor:
         change_directory.commit(self._directory, change.event["directory"])
         self._leaving.update({name: self._specs[name] for name in change.removed})
         deadline = self._policies.deadline
+        self._old_specs = change.old_specs
         self._specs, self._policies = change.specs, change.policies
         self._env = {**self._inherited_env, **change.manifest["env"]}
         self._followers = _group_followers(self._specs)
@@ -674,18 +729,21 @@ class Supervisor:
         self._gpus[name] = list(leases.leases.values())
         return True
 
-    def send_signal(self, name: str, number: signal.Signals) -> bool:
-        """Send a signal to a process, but not to other processes of its group.
+    def send_signal(
+        self, names: Sequence[str], number: signal.Signals, *, force: bool
+    ) -> Mapping[str, str]:
+        """Send a signal to the programs of running processes that handle it.
 
-        Return False if the process is not running.
+        Return why it cannot be sent to processes; see `ProcessHost.send_signals`.
         """
-        child = self._children.get(name)
-        if child is None:
-            return False
-        if not self._host.send_signal(name, ProcessId(child.pid, child.birth), number):
-            return False
-        self._record("signaled", name, signal=number.name)
-        return True
+        leaders = self._leaders()
+        problems = self._host.send_signals(
+            {name: leaders[name] for name in names}, number, force=force
+        )
+        if not problems:
+            for name in names:
+                self._record("signaled", name, signal=number.name)
+        return problems
 
     def terminal(self, name: str) -> JoinableTerminal | None:
         """Return the terminal of a running process, or None if it has none."""
@@ -1002,12 +1060,12 @@ class Supervisor:
         else:
             self._record("exited", name, at=now, code=code, **details)
             self._schedule_restart(name, restart.delay)
-        # In a stop, the whole group has already received SIGTERM.
-        is_stop = self._state.stopping or stop is not None
-        has_leftovers = self._signal_group(child, 0 if is_stop else signal.SIGTERM)
+        process = ProcessId(child.pid, child.birth)
+        self._host.handle_exit(name, process)
+        has_leftovers = self._host.is_stopping(name) or self._signal_group(child, 0)
         self._adopted.pop(name, None)
         if has_leftovers:
-            self._stop_leftover_group(name, child.pid)
+            self._stop_leftovers(name, process)
         else:
             self._handle_gone(name)
         self._start_or_decide(self._followers.get(name, []))
@@ -1055,6 +1113,7 @@ class Supervisor:
     def _handle_gone(self, name: str) -> None:
         """Continue the requests that wait until no process of a group is running."""
         self._requested_stops.pop(name, None)
+        self._terminate_next_wave()
         if self._control is not None:
             self._control.handle_gone(name)
 
@@ -1076,7 +1135,7 @@ class Supervisor:
             return
         ranks = self.ranks_with(name)
         is_unit_busy = self._is_unit_requested(ranks) or not all(map(self.is_gone, ranks))
-        if name in self._leftover_groups or is_unit_busy:
+        if name in self._leftovers or is_unit_busy:
             self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._restart(name, next_start))
             return
         names = ranks or [name]
@@ -1087,25 +1146,26 @@ class Supervisor:
         for started in names:
             self._start_or_decide(self._followers.get(started, []))
 
-    def _stop_leftover_group(self, name: str, group: int) -> None:
-        """After an exited process's grace period, kill the processes that remain in its process
-        group.
+    def _stop_leftovers(self, name: str, process: ProcessId) -> None:
+        """Stop the programs that an exited process has left behind, and wait for their exits.
 
-        These processes have already received SIGTERM.
+        In a stop, they have received the signal, or receive it when it is their turn.
         """
-        deadline = time.monotonic() + self._spec(name).grace
-        self._leftover_groups[name] = group
+        self._leftovers[name] = process
+        if not self._host.is_stopping(name):
+            stop = self._requested_stops.get(name)
+            grace = self._spec(name).grace
+            if self._skip_grace:
+                grace = 0.0
+            elif stop is not None:
+                grace = min(grace, max(0.0, stop.kill_time - time.monotonic()))
+            self._begin_stop(name, process, grace)
 
         def check() -> None:
-            stop = self._requested_stops.get(name)
-            kill_time = deadline if stop is None else min(deadline, stop.kill_time)
-            is_grace_over = self._skip_grace or time.monotonic() >= kill_time
-            number = signal.SIGKILL if is_grace_over else 0
-            exists = self._host.signal_group(name, group, number)
-            if exists and self._host.has_running_members(name, group):
+            if self._host.is_stopping(name):
                 self._loop.after(CHECK_INTERVAL_SECONDS, check)
                 return
-            del self._leftover_groups[name]
+            del self._leftovers[name]
             track = self._state.tracks.get(name)
             if track is None or track.state in ENDED:
                 self._release_unused_gpus(name)
@@ -1131,7 +1191,7 @@ class Supervisor:
 
     def _finish_if_all_ended(self) -> None:
         self._apply_policies()
-        if self._children or self._leftover_groups or self._state.finished:
+        if self._children or self._leftovers or self._state.finished:
             return
         if self._state.restarting:
             self._restart_if_due()
@@ -1293,8 +1353,7 @@ class Supervisor:
 
     def _stop_for_restart(self, delay: float) -> None:
         """Stop the running processes. After ``delay`` seconds, the experiment starts again."""
-        for child in self._running_children():
-            self._terminate(child)
+        self._terminate_all()
         self._restart_due = time.monotonic() + delay
         self._loop.after(delay, self._finish_if_all_ended)
 

@@ -3,7 +3,9 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
+import sys
 import threading
 
 import pytest
@@ -13,7 +15,7 @@ from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory
 from symphony.plan.restart_policy import Backoff
 from symphony.testing import until
-from symphony.testing.programs import FOREVER
+from symphony.testing.programs import FOREVER, SIGNALED
 
 from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
 from .test_stopping import DAEMON, SPAWN, STUBBORN, all_ready
@@ -264,3 +266,20 @@ def test_delete_ends_a_restart(cluster, experiment):
     cluster.delete("exp")
     with pytest.raises(BackendError, match="is being stopped|was deleted"):
         restart()
+
+
+def test_signal_reaches_the_program_behind_a_shell_and_spares_others(cluster, experiment):
+    line = f"{sys.executable} -c {shlex.quote(SIGNALED)}; echo after"
+    experiment.new_process("handles", cmd=line).ready(log="^up")
+    experiment.new_process("ignores", cmd="true; sleep 1000; echo after")
+    cluster.launch(experiment)
+    cluster.wait("exp", until="ready", timeout=30)
+    with pytest.raises(BackendError, match="'ignores': it does not handle SIGUSR1, which would"):
+        cluster.signal_processes("exp", None, "USR1")
+    cluster.signal_processes("exp", ["handles"], "USR1")
+    # The program exits with 7, and the shell continues.
+    eventually(lambda: "after" in cluster.get_log("exp", "handles"))
+    assert cluster.describe_process("exp", "ignores").state is State.RUNNING
+    cluster.signal_processes("exp", ["ignores"], "USR1", force=True)
+    eventually(lambda: cluster.describe_process("exp", "ignores").exit_code == 128 + signal.SIGUSR1)
+    assert "after" not in cluster.get_log("exp", "ignores")

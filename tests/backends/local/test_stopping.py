@@ -10,10 +10,13 @@ import time
 import pytest
 
 from symphony import State
+from symphony.events import EventKind
 from symphony.host.processes import membership
 from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
+from tests.starters import SAVES as SAVES_WORK
+from tests.starters import add_starters, lines_after_start
 
 from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
 
@@ -132,6 +135,62 @@ def test_child_of_an_exited_shell_has_the_grace_period(cluster, experiment):
     until(cluster, "exp", all_ready)
     cluster.stop("exp")
     assert "saved" in cluster.get_log("exp", "shell")
+
+
+@pytest.mark.parametrize("number", ["TERM", "INT"])
+def test_a_program_behind_a_starter_receives_one_signal(cluster, experiment, tmp_path, number):
+    add_starters(experiment, tmp_path, signal=number)
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=60, until="ready")
+    cluster.stop("exp")
+    names = [process.name for process in experiment.list_all_processes()]
+    found = {name: lines_after_start(cluster.get_log("exp", name)) for name in names}
+    assert found == {name: [f"got SIG{number}", "saved"] for name in names}
+    codes = [cluster.describe_process("exp", name).exit_code for name in ("bare", "line")]
+    assert codes == [0, 143]
+
+
+def test_processes_stop_in_the_reverse_of_the_start_order(cluster, experiment):
+    python(experiment, "db", SAVES_WORK).ready(log="up")
+    python(experiment, "app", SAVES_WORK).ready(log="up").starts_after("db")
+    python(experiment, "other", SAVES_WORK).ready(log="up")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=60, until="ready")
+    cluster.stop("exp")
+    exits = [
+        event.process for event in cluster.iter_events("exp") if event.kind is EventKind.STOPPED
+    ]
+    assert exits[0] == "app"
+    assert sorted(exits[1:]) == ["db", "other"]
+
+
+def test_a_command_stops_a_process_in_its_environment(cluster, experiment, tmp_path):
+    program = python(experiment, "server", SAVES_WORK, start_dir=str(tmp_path), env={"FILE": "pid"})
+    program.ready(log="up").stop_command("kill -INT $(cat $FILE)")
+    failing = python(experiment, "failing", SAVES_WORK).ready(log="up")
+    failing.stop_command(["sh", "-c", "echo no server; exit 3"])
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=60, until="ready")
+    (tmp_path / "pid").write_text(str(cluster.describe_process("exp", "server").pid))
+    cluster.stop_processes("exp")
+    assert lines_after_start(cluster.get_log("exp", "server")) == ["got SIGINT", "saved"]
+    assert lines_after_start(cluster.get_log("exp", "failing")) == ["got SIGTERM", "saved"]
+    note = cluster.describe_experiment("exp").note
+    assert "the stop_command of 'failing' failed with exit code 3: no server" in note
+
+
+def test_the_whole_group_receives_the_signal_if_this_is_set(cluster, experiment):
+    child = f"[sys.executable, '-c', {SAVES_WORK!r}]"
+    start = f"import signal, subprocess, sys; subprocess.Popen({child})"
+    python(experiment, "p", f"{start}\n{SAVES_WORK}").signal_group()
+    python(experiment, "q", f"{start}\n{SAVES_WORK}")
+    cluster.launch(experiment)
+    eventually(lambda: all(cluster.get_log("exp", name).count("up") == 2 for name in "pq"))
+    cluster.stop("exp")
+    # The child of q receives the signal when its parent has exited.
+    both = ["got SIGTERM", "got SIGTERM", "saved", "saved"]
+    assert lines_after_start(cluster.get_log("exp", "p")) == ["up", *both]
+    assert lines_after_start(cluster.get_log("exp", "q")) == ["up", *["got SIGTERM", "saved"] * 2]
 
 
 def test_repeated_signals_stop_the_experiment_once(cluster, experiment, tmp_path):

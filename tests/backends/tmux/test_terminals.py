@@ -16,6 +16,7 @@ from symphony.testing import until
 from symphony_tmux import render
 from symphony_tmux.client import Tmux
 from tests.backends.tmux.conftest import eventually, new_session, python, run_id, tmux, windows
+from tests.starters import SAVES, add_starters, lines_after_start
 
 READ_LINES = "print('up')\nwhile True: print('got', input())"
 LOGIN = (
@@ -183,3 +184,27 @@ def test_session_without_a_terminal_is_closed(cluster, launched, monkeypatch):
     attach = render.attach_command("exp", "other", name="exp@2", window="1", env={})
     assert client.run(attach).lines == []
     assert sessions() == ["exp"]
+
+
+def test_a_program_behind_a_starter_keeps_its_terminal_until_it_has_exited(
+    cluster, experiment, tmp_path
+):
+    add_starters(experiment, tmp_path)
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=60, until="ready")
+    cluster.stop("exp")
+    names = [process.name for process in experiment.list_all_processes()]
+    found = {name: lines_after_start(cluster.get_log("exp", name)) for name in names}
+    assert found == {name: ["got SIGTERM", "saved"] for name in names}
+    codes = [cluster.describe_process("exp", name).exit_code for name in ("bare", "line")]
+    assert codes == [0, 143]
+
+
+def test_a_suspended_process_is_stopped_at_once(cluster, experiment):
+    python(experiment, "p", SAVES).ready(log="^up")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=60, until="ready")
+    cluster.signal_processes("exp", None, "STOP")
+    cluster.stop("exp")
+    assert lines_after_start(cluster.get_log("exp", "p")) == ["got SIGTERM", "saved"]
+    assert cluster.describe_process("exp", "p").exit_code == 0

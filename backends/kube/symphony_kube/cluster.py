@@ -653,7 +653,6 @@ class KubeCluster(Cluster):
         from symphony.signal_names import find_signal
         from symphony_kube import control
 
-        del force
         number = int(find_signal(signal))
         scope = self.scope(experiment)
         return control.send_signal(self.api, scope, processes, number, force=force)

@@ -14,6 +14,13 @@ from .conftest import eventually
 
 __all__ = ["running"]
 
+
+@pytest.fixture(autouse=True)
+def _own_records(monkeypatch, tmp_path):
+    """Keep the records of other tests out of the list of runs."""
+    monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "records"))
+
+
 OWNER = """
 import sys
 from symphony import Cluster, Experiment

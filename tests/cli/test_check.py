@@ -225,7 +225,6 @@ def test_documentation_lists_every_rule() -> None:
     [
         (("nowhere.yml",), "nowhere.yml: no such file"),
         (("rl.yml", "--target", "cube"), "no backend 'cube'; did you mean 'kube'"),
-        ((), "required: FILE"),
     ],
 )
 def test_errors_are_one_line(program: Program, words: tuple[str, ...], message: str) -> None:

@@ -10,6 +10,22 @@ from symphony.names import did_you_mean
 
 # The signals by which programs are stopped. A program can handle each of them.
 STOP_SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "ALRM", "ABRT", "WINCH", "PWR")
+# All programs of a process receive these signals: no program can handle KILL and STOP, and CONT
+# continues what STOP has suspended.
+SIGNALS_FOR_ALL = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
+# The signals that do not end a program by default; see signal(7).
+HARMLESS_SIGNALS = frozenset(
+    {
+        signal.SIGCHLD,
+        signal.SIGCONT,
+        signal.SIGSTOP,
+        signal.SIGTSTP,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+        signal.SIGURG,
+        signal.SIGWINCH,
+    }
+)
 
 
 def find_signal(value: object) -> signal.Signals:

@@ -24,6 +24,7 @@ from symphony.model.durations import parse_duration, parse_timeout
 from symphony.names import join_names
 from symphony.plan import start_order
 from symphony.plan.one_shots import finished_one_shots, in_whole_groups
+from symphony.signal_names import HARMLESS_SIGNALS, SIGNALS_FOR_ALL
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.access import exec as exec_access
 from symphony_kube.lifecycle import attempts
@@ -61,19 +62,6 @@ _OBSTACLES = frozenset(
         ReasonCode.NOT_PERMITTED,
         ReasonCode.CANNOT_START,
         ReasonCode.BACKING_OFF,
-    }
-)
-# No process can handle these signals.
-_FOR_ALL = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
-# These signals do not end a process that does not handle them.
-_HARMLESS = frozenset(
-    {
-        signal.SIGCHLD,
-        signal.SIGTSTP,
-        signal.SIGTTIN,
-        signal.SIGTTOU,
-        signal.SIGURG,
-        signal.SIGWINCH,
     }
 )
 # Kill all processes of the Pod.
@@ -209,9 +197,9 @@ def send_signal(
 
 
 def _signal_mode(number: int, *, force: bool) -> SignalMode:
-    if number in _FOR_ALL:
+    if number in SIGNALS_FOR_ALL:
         return SignalMode.EVERY
-    return SignalMode.ALL if force or number in _HARMLESS else SignalMode.REFUSE
+    return SignalMode.ALL if force or number in HARMLESS_SIGNALS else SignalMode.REFUSE
 
 
 def _run_signal_script(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from symphony.host.processes.identity import ProcessId, TreeStat, read_tree_stat
 from symphony.host.processes.membership import accepts_signals, list_pids
 from symphony.host.processes.signal_rule import Program
+from symphony.signal_names import HARMLESS_SIGNALS
 
 _STATUS_BYTES = 4096
 _SHELLS = frozenset({"ash", "bash", "busybox", "dash", "ksh", "mksh", "sh", "zsh"})
@@ -148,22 +149,7 @@ def parse_masks(status: bytes) -> SignalMasks:
 
 def is_fatal(masks: SignalMasks, number: signal.Signals) -> bool:
     """Return whether a signal that a program does not handle ends the program."""
-    return number not in _HARMLESS and not masks.ignores(number)
-
-
-# The signals that do not end a program by default; see signal(7).
-_HARMLESS = frozenset(
-    {
-        signal.SIGCHLD,
-        signal.SIGCONT,
-        signal.SIGSTOP,
-        signal.SIGTSTP,
-        signal.SIGTTIN,
-        signal.SIGTTOU,
-        signal.SIGURG,
-        signal.SIGWINCH,
-    }
-)
+    return number not in HARMLESS_SIGNALS and not masks.ignores(number)
 
 
 def _bit(number: int) -> int:

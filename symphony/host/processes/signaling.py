@@ -14,9 +14,7 @@ from symphony.host.processes.program_table import (
     read_masks,
 )
 from symphony.host.processes.signal_rule import Forest, Program, choose
-
-# These signals concern all programs: no program can handle KILL and STOP, and CONT ends a STOP.
-_FOR_ALL = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
+from symphony.signal_names import SIGNALS_FOR_ALL
 
 
 def send_signals(
@@ -41,7 +39,7 @@ def send_signals(
         found = _receivers(forest, root, number)
         masks = [read_masks(program.process.pid) for program in forest.programs.values()]
         would_end = not found and any(is_fatal(item, number) for item in masks)
-        if would_end and number not in _FOR_ALL and not force:
+        if would_end and number not in SIGNALS_FOR_ALL and not force:
             problems[name] = (
                 f"it does not handle {number.name}, which would end it; use force to send it"
             )
@@ -54,4 +52,4 @@ def send_signals(
 
 def _receivers(forest: Forest, root: Program, number: signal.Signals) -> list[Program]:
     """Return the programs that handle the signal, or an empty list for a signal for all."""
-    return [] if number in _FOR_ALL else choose(forest, [root]).receivers
+    return [] if number in SIGNALS_FOR_ALL else choose(forest, [root]).receivers

@@ -21,7 +21,7 @@ from _sleepers import (
     temporary_state_directory,
 )
 
-TIMES = 1.5
+TIMES, STOP_TIMES = 1.5, 1.2
 # This time, in seconds, covers work that is done only once, such as the final search for processes
 # that left their group.
 PLUS = 0.5
@@ -40,6 +40,15 @@ def measure(options: Options) -> Iterator[Figure]:
         yield at_most_times(
             f"delete of {count}", ours, peer, TIMES, plus=PLUS, peer_name="killpg and wait"
         )
+        with temporary_state_directory() as state:
+            ours, peer = in_turns(
+                options.pick(7, 3),
+                functools.partial(stopped, state, len(envs)),
+                functools.partial(popen_loop, envs),
+            )
+        yield at_most_times(
+            f"stop of {count}", ours, peer, STOP_TIMES, plus=PLUS, peer_name="killpg and wait"
+        )
 
 
 def deleted(state: Path, count: int) -> float:
@@ -47,6 +56,15 @@ def deleted(state: Path, count: int) -> float:
     cluster = local(state)
     cluster.launch(experiment(count))
     return timed(lambda: cluster.delete(NAME))
+
+
+def stopped(state: Path, count: int) -> float:
+    """Return how long `Cluster.stop` takes to stop the processes."""
+    cluster = local(state)
+    cluster.launch(experiment(count))
+    seconds = timed(lambda: cluster.stop(NAME))
+    cluster.delete(NAME)
+    return seconds
 
 
 def popen_loop(envs: Sequence[Environment]) -> float:

@@ -218,15 +218,33 @@ class HostCluster(Cluster):
         preflight.check_open_files(experiment, self.process_descriptors)
         archives = take_snapshots(experiment)
         if force:
-            # Errors in the new experiment must be found before the old one is deleted. Ports and
-            # GPUs are checked after the deletion, which releases those of the old experiment.
-            preflight.check(self._render(experiment, lambda _: None, archives))
+            self._check_replacement(experiment, archives)
         manifest, warning = self._start(experiment, archives, force=force)
         if warning and on_change is not None:
             with contextlib.suppress(NotFound):
                 status = self.describe_experiment(experiment.name)
                 on_change(replace(status, note=warning))
         return manifest
+
+    def _check_replacement(self, experiment: Experiment, archives: CodeArchives) -> None:
+        """Check that an experiment can be launched when the one of the same name has been deleted.
+
+        The ports and GPUs of that experiment count as free. Raises `SpecError` or `LaunchFailed`
+        before it is deleted.
+        """
+        from symphony.host import preflight
+        from symphony.host.resources.gpus import check_number_of_gpus
+        from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
+        from symphony.host.resources.ports import ExperimentPorts
+
+        replaced = directory.find(self._root, experiment.name)
+        unsupervised = self._unsupervised_usage(except_run=replaced)
+        with PortLeases(ExperimentPorts(replaced), self._finishing_ports(), unsupervised) as ports:
+            manifest = self._render(experiment, ports.reserve, archives)
+        preflight.check(manifest)
+        devices = visible_gpus() if self._gpus is None else self._gpus
+        gpus = GpuLeases(devices, unsupervised)
+        check_number_of_gpus(manifest.processes, gpus, _leased_gpus(replaced))
 
     def _start(
         self, experiment: Experiment, archives: CodeArchives, *, force: bool
@@ -1283,6 +1301,22 @@ def _state_root(value: object) -> Path:
     if root.exists() and not root.is_dir():
         raise SpecError(f"state_dir must be a directory, not the file {root}")
     return root
+
+
+def _leased_gpus(run: RunDirectory | None) -> frozenset[str]:
+    """Return the GPUs that the processes of an experiment have leased, if there is one."""
+    from symphony.host.processes.spec import devices_of
+
+    if run is None:
+        return frozenset()
+    try:
+        manifest = run.load_manifest()
+    except (BackendError, FileNotFoundError):
+        return frozenset()
+    found: set[str] = set()
+    for item in manifest["processes"]:
+        found.update(devices_of(item["gpus"], item["env"]))
+    return frozenset(found)
 
 
 def _has_finished(reader: StatusReader, status: ExperimentStatus) -> bool:

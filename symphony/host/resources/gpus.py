@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from symphony.errors import LaunchFailed
 from symphony.host.processes.spec import ProcessSpec, with_devices
@@ -29,6 +29,21 @@ def assign_gpus(
             process = with_devices(process, devices)
         assigned.append(process)
     return tuple(assigned), lease_descriptors
+
+
+def check_number_of_gpus(
+    processes: Iterable[ProcessSpec], leases: GpuLeases, released: Collection[str]
+) -> None:
+    """Check that enough GPUs are free for processes, without leasing any.
+
+    The devices in ``released`` count as free. Raises LaunchFailed if there are too few.
+    """
+    others = [device for device in leases.devices if device not in released]
+    free = len(leases.devices) - len(others) + leases.count_free(others)
+    for process in processes:
+        free -= process.gpus
+        if free < 0 and process.gpus:
+            raise LaunchFailed(too_few_gpus_message(process, leases))
 
 
 def too_few_gpus_message(process: ProcessSpec, leases: GpuLeases) -> str:

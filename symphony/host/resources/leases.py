@@ -271,9 +271,13 @@ class GpuLeases:
             os.close(self.leases.pop(device))
         return None
 
-    def count_free(self) -> int:
-        """Return the number of devices that neither this launch nor another process has leased."""
-        candidates = [device for device in self.devices if device not in self.leases]
+    def count_free(self, devices: Sequence[str] | None = None) -> int:
+        """Return the number of devices that neither this launch nor another process has leased.
+
+        ``devices`` contains the devices that are considered; None means all.
+        """
+        considered = self.devices if devices is None else devices
+        candidates = [device for device in considered if device not in self.leases]
         return sum(self._is_free(device) for device in candidates)
 
     def unsupervised_users(self) -> list[str]:

@@ -413,3 +413,28 @@ def test_a_changed_file_restarts_its_process_and_the_scratch_files_are_removed_a
     # The record of the run contains the configuration files, and no scratch files.
     assert len(list(tmp_path.rglob("a.conf"))) == 2
     assert list(tmp_path.rglob("scratch")) == []
+
+
+def test_force_keeps_the_old_experiment_if_a_port_or_a_gpu_of_the_new_one_is_missing(state):
+    # Another program on this machine can have leased the device 0.
+    devices = [f"GPU-{state.parent.name}-{number}" for number in range(2)]
+    cluster = Cluster.new("local", state_dir=str(state), gpus=devices)
+
+    def describe(port, gpus):
+        experiment = cluster.new_experiment("exp")
+        sleeper(experiment, "server").binds({"web": port}).resource_limit(gpu=gpus)
+        return experiment
+
+    with socket.create_server(("127.0.0.1", 0)) as used, socket.create_server(("", 0)) as free:
+        own = free.getsockname()[1]
+        free.close()
+        cluster.launch(describe(own, 2))
+        before = cluster.describe_experiment("exp")
+        with pytest.raises(SpecError, match=str(used.getsockname()[1])):
+            cluster.launch(describe(used.getsockname()[1], 1), force=True)
+        with pytest.raises(LaunchFailed, match="requests 3 GPUs"):
+            cluster.launch(describe(own, 3), force=True)
+        assert cluster.describe_experiment("exp") == before
+        # The port and the GPUs of the old experiment are free for the new one.
+        cluster.launch(describe(own, 2), force=True)
+        assert cluster.describe_experiment("exp").processes[0].pid != before.processes[0].pid

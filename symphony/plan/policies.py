@@ -167,6 +167,9 @@ def decide_end(
     A failure counts before ``ends_with``, and ``ends_with`` before the deadline. However, a failure
     of another process does not count if all processes in ``ends_with`` had finished before it.
     """
+    if not policies.names:
+        # A supervisor calls this function after each exit, so it must not examine all processes.
+        return None
     finished_at = _end_of(policies.ends_with, tracks)
     failed = _first_failure(policies, tracks, finished_at)
     if failed is not None:

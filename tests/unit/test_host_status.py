@@ -73,6 +73,23 @@ def test_status_shows_the_events(track: Track) -> None:
     assert process.not_ready_in_time is (track is NOT_READY)
 
 
+@pytest.mark.parametrize(
+    ("app", "kill_times"),
+    [(RUNNING, [None, 30.0]), (dataclasses.replace(SUCCEEDED, ended=12.0), [42.0, None])],
+)
+def test_a_process_waits_for_its_wave_in_a_stop(app: Track, kill_times: list[float | None]) -> None:
+    """The processes that start last are stopped first."""
+    specs = [
+        ProcessSpec(name="db", argv=("true",), cwd="/", grace=30.0),
+        ProcessSpec(name="app", argv=("true",), cwd="/", grace=20.0, starts_after={"db": "ready"}),
+    ]
+    manifest = {**MANIFEST, "processes": [spec.to_dict() for spec in specs]}
+    run = RunState(tracks={"db": RUNNING, "app": app}, created=7.0, stopping_since=10.0)
+    found = compute_status(manifest, run)
+    assert [process.kill_at for process in found] == kill_times
+    assert found.processes[0].displayed_state == "stopping"
+
+
 def test_only_a_running_process_is_not_ready_in_time() -> None:
     track = dataclasses.replace(NOT_READY, state=State.FAILED)
     assert not status(track).processes[0].not_ready_in_time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from symphony.host.run.events import (
 from symphony.host.run.note import read_note
 from symphony.plan.policies import Policies
 from symphony.plan.restart_policy import RestartPolicy
+from symphony.plan.stop_order import stop_waves
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 
 SUPERVISOR_KILLED = "the supervisor was killed"
@@ -252,7 +253,9 @@ def compute_status(
 
     removed = [item for item in previous_processes(manifest) if item["name"] in run.leaving]
     processes = []
-    for item in (*manifest["processes"], *removed):
+    described = [*manifest["processes"], *removed]
+    wave_begins = _wave_begins(run, described)
+    for item in described:
         name = item["name"]
         track = run.tracks.get(name) or run.leaving[name]
         if other_host is not None:
@@ -261,7 +264,7 @@ def compute_status(
             cause = REBOOTED if is_rebooted else SUPERVISOR_KILLED
             track = _unsupervised(track, orphans.get(name), cause)
         elif track.state is State.RUNNING:
-            track = _with_kill_time(track, run.stopping_since, item["grace"])
+            track = _with_kill_time(track, run, wave_begins.get(name), item["grace"])
         limit = RestartPolicy.of(item.get("restart")).max_restarts
         processes.append(_process_status(name, item["group"], track, limit))
     policies = Policies.from_dict(manifest.get("policies", {}))
@@ -290,20 +293,41 @@ def _policy_note(run: RunState) -> str:
     return ""
 
 
-def _with_kill_time(track: Track, stopping_since: float | None, grace: float) -> Track:
+def _with_kill_time(track: Track, run: RunState, begin: float | None, grace: float) -> Track:
     """Return the track of a running process, which may be being stopped.
 
-    ``stopping_since`` is the time at which the stop of the whole experiment began, if it has begun.
-    ``grace`` is the grace period of the process in seconds.
+    ``begin`` is the time at which the stop of the whole experiment has reached the process, or
+    None. ``grace`` is the grace period of the process in seconds.
     """
     times = [] if track.kill_at is None else [track.kill_at]
-    if stopping_since is not None:
-        times.append(stopping_since + grace)
-    if not times:
+    if begin is not None:
+        times.append(begin + grace)
+    if not times and run.stopping_since is None:
         return track
     return replace(
-        track, kill_at=min(times), reason="being stopped", reason_code=ReasonCode.STOPPING
+        track,
+        kill_at=min(times) if times else None,
+        reason="being stopped",
+        reason_code=ReasonCode.STOPPING,
     )
+
+
+def _wave_begins(run: RunState, processes: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return when the stop of the whole experiment has reached processes that are running.
+
+    The processes of later waves are omitted; see `symphony.plan.stop_order`.
+    """
+    if run.stopping_since is None:
+        return {}
+    tracks = {**run.leaving, **run.tracks}
+    starts_after = {item["name"]: item["starts_after"] for item in processes}
+    begin = run.stopping_since
+    for wave in stop_waves(starts_after, starts_after):
+        running = [name for name in wave if tracks[name].state is State.RUNNING]
+        if running:
+            return dict.fromkeys(running, begin)
+        begin = max([begin, *(tracks[name].ended or begin for name in wave)])
+    return {}
 
 
 def _unobservable(track: Track, reason: str) -> Track:

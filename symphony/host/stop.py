@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from symphony.errors import BackendError, SymphonyError
@@ -45,9 +45,11 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
             return
         raise BackendError(run.other_host_message(other_host))
     # The files are read before the supervisor exits, because another program that deletes the
-    # experiment can then remove them.
-    longest = longest_stop_of(run)
-    stop_others = _prepare_to_stop_remaining(run, 0.0 if at_once else _longest_grace(run))
+    # experiment can then remove them. The manifest can be large and is read only once.
+    processes = _processes(run)
+    longest = _longest_stop(processes)
+    grace = 0.0 if at_once else _longest_grace(processes)
+    stop_others = _prepare_to_stop_remaining(run, grace)
     supervisor = find_supervisor(run)
     if supervisor is not None:
         check_not_suspended(run)
@@ -66,7 +68,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
 
 def stop_remaining(run: RunDirectory) -> None:
     """Stop all processes of a run without a supervisor, and return when none of them is running."""
-    _prepare_to_stop_remaining(run, _longest_grace(run))()
+    _prepare_to_stop_remaining(run, _longest_grace(_processes(run)))()
     run.wait_for_output()
 
 
@@ -108,15 +110,18 @@ def check_not_suspended(run: RunDirectory) -> None:
 
 def longest_stop_of(run: RunDirectory) -> float:
     """Return the longest time that a stop of all processes can take, in seconds."""
-    processes = _processes(run)
+    return _longest_stop(_processes(run))
+
+
+def _longest_stop(processes: Sequence[Mapping[str, Any]]) -> float:
     graces = {process["name"]: process["grace"] for process in processes}
     starts_after = {process["name"]: process["starts_after"] for process in processes}
     return longest_stop(graces, starts_after) if processes else DEFAULT_GRACE_SECONDS
 
 
-def _longest_grace(run: RunDirectory) -> float:
+def _longest_grace(processes: Iterable[Mapping[str, Any]]) -> float:
     """Return the longest grace period of the processes, in seconds."""
-    graces = (process["grace"] for process in _processes(run))
+    graces = (process["grace"] for process in processes)
     return max(graces, default=DEFAULT_GRACE_SECONDS)
 
 

@@ -170,6 +170,29 @@ def test_remove_is_idempotent(tmp_path: Path) -> None:
 # --- finding directories ---
 
 
+@pytest.mark.parametrize("count", [0, 3, 1000])
+def test_scratch_files_of_any_number_of_processes_are_removed(tmp_path: Path, count: int) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    run = RunDirectory(tmp_path / "e")
+    scratch = run.path / "scratch"
+    scratch.mkdir(parents=True)
+    for number in range(count):
+        (scratch / f"p-{number}").mkdir()
+    if count:
+        (scratch / "p-0" / "link").symlink_to(outside)
+        (scratch / "p-1" / "file").touch()
+        (scratch / "p-1" / "read-only").mkdir()
+        (scratch / "p-1" / "read-only" / "file").touch()
+        (scratch / "p-1" / "read-only").chmod(0o500)
+        # A removal that was killed has left this directory.
+        (scratch / ".removed-0" / "p-9").mkdir(parents=True)
+    run.remove_scratch_files()
+    assert names_in(run.path) == []
+    assert names_in(outside) == ["kept"]
+
+
 def test_directories_are_found_by_name(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     (tmp_path / "directory").mkdir()

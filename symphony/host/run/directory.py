@@ -88,6 +88,10 @@ _OUTPUT_SECONDS, _OUTPUT_POLL_SECONDS = 1.0, 0.005
 # This file marks a run whose files are written by other machines.
 REMOTE_FILE = "remote"
 
+# A directory with at least this number of entries is removed by this number of threads.
+_PARALLEL_REMOVAL_COUNT, _REMOVAL_THREADS = 200, 16
+_REMOVED_PREFIX = ".removed-"
+
 # While a launch waits for another launch of the same name, it checks at these intervals whether the
 # other launch is over, and whether it is suspended.
 _STAGING_POLL_SECONDS, _SUSPENSION_CHECK_SECONDS = 0.02, 1.0
@@ -155,7 +159,7 @@ class RunDirectory:
 
     def remove_scratch_files(self) -> None:
         """Remove the files that the processes have written for themselves. Errors are ignored."""
-        remove_tree(self._files / SCRATCH_DIRECTORY)
+        remove_many(self._files / SCRATCH_DIRECTORY)
 
     @property
     def supervisor_log(self) -> Path:
@@ -557,6 +561,9 @@ class RunDirectory:
             if not self.is_current():
                 return
             trash = _move_to_trash(_release_name(self.path), self.path.parent)
+        removed = RunDirectory(trash)
+        removed.remove_scratch_files()
+        remove_many(removed.logs)
         remove_tree(trash)
 
 
@@ -819,6 +826,35 @@ def remove_tree(path: Path) -> None:
                 if not child.is_symlink():
                     child.chmod(_DIRECTORY_MODE)
     shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_many(path: Path) -> None:
+    """Remove a directory that can contain many files and directories. Errors are ignored.
+
+    Each removal can wait for the disk or for a file server, and the kernel removes the entries of
+    one directory one after the other. The entries are therefore distributed over new directories,
+    which threads remove at the same time.
+    """
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return
+    if len(names) < _PARALLEL_REMOVAL_COUNT:
+        remove_tree(path)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    # The names of processes do not start with a period.
+    parts = [path / f"{_REMOVED_PREFIX}{number}" for number in range(_REMOVAL_THREADS)]
+    with contextlib.suppress(OSError):
+        for part in parts:
+            part.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
+        for index, name in enumerate(names):
+            os.rename(path / name, parts[index % len(parts)] / name)  # noqa: PTH104
+    with ThreadPoolExecutor(len(parts)) as pool:
+        for part in parts:
+            pool.submit(remove_tree, part)
+    remove_tree(path)
 
 
 def _remove_stale_directories(root: Path) -> None:

@@ -51,9 +51,12 @@ def archive_run(
     reader of its final status.
     """
     status: ExperimentStatus | None = None
+    manifest: Mapping[str, Any] | None = None
     with contextlib.suppress(SymphonyError):
-        status = make_reader(run).read()
-    identity = _identity(run)
+        reader = make_reader(run)
+        manifest = reader.manifest
+        status = reader.read()
+    identity = _identity(run, manifest)
     shutil.rmtree(run.secrets, ignore_errors=True)
     run.remove_scratch_files()
     run.launch_settings.unlink(missing_ok=True)
@@ -74,10 +77,10 @@ def _missing_description(run: RunDirectory) -> str:
     return "the launch is not described, because the record could not be written"
 
 
-def _identity(run: RunDirectory) -> dict[str, Any]:
+def _identity(run: RunDirectory, manifest: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the names of a run and the time of its launch.
 
-    If the manifest is damaged, a new identifier is created.
+    If the manifest is damaged, ``manifest`` is None, and a new identifier is created.
     """
     now = time.time()
     identity = {
@@ -86,8 +89,7 @@ def _identity(run: RunDirectory) -> dict[str, Any]:
         "backend": "",
         "launched": now,
     }
-    with contextlib.suppress(SymphonyError):
-        manifest = run.load_manifest()
+    if manifest is not None:
         identity["backend"] = manifest["backend"]
         name, launched = manifest.get("run_name"), manifest.get("launched")
         # The name becomes the name of a directory.

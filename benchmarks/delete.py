@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from _pairs import Figure, Options, at_most_times, in_turns, main, timed
+from _pairs import Figure, Options, at_most, at_most_times, in_turns, main, timed
 from _sleepers import (
     NAME,
     Environment,
@@ -22,6 +22,8 @@ from _sleepers import (
 )
 
 TIMES, STOP_TIMES = 1.5, 1.2
+# A large experiment is deleted within this time, in seconds.
+LARGE_COUNT, LARGE_SECONDS = 5000, 5.0
 # This time, in seconds, covers work that is done only once, such as the final search for processes
 # that left their group.
 PLUS = 0.5
@@ -48,6 +50,22 @@ def measure(options: Options) -> Iterator[Figure]:
             )
         yield at_most_times(
             f"stop of {count}", ours, peer, STOP_TIMES, plus=PLUS, peer_name="killpg and wait"
+        )
+    if not options.quick:
+        envs = environments(experiment(LARGE_COUNT))
+        with temporary_state_directory() as state:
+            ours, peer = in_turns(
+                3,
+                functools.partial(deleted, state, len(envs)),
+                functools.partial(popen_loop, envs),
+            )
+        yield at_most(
+            f"delete of {LARGE_COUNT}",
+            "s",
+            ours,
+            LARGE_SECONDS,
+            peer=peer,
+            peer_name="killpg and wait",
         )
 
 

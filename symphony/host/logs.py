@@ -627,7 +627,11 @@ def _make_watching_wait(
                 grown.add(key)
                 timeout = 0.0
         changed = watcher.changed(timeout)
-        unwatched.update({key: paths[key] for key in changed if not watcher.is_watching(key)})
+        for key in changed:
+            if not watcher.is_watching(key):
+                # Another file can have the path now, and the same size.
+                unwatched[key] = paths[key]
+                sizes.pop(key, None)
         return grown | changed
 
     return wait

@@ -13,7 +13,7 @@ from symphony.host.processes.control import send_signal, wait_for_exit
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import Event, EventReader, fold, previous_processes
+from symphony.host.run.events import Event, EventReader, fold, names_in, previous_processes
 from symphony.plan.stop_order import longest_stop
 
 # The supervisor kills every process that outlives its grace period. The margin is the additional
@@ -96,8 +96,7 @@ def _find_remaining(run: RunDirectory, run_id: str) -> Callable[[], Iterable[Pro
     from symphony.host.run.running_processes import processes_of_run
 
     events = _read_events(run)
-    names = {event["process"] for event in events if "process" in event}
-    state = fold(names, events)
+    state = fold(names_in(events), events)
     return tuple if state.finished else processes_of_run(run, run_id, state).find
 
 

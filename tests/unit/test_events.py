@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.host.run.events import EventReader, Request, RunState, Track, apply, encode, fold
+from symphony.host.run.events import (
+    EventReader,
+    Request,
+    RunState,
+    Track,
+    apply,
+    checkpoint,
+    encode,
+    fold,
+    names_in,
+)
 from symphony.status import ReasonCode, State
 
 
@@ -222,6 +232,62 @@ def test_unknown_events_are_ignored(unknown: dict[str, Any]) -> None:
     run = fold(["p"], [event("launched", None, 7.0), unknown, started()])
     assert run.tracks == {"p": Track(**READY)}
     assert run.created == 7.0
+
+
+# --- checkpoints ---
+
+EXPERIMENT: list[dict[str, Any]] = [
+    event("launched", None, at=1.0, boot_seconds=0.5),
+    started(),
+    event("requested", None, number=1, request="restart", names=["p", "q"], grace=2.0),
+    event("terminating", kill_at=4.0),
+    event("restarting", None, reason="r", restarts_in=1.0, in_row=2),
+    exited(None),
+    event("restarted", None, at=5.0, evicted=True),
+    started(pid=12),
+    started(pid=13) | {"process": "q"},
+    event("changed", None, revision=1, added=["n"], removed=["q"], restarted=["p"], changes=[]),
+    event("ending", None, action="stop", reason="r", reason_code="stopped", failed="n"),
+    exited(3),
+    event("finished", None),
+]
+ALL_HISTORIES = [*(history for history, _ in HISTORIES.values()), EXPERIMENT]
+
+
+@pytest.mark.parametrize("history", ALL_HISTORIES, ids=[*HISTORIES, "experiment"])
+def test_checkpoint_replaces_the_events_before_it(
+    history: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    log = tmp_path / "events.jsonl"
+    names = ["p", "q", "n"]
+    for cut in range(len(history) + 1):
+        earlier = checkpoint(fold(names, history[:cut]), 1, 9.0)
+        log.write_bytes(b"".join(map(encode, [earlier, *history[cut:]])))
+        found = EventReader(log).read_new()
+        assert fold(names, found) == fold(names, history)
+        # A reader that is behind replaces the state that it has.
+        assert fold(names, [*history[: cut // 2], *found]) == fold(names, history)
+        assert names_in(found) >= names_in(history)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"state": {}},
+        {"folded_bytes": "1"},
+        {"state": {"tracks": {"p": {"state": "odd"}}, "leaving": {}, "requests": []}},
+        {"state": {"tracks": {}, "leaving": {"p": []}, "requests": []}},
+        {"state": {"tracks": {}, "leaving": {}, "requests": [{}]}},
+        {"state": {"tracks": {}, "leaving": {}, "requests": [], "ending": 1}},
+        {"state": {"tracks": {}, "leaving": {}, "requests": [], "revision": None}},
+    ],
+    ids=repr,
+)
+def test_damaged_checkpoint_is_skipped(tmp_path: Path, damage: dict[str, Any]) -> None:
+    log = tmp_path / "events.jsonl"
+    valid = checkpoint(fold(["p"], [started()]), 1, 9.0)
+    log.write_bytes(encode({**valid, **damage}) + encode(started()))
+    assert EventReader(log).read_new() == [started()]
 
 
 # --- the log file ---

@@ -8,7 +8,7 @@ from symphony import ExperimentStatus, ProcessStatus
 from symphony.events import EventKind, ExperimentEvent, events_between, select_events
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.event_stream import EventTranslator
-from symphony.host.run.events import apply, fold
+from symphony.host.run.events import apply, checkpoint, fold
 from symphony.host.run.status import compute_status
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.status import ReasonCode, State
@@ -201,4 +201,15 @@ def test_a_process_that_is_restarted_on_request_has_been_stopped() -> None:
     assert [(str(event.kind), event.line) for event in events] == [
         ("stopped", "process p stopped, killed by SIGTERM"),
         ("waiting", "process p r"),
+    ]
+
+
+def test_removed_events_are_reported_and_the_state_is_kept() -> None:
+    earlier = [event("launched", 100.0), started(100.5, "s"), event("exited", 101.0, "s", code=1)]
+    names = ["c", "s", "never"]
+    translator = EventTranslator(MANIFEST)
+    replaced = translator.translate(checkpoint(fold(names, earlier), 1, 102.0))
+    assert lines(replaced) == ["experiment earlier events were removed to limit the event log"]
+    assert lines(translator.translate(started(103.0, "s"))) == [
+        "process s started again (restart 1)"
     ]

@@ -100,6 +100,8 @@ class EventTranslator:
             return []
         if kind == "changed":
             return [(EventKind.CHANGED, change_text(event["changes"]))]
+        if kind == "checkpoint":
+            return [(EventKind.CHANGED, "earlier events were removed to limit the event log")]
         if kind == "launched":
             return [(EventKind.LAUNCHED, "launched")]
         if kind == "finished":

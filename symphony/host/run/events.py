@@ -5,16 +5,22 @@ The supervisor appends events, and readers compute the experiment's state from t
 Each line is a JSON object. The value of ``event`` is the kind of event, and the value of ``at`` is
 the time in seconds since the epoch. If the writer is killed, the last line can be incomplete.
 Readers ignore an incomplete line.
+
+The size of the log is limited. When the limit is reached, the log is replaced by a file that starts
+with the event "checkpoint", which contains the state after the oldest events, and continues with
+the newest events. `EventReader` continues in the new file after the last event that it has read.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from symphony.host.processes.identity import ProcessId
 from symphony.host.run.record_checks import is_event
@@ -27,6 +33,9 @@ Event = Mapping[str, Any]
 RESTART_REQUESTED = "restart requested"
 # The event "finished" is shorter than this.
 _LAST_EVENT_BYTES = 256
+# The beginning of the first line of a log whose oldest events were replaced by a checkpoint.
+_CHECKPOINT_START = re.compile(rb'\{"event":"checkpoint","folded_bytes":(\d+),')
+_CHECKPOINT_START_BYTES = 80
 
 
 @dataclass(slots=True)
@@ -428,6 +437,79 @@ def _signaled(_track: Track, _event: Event) -> None:
     """Do nothing: a signal does not change the state by itself."""
 
 
+def checkpoint(run: RunState, folded_bytes: int, at: float) -> Event:
+    """Return the event that replaces all events that have led to a state.
+
+    ``folded_bytes`` is the length of their lines since the beginning of the run.
+    """
+    state = _given_values(run)
+    for key in ("tracks", "leaving"):
+        tracks: dict[str, Track] = getattr(run, key)
+        state[key] = {name: _given_values(track) for name, track in tracks.items()}
+    if run.ending is not None:
+        texts = ("action", "reason", "reason_code", "failed", "cause")
+        state["ending"] = {key: getattr(run.ending, key) for key in texts}
+    state["requests"] = [
+        {"number": number, **_given_values(request)} for number, request in run.requests.items()
+    ]
+    state.pop("unknown_events", None)
+    # Readers recognize this order of the keys; see `_CHECKPOINT_START`.
+    return {"event": "checkpoint", "folded_bytes": folded_bytes, "at": at, "state": state}
+
+
+def _given_values(item: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass instance that differ from the defaults."""
+    values = ((each, getattr(item, each.name)) for each in fields(item))
+    return {each.name: value for each, value in values if value != each.default}
+
+
+def _restore(run: RunState, event: Event) -> None:
+    """Set the state to that of a checkpoint. Only the processes of ``run`` are included."""
+    state = event["state"]
+    for key, default in _PLAIN_RUN_FIELDS.items():
+        setattr(run, key, state.get(key, default))
+    # Changes have removed the other processes, or will add them.
+    run.tracks = {
+        name: _restored_track(data) for name, data in state["tracks"].items() if name in run.tracks
+    }
+    run.leaving = {name: _restored_track(data) for name, data in state["leaving"].items()}
+    run.requests = {
+        data["number"]: Request(data["kind"], list(data["names"]), data.get("grace"))
+        for data in state["requests"]
+    }
+    run.ending, ending = None, state.get("ending")
+    if ending is not None:
+        texts = {key: ending.get(key, "") for key in ("action", "reason", "failed", "cause")}
+        run.ending = Ending(reason_code=reason_code(ending) or ReasonCode.STOPPED, **texts)
+
+
+def _restored_track(data: Mapping[str, Any]) -> Track:
+    track = Track(**{key: data[key] for key in _PLAIN_TRACK_FIELDS & data.keys()})
+    track.reason_code = reason_code(data)
+    if "state" in data:
+        track.state = State(data["state"])
+    return track
+
+
+# The fields whose values are the same in JSON, with their default values.
+_OTHER_RUN_FIELDS = ("tracks", "leaving", "requests", "ending", "unknown_events")
+_PLAIN_RUN_FIELDS = {
+    each.name: each.default for each in fields(RunState) if each.name not in _OTHER_RUN_FIELDS
+}
+_PLAIN_TRACK_FIELDS = {each.name for each in fields(Track)} - {"state", "reason_code"}
+
+
+def names_in(events: Iterable[Event]) -> set[str]:
+    """Return the names of all processes that events mention."""
+    names: set[str] = set()
+    for event in events:
+        if "process" in event:
+            names.add(event["process"])
+        elif event["event"] == "checkpoint":
+            names.update(event["state"]["tracks"], event["state"]["leaving"])
+    return names
+
+
 def reason_code(event: Event) -> ReasonCode | None:
     """Return an event's reason code, or None if the code is missing or unknown."""
     try:
@@ -438,6 +520,7 @@ def reason_code(event: Event) -> ReasonCode | None:
 
 _CHANGES: dict[str, Callable[[Any, Event], None]] = {
     "launched": _launched,
+    "checkpoint": _restore,
     "supervisor-replaced": _supervisor_replaced,
     "requested": _requested,
     "request-done": _request_done,
@@ -506,29 +589,68 @@ class EventReader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._offset = 0
+        # The length of the lines that were read, since the beginning of the run.
+        self._position = 0
+        # The length of the lines that the checkpoint of the file replaces, and that of its line.
+        self._folded_bytes = 0
+        self._checkpoint_bytes = 0
         self.is_empty = True
         """True if the log contained nothing at the latest call of `read_new`."""
 
     def read_new(self) -> list[Event]:
         """Return the events that were added since the previous call.
 
-        If the log does not exist, return an empty list.
+        If these include events that a checkpoint has replaced, the first one is the checkpoint. If
+        the log does not exist, return an empty list.
         """
         try:
-            file = self._path.open("rb")
+            with self._path.open("rb") as file:
+                start = self._find_start(file)
+                file.seek(start)
+                content = file.read()
         except FileNotFoundError:
             return []
-        with file:
-            file.seek(self._offset)
-            content = file.read()
-        self.is_empty = not content and self._offset == 0
+        except OSError as exc:
+            if exc.errno != errno.ESTALE:
+                raise
+            # Another machine has replaced the file after this one has opened it on NFS.
+            return []
+        self.is_empty = not content and start == 0
         complete, _, _ = content.rpartition(b"\n")
         if not complete:
             return []
-        self._offset += len(complete) + 1
+        end = start + len(complete) + 1
+        self._position = self._folded_bytes + end - self._checkpoint_bytes
         decoded = (_decode(line) for line in complete.split(b"\n"))
         return [event for event in decoded if event is not None]
+
+    def _find_start(self, file: BinaryIO) -> int:
+        """Return the offset of the first event to read in the file, which can be a new one."""
+        folded_bytes = _folded_bytes(file)
+        if folded_bytes != self._folded_bytes:
+            self._folded_bytes = folded_bytes
+            file.seek(0)
+            self._checkpoint_bytes = len(file.readline()) if folded_bytes else 0
+        if self._position < self._folded_bytes:
+            return 0
+        return self._checkpoint_bytes + self._position - self._folded_bytes
+
+
+def checkpoint_lengths(path: Path) -> tuple[int, int]:
+    """Return the length of the lines that the checkpoint of a log replaces, and that of its line.
+
+    Both are 0 if the log has no checkpoint. Raises OSError if the log cannot be read.
+    """
+    with path.open("rb") as file:
+        folded_bytes = _folded_bytes(file)
+        file.seek(0)
+        return folded_bytes, len(file.readline()) if folded_bytes else 0
+
+
+def _folded_bytes(file: BinaryIO) -> int:
+    """Return the length of the lines that the checkpoint of a log replaces, or 0."""
+    match = _CHECKPOINT_START.match(file.read(_CHECKPOINT_START_BYTES))
+    return int(match[1]) if match else 0
 
 
 def _decode(line: bytes) -> Event | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from symphony.names import is_name
 from symphony.signal_names import STOP_SIGNALS
+from symphony.status import State
 
 Check = Callable[[Any], bool]
 
@@ -88,6 +89,40 @@ def _is_number_or_none(value: Any) -> bool:
     return value is None or _is_number(value)
 
 
+def _is_state(value: Any) -> bool:
+    """Return whether a value is the state of a run in a checkpoint. Unknown keys are allowed."""
+    if not isinstance(value, dict) or _first_error(value, _STATE):
+        return False
+    tracks = [*value["tracks"].values(), *value["leaving"].values()]
+    return (
+        _has_valid(value, _STATE_OPTIONS)
+        and all(_has_valid(track, _TRACK) for track in tracks)
+        and not any(_first_error(request, _REQUEST) for request in value["requests"])
+        and all(_has_valid(item, {"grace": _is_number_or_none}) for item in value["requests"])
+    )
+
+
+def _is_ending(value: Any) -> bool:
+    return not _first_error(value, {"action": _is_text, "reason": _is_text}) and _has_valid(
+        value, {"failed": _is_text, "cause": _is_text, "reason_code": _is_text}
+    )
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_process_state(value: Any) -> bool:
+    return isinstance(value, str) and value in _PROCESS_STATES
+
+
+def _has_valid(value: Any, checks: Mapping[str, Check]) -> bool:
+    """Return whether a mapping has valid values of those keys that it contains."""
+    if not isinstance(value, dict):
+        return False
+    return all(check(value[key]) for key, check in checks.items() if key in value)
+
+
 def _has_optional(value: Any, checks: Mapping[str, Check]) -> bool:
     """Return whether a mapping has only the keys in ``checks``, with valid values."""
     if not isinstance(value, dict) or not value.keys() <= checks.keys():
@@ -157,6 +192,58 @@ _SUPERVISOR: Mapping[str, Check] = {
 
 _EVENT: Mapping[str, Check] = {"event": _is_text, "at": _is_number}
 
+_PROCESS_STATES = frozenset(state.value for state in State)
+
+_STATE: Mapping[str, Check] = {"tracks": _is_mapping, "leaving": _is_mapping, "requests": _is_list}
+
+_STATE_OPTIONS: Mapping[str, Check] = {
+    "created": _is_number_or_none,
+    "stopping_since": _is_number_or_none,
+    "finished": _is_flag,
+    "ending": _is_ending,
+    "restarting": _is_flag,
+    "restart_at": _is_number,
+    "restart_cause": _is_text,
+    "restarts": _is_integer,
+    "restarts_in_row": _is_integer,
+    "evictions": _is_integer,
+    "restarted": _is_number_or_none,
+    "launched_boot_seconds": _is_number_or_none,
+    "request_count": _is_integer,
+    "revision": _is_integer,
+}
+
+_TRACK: Mapping[str, Check] = {
+    "state": _is_process_state,
+    "ready": _is_flag,
+    "was_ready": _is_flag,
+    "never_ready": _is_flag,
+    "not_ready_in_time": _is_flag,
+    "test_result": _is_text,
+    "exit_code": _is_integer_or_none,
+    "reason": _is_text,
+    "restarts": _is_integer,
+    "failures_in_row": _is_integer,
+    "retries": _is_integer,
+    "started": _is_number_or_none,
+    "ended": _is_number_or_none,
+    "stopped": _is_flag,
+    "next_start": _is_number_or_none,
+    "kill_at": _is_number_or_none,
+    "pid": _is_integer_or_none,
+    "birth": _is_number_or_none,
+    "first_started": _is_number_or_none,
+    "log_start": _is_integer,
+    "group": _is_integer_or_none,
+    "outdated": _is_flag,
+}
+
+_REQUEST: Mapping[str, Check] = {
+    "number": _is_integer,
+    "kind": _is_text,
+    "names": _is_text_list,
+}
+
 # The values that an event of each kind contains, in addition to its kind and its time.
 _EVENTS: Mapping[str, Mapping[str, Check]] = {
     "waiting": {"process": _is_text, "reason": _is_text},
@@ -190,6 +277,7 @@ _EVENTS: Mapping[str, Mapping[str, Check]] = {
         "grace": _is_number_or_none,
     },
     "request-done": {"number": _is_integer},
+    "checkpoint": {"folded_bytes": _is_integer, "state": _is_state},
 }
 
 

@@ -172,7 +172,7 @@ class Supervisor:
         # The processes that were started by the supervisor that this one replaces.
         self._adopted: dict[str, Child] = {}
         self._notes = NoteWriter(run)
-        self._event_log = EventLog(run, self._notes, len(specs))
+        self._event_log = EventLog(run, self._notes, len(specs), self._state)
         self.missing_support = self._event_log.missing_support()
         self._is_rewrite_scheduled = False
         self._is_recheck_scheduled = False

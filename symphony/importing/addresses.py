@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,7 +83,7 @@ def connect(processes: Sequence[Process], imported: Imported) -> None:
         linked = {
             name: services[host] for name, host in process.links().items() if host in services
         }
-        used |= _Addresses(process, HostNames({**every, **linked}), imported).replace()
+        used |= _Addresses(process, HostNames(ChainMap(linked, every)), imported).replace()
     for process in processes:
         _bind(process, services[process.host], used)
 

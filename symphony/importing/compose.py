@@ -107,8 +107,9 @@ class _Import:
             document["secrets"] = mounts.secrets
         if self._images.described:
             document["images"] = self._images.described
+        known = {process.host: process for process in processes}
         for process in processes:
-            self._translate_dependencies(process, {item.host: item for item in processes})
+            self._translate_dependencies(process, known)
         document["processes"] = {process.name: _ordered(process.settings) for process in processes}
         return processes
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 # The host in a value such as redis://user@redis:6379/0, or at the beginning of a value.
 _HOST = r"(?:(?<=//)|(?<=@)|(?<=,)|(?<![^\s=]))"
+_NAME = r"([\w.-]+)"
 # A port is a number, or a reference to a parameter.
 _PORT = r"(\d+|\$\{\w+(?::-\d*)?\})"
 _HOST_VARIABLE = re.compile(r"HOST|SERVER|ADDR|ENDPOINT|URL|BROKER|NODE", re.IGNORECASE)
@@ -52,21 +53,23 @@ class Replaced:
     unknown: list[str] = field(default_factory=list)
 
 
+# The patterns match any host name. A pattern with the names of all services would take too long if
+# there are many.
+_WITH_PORT = re.compile(rf"{_HOST}{_NAME}:{_PORT}(?![\w.])")
+_IN_URL = re.compile(rf"(?:(?<=//)|(?<=@)){_NAME}(?=[/?#,]|$)()")
+
+
 class HostNames:
     """The services of an experiment by their host names. A service can have several host names."""
 
     def __init__(self, services: Mapping[str, Service]) -> None:
         self._services = services
-        hosts = sorted(map(re.escape, services), key=len, reverse=True)
-        names = "|".join(hosts) or r"(?!)"
-        self._with_port = re.compile(rf"{_HOST}({names}):{_PORT}(?![\w.])")
-        self._in_url = re.compile(rf"(?:(?<=//)|(?<=@))({names})(?=[/?#,]|$)()")
 
     def ports(self, texts: Iterable[str]) -> dict[str, int]:
         """Return the ports with which texts mention hosts, by the names in the compose file."""
         found: dict[str, int] = {}
         for text in texts:
-            for match in self._with_port.finditer(text):
+            for match in self._matches(_WITH_PORT, text):
                 digits = re.search(r"\d+", match[2].partition(":-")[2] or match[2])
                 if digits is not None:
                     found.setdefault(self._services[match[1]].host, int(digits[0]))
@@ -97,7 +100,7 @@ class HostNames:
     def _replaced(self, text: str) -> Replaced:
         result = Replaced("")
         end = 0
-        matches = [*self._with_port.finditer(text), *self._in_url.finditer(text)]
+        matches = [*self._matches(_WITH_PORT, text), *self._matches(_IN_URL, text)]
         for match in sorted(matches, key=lambda item: item.start()):
             found = self._address(match[1], match[2])
             result.connects += found.connects
@@ -106,6 +109,10 @@ class HostNames:
             end = match.end()
         result.text += text[end:]
         return result
+
+    def _matches(self, pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+        """Return the matches of a pattern that contain the host name of a service."""
+        return [match for match in pattern.finditer(text) if match[1] in self._services]
 
     def _address(self, host: str, port: str) -> Replaced:
         service = self._services[host]

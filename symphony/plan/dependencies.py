@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.model import ProcessGroup
@@ -11,6 +11,9 @@ from symphony.plan.findings import ERROR, Finding, finding_of, suggestion
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process
+
+# How many names at each end of a long cycle an error shows.
+_SHOWN_NAMES = 3
 
 # The start conditions of one process. Each key is the name of another process, and its value is the
 # condition that the other process must meet.
@@ -71,7 +74,7 @@ def check_start_order(experiment: Experiment) -> Iterator[Finding]:
     # it.
     cycle = find_cycle(start_dependencies(experiment)) if is_valid else []
     if cycle:
-        links = " waits for ".join(map(repr, cycle))
+        links = " waits for ".join(_shortened(cycle))
         yield Finding(
             rule="start-order",
             level=ERROR,
@@ -79,6 +82,15 @@ def check_start_order(experiment: Experiment) -> Iterator[Finding]:
             hint="remove one of these conditions from starts_after",
             path=("processes",),
         )
+
+
+def _shortened(cycle: Sequence[str]) -> list[str]:
+    """Return the quoted names of a cycle. The middle of a long cycle is replaced by its length."""
+    names = list(map(repr, cycle))
+    if len(names) <= 2 * _SHOWN_NAMES + 1:
+        return names
+    omitted = len(names) - 2 * _SHOWN_NAMES
+    return [*names[:_SHOWN_NAMES], f"{omitted} others, the last of which", *names[-_SHOWN_NAMES:]]
 
 
 def find_cycle(dependencies: Mapping[str, Mapping[str, str]]) -> list[str]:

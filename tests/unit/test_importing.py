@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -549,3 +551,22 @@ def test_the_port_in_a_line_of_a_procfile(
     found = import_file(tmp_path / "Procfile").document["processes"]["p"]
     found.pop("preamble_cmds", None)
     assert found == {"cmd": line, **process}
+
+
+def test_many_services_are_imported_in_linear_time(tmp_path: Path) -> None:
+    count = 3_000
+    services = {
+        f"s{index}": {
+            "image": "redis",
+            "environment": {"URL": f"redis://s{index // 2}:6379"},
+            "links": [f"s{index // 3}:db"] if index else [],
+        }
+        for index in range(count)
+    }
+    path = tmp_path / "compose.yml"
+    path.write_text(json.dumps({"services": services}))
+    begin = time.process_time()
+    processes = import_file(path).document["processes"]
+    # With a pattern that contains the names of all services, this takes 20 s.
+    assert time.process_time() - begin < 8
+    assert processes["s2999"]["env"] == {"URL": "redis://${s1499.addr}"}

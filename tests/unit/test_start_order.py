@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +78,20 @@ def test_a_group_is_replaced_by_its_members_on_both_sides() -> None:
         "clients-2": {"servers-1": "started", "servers-2": "ready"},
         "last": {"clients-1": "succeeded", "clients-2": "succeeded"},
     }
+
+
+def test_a_long_cycle_is_found_in_linear_time_and_shortened_in_the_error() -> None:
+    count = 20_000
+    waits = {f"p{index}": {f"p{(index + 1) % count}": "started"} for index in range(count)}
+    begin = time.process_time()
+    assert len(find_cycle(waits)) == count + 1
+    assert time.process_time() - begin < 2
+    experiment = Experiment("e")
+    for name, conditions in list(waits.items())[:99]:
+        experiment.new_process(name, command=["true"]).starts_after(conditions)
+    experiment.new_process("p99", command=["true"]).starts_after({"p0": "started"})
+    (finding,) = check_start_order(experiment)
+    assert finding.problem == (
+        "the start order is a cycle: 'p0' waits for 'p1' waits for 'p2' waits for 95 others, the "
+        "last of which waits for 'p98' waits for 'p99' waits for 'p0'"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,11 +118,18 @@ def check_configs(
 
 def digests(configs: Mapping[str, str]) -> dict[str, str]:
     """Return a digest of the text of each file."""
+    if not configs:
+        return {}
+    # Most processes have no such files.
+    import hashlib
+
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in configs.items()}
 
 
 def digest(configs: Mapping[str, str]) -> str:
     """Return one digest of the names and the texts of files."""
+    import hashlib
+
     content = hashlib.sha256()
     for name, text in sorted(digests(configs).items()):
         content.update(f"{name} {text}\n".encode())

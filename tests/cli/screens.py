@@ -40,7 +40,7 @@ SCREENS = {
     "describe-waiting": ["describe", "rl", "evaluator"],
     "backends": ["backends"],
     "config-show": ["config", "show", "--profile", "gke"],
-    "check": ["check", "--offline", "portable.yml"],
+    "check": ["check", "--offline", "--target", "all", "portable.yml"],
 }
 
 # --- the experiments ---

@@ -14,7 +14,7 @@ from tests.cli.conftest import FOREVER, Program
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 # Mappings whose keys are not fixed.
-FREE = {"facts", "resources", "addresses", "exposed"}
+FREE = {"facts", "resources", "addresses", "exposed", "parameters"}
 FILE = {
     "name": "rl",
     "processes": {

@@ -259,6 +259,7 @@ ALIASES = {
 # Names in other modules that are also part of the documented API.
 OTHER_NAMES = {
     "symphony.cluster.WatchedStatuses",
+    "symphony.cluster.running.Running",
     "symphony.hookspecs.BackendInfo",
     "symphony.hookspecs.Option",
     "symphony.hookspecs.hookimpl",

@@ -112,6 +112,7 @@ quantities = st.one_of(
     st.sampled_from(["500m", "4Gi", "1.5", ".5", "2e3", "100k"]),
 )
 env_names = st.from_regex(r"[-._a-zA-Z][-._a-zA-Z0-9]{0,6}", fullmatch=True)
+image_names = st.sampled_from(["rl", "rl:v1", "registry.example:5000/team/rl_2:1.0-b"])
 label_keys = st.one_of(
     st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,6}[A-Za-z0-9])?", fullmatch=True),
     st.sampled_from(["example.org/gpu", "true", "010"]),
@@ -241,7 +242,7 @@ def processes(draw: st.DrawFn, *, grouped: bool) -> dict[str, Any]:
         if grouped
         else whole_level
     )
-    settings = draw(record(container_image=filled, **_place, **level))
+    settings = draw(record(container_image=image_names, **_place, **level))
     return {**own, **settings}
 
 

@@ -71,6 +71,9 @@ def test_the_fields_of_a_setting_are_the_keywords_of_its_method(
 ) -> None:
     keywords = dict(inspect.signature(getattr(Component, method)).parameters)
     del keywords["self"]
+    # A mapping with all keywords can be given instead.
+    for mapping in {"amounts", "settings", "test"} & keywords.keys():
+        del keywords[mapping]
     if method == "resource_request":
         # In Python, the keyword sets the limit for GPUs. A file has only one place for it.
         del keywords["gpu"]
@@ -80,9 +83,9 @@ def test_the_fields_of_a_setting_are_the_keywords_of_its_method(
 
 
 def test_the_keywords_of_the_constructors_are_in_the_tables() -> None:
-    assert set(PROCESS_OPTIONS) == set(ProcessOptions.__annotations__)
+    assert {*PROCESS_OPTIONS, *SETTINGS} == set(ProcessOptions.__annotations__)
     for constructor, options in ((Experiment, EXPERIMENT_OPTIONS), (ProcessGroup, GROUP_OPTIONS)):
-        assert set(options) == set(inspect.signature(constructor).parameters) - {"name"}
+        assert set(options) == set(inspect.signature(constructor).parameters) - {"name", "settings"}
 
 
 def test_every_property_has_a_description() -> None:

@@ -134,8 +134,12 @@ def record(
     return st.fixed_dictionaries(required or {}, optional=optional)
 
 
-memory = st.one_of(st.just(0), st.integers(10**6, 10**12), st.sampled_from(["4Gi", "1.5M", "2e7"]))
-_resources = {"cpu": quantities, "memory": memory}
+# Kubernetes refuses a request that is above the limit.
+_requests = {"cpu": st.sampled_from([0, 0.001, "1m"]), "memory": st.sampled_from([0, "1M", 10**6])}
+_limits = {
+    "cpu": st.one_of(st.integers(1, 10**12), st.sampled_from(["500m", ".5", "2e3"])),
+    "memory": st.one_of(st.integers(10**6, 10**12), st.sampled_from(["4Gi", "1.5M", "2e7"])),
+}
 _mount = {"mount_path": absolute}
 _file_names = st.from_regex(r"[-_a-zA-Z0-9]{1,6}", fullmatch=True)
 _files = st.one_of(
@@ -193,9 +197,9 @@ def _names_a_program(command: Any) -> bool:
 
 container_level: dict[str, st.SearchStrategy[Any]] = {
     "env": environments,
-    "resource_request": record(**_resources),
+    "resource_request": record(**_requests),
     "resource_limit": record(
-        **_resources,
+        **_limits,
         gpu=st.integers(0, 8),
         gpu_resource=st.sampled_from(["amd.com/gpu", "nvidia.com/mig-1g.5gb"]),
     ),

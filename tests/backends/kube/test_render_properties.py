@@ -191,7 +191,8 @@ def test_arguments_and_variables_are_preserved(data: Object) -> None:
             variable["name"]: variable["value"] for variable in item["env"] if "value" in variable
         }
         arrived = {key: expanded(value, env) for key, value in env.items()}
-        arrived.pop("SYMPHONY_SECRETS_DIR", None)
+        for directory in ("SECRETS", "SCRATCH", "CONFIG"):
+            arrived.pop(f"SYMPHONY_{directory}_DIR", None)
         assert arrived == {**plan.environment(process)}
         got = [expanded(word, env) for word in (*item.get("command", []), *item.get("args", []))]
         directory = process.start_dir

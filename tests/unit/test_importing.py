@@ -554,7 +554,7 @@ def test_the_port_in_a_line_of_a_procfile(
 
 
 def test_many_services_are_imported_in_linear_time(tmp_path: Path) -> None:
-    count = 3_000
+    count = 6_000
     services = {
         f"s{index}": {
             "image": "redis",
@@ -567,6 +567,6 @@ def test_many_services_are_imported_in_linear_time(tmp_path: Path) -> None:
     path.write_text(json.dumps({"services": services}))
     begin = time.process_time()
     processes = import_file(path).document["processes"]
-    # With a pattern that contains the names of all services, this takes 20 s.
+    # With a pattern that contains the names of all services, this takes about a minute.
     assert time.process_time() - begin < 8
-    assert processes["s2999"]["env"] == {"URL": "redis://${s1499.addr}"}
+    assert processes["s5999"]["env"] == {"URL": "redis://${s2999.addr}"}

@@ -258,6 +258,8 @@ class SlurmCluster(TerminalCluster):
         self._check_files(manifest)
         self._check_fits(manifest)
         check_before_first_launch(self._root, manifest, self._options)
+        if force and directory.find(self._root, experiment.name) is not None:
+            slurm.check_replacement(manifest.script, slurm.submission_environment())
         with (
             directory.full_disk_errors(self._root, len(manifest.processes)),
             directory.staging_directory(self._root, experiment.name) as (staging, _),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT_SECONDS = 60.0
 # How long the job may take that checks nodes.
 CHECK_TIMEOUT_SECONDS = 60.0
+# A refusal because of a limit, and the part of its name if the limit is that of a single job.
+_LIMIT_EXCEEDED, _JOB_LIMIT = "violates accounting/QOS policy", "PerJob"
 JOB_NAME_PREFIX = "symphony:"
 # The states of a job that Slurm may still run.
 ACTIVE_STATES = frozenset(
@@ -329,6 +331,21 @@ _SETTINGS_OF_REFUSALS = {
     "eservation": "the further options of sbatch",
     "option": "the further options of sbatch",
 }
+
+
+def check_replacement(script: str, env: Mapping[str, str]) -> None:
+    """Ask Slurm whether it would accept a batch script that replaces a job of the user.
+
+    Refusals because of limits for all jobs of a user or account are ignored, because the replaced
+    job counts towards these limits. Raises LaunchFailed if the job would be refused for another
+    reason.
+    """
+    try:
+        check_submission(["--output=/dev/null"], script, env)
+    except LaunchFailed as exc:
+        text = str(exc)
+        if _LIMIT_EXCEEDED not in text or _JOB_LIMIT in text:
+            raise
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from symphony.errors import LaunchFailed
 from symphony_slurm import slurm
 
 ESTIMATE = (
@@ -94,6 +95,26 @@ def test_answer_about_a_job_that_slurm_would_accept(monkeypatch, stderr, answer)
     done = subprocess.CompletedProcess(["sbatch"], 0, stdout="", stderr=f"{stderr}\n")
     monkeypatch.setattr(slurm, "_run", lambda *arguments, **options: done)
     assert slurm.check_submission([], "#!/bin/sh", {}) == answer
+
+
+@pytest.mark.parametrize(
+    ("stderr", "is_refused"),
+    [
+        (f"sbatch: error: QOSMaxSubmitJobPerUserLimit\n{FAILED}{POLICY}", False),
+        (f"{FAILED}{POLICY}", False),
+        (f"sbatch: error: QOSMaxCpuPerJobLimit\n{FAILED}{POLICY}", True),
+        (f"{FAILED}Invalid account or account/partition combination specified", True),
+        (f"{FAILED}Requested node configuration is not available", True),
+    ],
+)
+def test_limits_to_which_the_replaced_job_counts_are_ignored(monkeypatch, stderr, is_refused):
+    done = subprocess.CompletedProcess(["sbatch"], 1, stdout="", stderr=f"{stderr}\n")
+    monkeypatch.setattr(slurm, "_run", lambda *arguments, **options: done)
+    if is_refused:
+        with pytest.raises(LaunchFailed, match="would refuse"):
+            slurm.check_replacement("#!/bin/sh", {})
+    else:
+        slurm.check_replacement("#!/bin/sh", {})
 
 
 def test_slow_check_of_nodes_does_not_count_as_an_outage(tmp_path, monkeypatch):

@@ -76,7 +76,8 @@ class LaunchCommands(ExperimentOptions):
         services.
 
         If an experiment of this name is running, the launch is refused. --force replaces it, also
-        if it runs from the file of another directory.
+        if it runs from the file of another directory. The new experiment is checked, as with
+        --dry-run=server, before the running one is deleted.
 
         --follow shows the logs until all processes have exited, or until none is running and all
         others wait for processes that were stopped; the exit code is then 1. Ctrl-C stops the

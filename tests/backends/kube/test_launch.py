@@ -96,6 +96,12 @@ def test_force_replaces_a_running_experiment_and_its_jobs(kube_cluster, shared, 
     unschedulable(exp, "old").job()
     unschedulable(exp, "both").binds("old-service")
     shared.launch(exp)
+    before = managed_objects(kube_cluster)
+    invalid = shared.new_experiment(name)
+    unschedulable(invalid, "new").pod_yml = {"spec": {"dnsPolicy": "Odd"}}
+    with pytest.raises(LaunchFailed, match="dnsPolicy"):
+        shared.launch(invalid, force=True)
+    assert managed_objects(kube_cluster) == before
     other = shared.new_experiment(name)
     unschedulable(other, "new").job()
     unschedulable(other, "both")

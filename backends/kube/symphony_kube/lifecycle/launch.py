@@ -35,6 +35,7 @@ from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.lifecycle.description import Description, complete_launch, launching_object
 from symphony_kube.lifecycle.requirements import check_requirements
 from symphony_kube.lifecycle.rights import may
+from symphony_kube.lifecycle.server_check import check_replacement
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
@@ -79,8 +80,9 @@ def launch(
     Return when all objects have been created that do not wait for other processes. If there are
     others, the supervisor creates each of them when its start conditions are met. The result
     contains messages for the user, for example about the place where the supervisor runs.
-    A running experiment with the same name is replaced if ``force`` is set. Otherwise,
-    `AlreadyExists` is raised. A finished experiment is always replaced.
+    A running experiment with the same name is replaced if ``force`` is set and the server accepts
+    all objects of the new one. Without ``force``, `AlreadyExists` is raised. A finished experiment
+    is always replaced.
 
     Raises `LaunchFailed` if an object cannot be created. The message names the object, and states
     the server's reason and a fix. After any error during the creation, the objects that were
@@ -89,7 +91,10 @@ def launch(
     """
     check_requirements(api, manifest.units)
     jobs_only = all(unit.job for unit in manifest.roster)
-    remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only, keeping=keeping)
+    check = partial(check_replacement, api, manifest)
+    remove_previous(
+        api, manifest.scope, force=force, jobs_only=jobs_only, keeping=keeping, check=check
+    )
     manifest = _with_run_name(manifest, run_name)
     try:
         return _create_or_roll_back(api, manifest, run_id, supervisor, description, await_code)
@@ -101,6 +106,7 @@ def launch(
     except AlreadyExists:
         if not force:
             raise
+        check()
         delete.delete(api, manifest.scope, jobs_only=jobs_only, keeping=keeping)
         return _create_or_roll_back(api, manifest, run_id, supervisor, description, await_code)
 
@@ -127,11 +133,13 @@ def remove_previous(
     force: bool,
     jobs_only: bool,
     keeping: delete.Keeping = contextlib.nullcontext,
+    check: Callable[[], None] = lambda: None,
 ) -> None:
     """Delete a finished experiment with the same name. With ``force``, also delete a running
-    experiment.
+    experiment. ``check`` is called before a running experiment is deleted.
 
-    Raises `AlreadyExists` if the experiment is running and ``force`` is not set.
+    Raises the errors of ``check``, and `AlreadyExists` if the experiment is running and ``force``
+    is not set.
     """
     if scope.shared:
         running = _is_running_in_shared_namespace(api, scope)
@@ -141,6 +149,8 @@ def remove_previous(
         return
     if running and not force:
         raise experiment_exists(scope.experiment)
+    if running:
+        check()
     delete.delete(api, scope, jobs_only=jobs_only, keeping=keeping)
 
 

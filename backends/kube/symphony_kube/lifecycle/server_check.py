@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -45,16 +46,52 @@ def check_with_server(api: Api, manifest: KubeManifest) -> None:
     """
     check_requirements(api, manifest.units)
     scope = manifest.scope
-    namespace = scope.namespace if scope.shared else CHECK_NAMESPACE
+    _check(api, manifest, scope.namespace if scope.shared else CHECK_NAMESPACE)
+
+
+def check_replacement(api: Api, manifest: KubeManifest) -> None:
+    """Have the API server validate every object while an experiment of the same name is running.
+
+    Refusals that the running experiment can cause, for example because of a quota, are ignored.
+    Raises `LaunchFailed` if the server rejects an object for another reason.
+    """
+    _check(api, manifest, manifest.scope.namespace, can_ignore=_can_be_caused_by_running)
+
+
+def _can_be_caused_by_running(exc: ApiError) -> bool:
+    """Return whether a refusal can be caused by an experiment that will be deleted.
+
+    It uses a part of the quota, and can have the only port or host name that is available. A
+    webhook that cannot check objects without creating them is not a reason for a refusal either.
+    """
+    words = ("already", "does not support dry run")
+    return error_messages.is_quota_exceeded(exc) or any(word in exc.detail for word in words)
+
+
+def _check(
+    api: Api,
+    manifest: KubeManifest,
+    namespace: str,
+    *,
+    can_ignore: Callable[[ApiError], bool] = lambda _: False,
+) -> None:
+    scope = manifest.scope
     candidates = [_Candidate(body=body) for body in manifest.base_objects]
     for units, body in zip(units_by_object(manifest.roster).values(), manifest.units, strict=True):
         names = {unit.name for unit in units}
         overrides = tuple(override for override in manifest.overrides if override.unit in names)
         candidates.append(_Candidate(body=body, overrides=overrides))
-    in_parallel(partial(_check_object, api, scope, namespace), candidates, threads=api.connections)
+    check = partial(_check_object, api, scope, namespace, can_ignore)
+    in_parallel(check, candidates, threads=api.connections)
 
 
-def _check_object(api: Api, scope: Scope, namespace: str, candidate: _Candidate) -> None:
+def _check_object(
+    api: Api,
+    scope: Scope,
+    namespace: str,
+    can_ignore: Callable[[ApiError], bool],
+    candidate: _Candidate,
+) -> None:
     body = candidate.body
     kind, name = body["kind"], body["metadata"]["name"]
     # An existing object with the same name would cause an error, so the check uses another name.
@@ -69,6 +106,8 @@ def _check_object(api: Api, scope: Scope, namespace: str, candidate: _Candidate)
     try:
         answer = api.call("POST", resource.collection, query=query, body=resource.data)
     except ApiError as exc:
+        if can_ignore(exc):
+            return
         exc.detail = exc.detail.replace(temporary_name, name)
         text = error_messages.cannot_create(kind, name, check_scope, exc)
         raise error_messages.launch_failed(text, exc) from exc

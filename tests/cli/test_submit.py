@@ -185,9 +185,10 @@ def test_job_contains_every_option(program: Program) -> None:
     mounts = {
         mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
     }
-    assert mounts == {"/data": False, "/me": False, "/c": True, "/dev/shm": False}
+    own_mounts = {"/data": False, "/me": False, "/c": True, "/dev/shm": False}
+    assert mounts == {**own_mounts, "/symphony/scratch": False}
     kinds = [next(key for key in volume if key != "name") for volume in pod["volumes"]]
-    assert kinds == ["hostPath", "nfs", "persistentVolumeClaim", "emptyDir"]
+    assert sorted(kinds) == ["emptyDir", "emptyDir", "hostPath", "nfs", "persistentVolumeClaim"]
 
 
 def test_options_that_are_not_given_are_not_rendered(program: Program) -> None:
@@ -257,7 +258,7 @@ def test_ignored_options_are_reported(program: Program) -> None:
 
 def test_environment_secrets_and_working_directory(program: Program) -> None:
     (program.directory / "work").mkdir()
-    (program.directory / "token.txt").write_text("s3cret")
+    (program.directory / "token.txt").write_text("short")
     script = (
         'pwd; echo "$A $B"; cat "$SYMPHONY_SECRETS_DIR/token.txt" "$SYMPHONY_SECRETS_DIR/other"'
     )
@@ -265,7 +266,7 @@ def test_environment_secrets_and_working_directory(program: Program) -> None:
     done = program(
         "submit", "--follow", *options.split(), "--", "sh", "-c", script, B="from outside"
     )
-    assert done.stdout == f"{program.directory / 'work'}\n1 from outside\ns3crets3cret\n"
+    assert done.stdout == f"{program.directory / 'work'}\n1 from outside\nshortshort\n"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from symphony.cluster import WatchedStatuses
 from symphony.commandline.top.app import TopApp
 from symphony.commandline.top.terminal import LastingFile
 from symphony.errors import BackendError, NotFound
+from symphony.hidden_values import HiddenValues
 from symphony.log_blocks import LogBlock
 from symphony.model import Experiment
 from symphony.plan.topology import Service, of_status
@@ -48,6 +49,9 @@ class ScriptedCluster:
 
     def describe_experiment(self, experiment):
         return self.status
+
+    def hidden_values(self, experiment):
+        return HiddenValues([])
 
     def iter_output(self, experiment, processes, **options):
         yield LogBlock("learner", "one two\nthree four\n")

@@ -6,6 +6,7 @@ import pytest
 
 from symphony.errors import NotFound, Unreachable
 from symphony.events import EventKind, ExperimentEvent
+from symphony.hidden_values import HiddenValues
 from symphony.log_blocks import LogBlock
 from symphony.plan.topology import Node, Topology
 from symphony.status import ExperimentStatus, ProcessStatus, State
@@ -246,6 +247,9 @@ def test_output_continues_where_it_was_interrupted(monkeypatch):
     class InterruptedCluster:
         def describe_experiment(self, experiment):
             return status(process("a"))
+
+        def hidden_values(self, experiment):
+            return HiddenValues([])
 
         def iter_output(self, experiment, processes, *, follow, tail, since, events):
             calls.append((tail, since))

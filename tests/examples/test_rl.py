@@ -529,8 +529,8 @@ def resources_of(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def own_volumes(pod: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the volumes of a Pod except the scratch directory, which every Pod has."""
-    return [volume for volume in pod["volumes"] if volume["name"] != "symphony-scratch"]
+    """Return the volumes of a Pod except the scratch directories, which every Pod has."""
+    return [volume for volume in pod["volumes"] if "scratch" not in volume["name"]]
 
 
 def own_mount_paths(container: dict[str, Any]) -> list[str]:

@@ -533,7 +533,10 @@ class CommandLine:
         self.args.profile = typed.get("--profile")
         try:
             with _exit_after(COMPLETION_TIMEOUT_SECONDS):
-                print_text("\n".join(completions(self, words)))
+                found = completions(self, words)
+                # A shell can take an empty line for a completion.
+                if found:
+                    print_text("\n".join(found))
         except SymphonyError:
             return exit_codes.FAILED
         return exit_codes.OK

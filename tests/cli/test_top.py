@@ -18,7 +18,8 @@ def test_signals_and_a_closed_terminal_end_top_and_nothing_else(program):
         assert top.finish() == 128 + signal.SIGTERM
         top.expect("symphony: terminated by SIGTERM")
     with tmux_screen() as top:
-        top.start(program.argv("top", "rl"), env=program.env, cwd=program.directory)
+        # This is the directory of the launch, so that the command needs no name.
+        top.start(program.argv("top"), env=program.env, cwd=program.directory)
         top.expect("rl on local  running: 1 running")
         running = top.program()
         top.close()

@@ -27,8 +27,11 @@ class TopScenario:
                 "worker": {"cmd": worker, "replicas": 2, "termination_grace_period": 1},
             },
         )
+        # In the directory of the launch, top would show only the experiment.
+        elsewhere = cli.directory / "elsewhere"
+        elsewhere.mkdir()
         with tmux_screen() as top:
-            top.start(cli.argv("top"), env=cli.env, cwd=cli.directory)
+            top.start(cli.argv("top"), env=cli.env, cwd=elsewhere)
             top.expect(" watched ")
             top.press("/")
             top.expect("contain:")

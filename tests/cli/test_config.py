@@ -93,8 +93,9 @@ def test_settings_that_need_trust_take_effect_when_the_file_is_trusted(program: 
     def experiments() -> tuple[list[str], str]:
         done = program("ls", "--json")
         names = [item["name"] for item in json.loads(done.stdout)]
-        # Completion ignores the same settings, and prints no notes.
-        assert program.ok("__complete", "ps", "").split() == names
+        # Completion ignores the same settings, and prints no notes. The argument of down is an
+        # experiment, while that of ps can also be a process.
+        assert program.ok("__complete", "down", "").split() == names
         return names, done.stderr
 
     assert experiments() == ([], note)
@@ -114,7 +115,7 @@ def test_settings_that_need_trust_take_effect_when_the_file_is_trusted(program: 
 
     assert program.ok("config", "untrust") == f"no longer trusted: {file}\n"
     assert experiments() == ([], note)
-    assert program.ok("__complete", "ps", "", SYMPHONY_CONFIG=str(file)) == "rl\n"
+    assert program.ok("__complete", "down", "", SYMPHONY_CONFIG=str(file)) == "rl\n"
 
 
 def test_file_for_a_view_that_takes_none(program: Program) -> None:

@@ -88,8 +88,9 @@ _OUTPUT_SECONDS, _OUTPUT_POLL_SECONDS = 1.0, 0.005
 # This file marks a run whose files are written by other machines.
 REMOTE_FILE = "remote"
 
-# A directory with at least this number of entries is removed by this number of threads.
-_PARALLEL_REMOVAL_COUNT, _REMOVAL_THREADS = 200, 16
+# A directory with at least this number of entries is removed by this number of threads. With more
+# threads, the removal takes longer if the disk is idle.
+_PARALLEL_REMOVAL_COUNT, _REMOVAL_THREADS = 200, 4
 _REMOVED_PREFIX = ".removed-"
 
 # While a launch waits for another launch of the same name, it checks at these intervals whether the

@@ -21,7 +21,9 @@ while True:
 '
 """
 # Enter the namespaces of a process, start a command, and exit with its exit code. nsenter would be
-# stopped together with the command.
+# stopped together with the command. The command ignores no signal, as below a container runtime,
+# also if the tests run below nohup, which ignores HUP, or in the background of a shell, which can
+# ignore INT and QUIT.
 _JOIN = """
 import ctypes, os, signal, sys
 pid, command = sys.argv[1], sys.argv[2:]
@@ -36,6 +38,8 @@ for file in files:
 os.chdir(directory)
 child = os.fork()
 if not child:
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     os.closerange(3, 100)
     os.execvp(command[0], command)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -19,8 +19,8 @@ CUT_SEED = 202
 # The rounds spend most of their time waiting.
 JOBS = 6
 
-# A process leaves its session and loses its variables, so `delete` does not find it. The trial
-# has recorded it.
+# A process leaves its session, its parent and its variables, so `delete` does not find it. The
+# trial has recorded it.
 BROKEN = """
 import sys
 from torture import cli
@@ -36,7 +36,7 @@ def leave_process(workspace):
         "fields = open('/proc/self/stat').read().rpartition(') ')[2].split();"
         "pathlib.Path(sys.argv[1], f'{os.getpid()}-{fields[19]}').touch(); time.sleep(1000)"
     )
-    line = 'setsid env -i A=b "$@" & exec sleep 1000'
+    line = '(setsid env -i A=b "$@" &); exec sleep 1000'
     escape = [sys.executable, "-I", "-S", "-c", program, str(workspace.recorded)]
     experiment.new_process("p-0", command=["sh", "-c", line, "sh"], args=escape)
     workspace.launch(experiment)

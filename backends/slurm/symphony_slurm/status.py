@@ -136,6 +136,8 @@ class SlurmStatusReader(StatusReader):
 
     def _compute_status(self, is_supervised: bool) -> ExperimentStatus:
         notes = [read_note(self._run), self._query_error]
+        if is_supervised:
+            notes.append(self._disk_note())
         status = compute_status(self._manifest, self._state, notes=notes)
         if self._state.finished or is_supervised or self._query_error:
             return status

@@ -137,8 +137,8 @@ class StatusReader:
         notes = [*self._notes, read_note(self._run)]
         if is_supervised and not self._state.finished:
             notes.insert(0, self._run.suspension())
-        if not self._state.finished and other_host is None and self._run.is_disk_full():
-            notes.append(f"no space is left on the disk of {self._run.path}, so output is lost")
+        if other_host is None:
+            notes.append(self._disk_note())
         if orphans is not None and not has_launch:
             log = self._run.path / self._run.events.name
             notes.append(f"{log} contains no events")
@@ -150,6 +150,12 @@ class StatusReader:
             is_rebooted=orphans is not None and not self._run.is_of_this_boot(),
             notes=notes,
         )
+
+    def _disk_note(self) -> str:
+        """Return a note if output is lost because the disk is full, or ``""``."""
+        if self._state.finished or not self._run.is_disk_full():
+            return ""
+        return f"no space is left on the disk of {self._run.path}, so output is lost"
 
     def _read_events(self) -> None:
         with self._run.report_damage(self._run.events):

@@ -9,11 +9,12 @@ from symphony.testing import programs
 from symphony.testing.contract import all_running, until
 from tests.backends.slurm.jobs import PYTHON, forever, job_of
 
-# The server uses the port that symphony would choose next.
+# The server uses the port that symphony would choose next, if no lower port was avoided before.
 SERVER = f"""
 import os, socket
 names = [name for name in os.environ if name.startswith("SYMPH_") and name.endswith("_PORT")]
 blocked = socket.create_server(("", max(int(os.environ[name]) for name in names) + 1))
+print("blocks", blocked.getsockname()[1])
 {programs.FOREVER}
 """
 REPORT = f"{programs.REPORT}\n{programs.FOREVER}"
@@ -56,7 +57,11 @@ def test_changed_experiment_uses_free_ports_and_gpus_of_its_nodes(new_cluster, t
     assert cluster.diff(changed).is_empty
     new = report(cluster, "three")
     assert new["SYMPH_OF_THREE_HOST"] == env["SYMPH_ECHO_HOST"]
-    assert int(new["SYMPH_OF_THREE_PORT"]) == int(env["SYMPH_OF_TWO_PORT"]) + 2
+    services = ("ECHO", "OF_ONE", "OF_TWO")
+    used = {new[f"SYMPH_{service}_PORT"] for service in services}
+    used.add(cluster.get_log("faults", "server").split()[1])
+    assert len(used) == 4
+    assert new["SYMPH_OF_THREE_PORT"] not in used
     assert new["CUDA_VISIBLE_DEVICES"] == "1"
     assert new["TOKEN"] == "new"
     # Both processes have the first GPU of their node.

@@ -194,6 +194,7 @@ class Supervisor:
             on_cleared=self._start_or_decide,
         )
         self._followers = _group_followers(specs)
+        self._units = _group_ranks(specs)
         # The processes that a request has stopped and that have not exited completely yet.
         self._requested_stops: dict[str, RequestedStop] = {}
         # The ranks that are being stopped because another rank of their unit has exited.
@@ -660,6 +661,7 @@ class Supervisor:
         self._specs, self._policies = change.specs, change.policies
         self._env = {**self._inherited_env, **change.manifest["env"]}
         self._followers = _group_followers(self._specs)
+        self._units = _group_ranks(self._specs)
         self._holds.update(change.holds)
         self._gpus.update(change.gpus)
         for name in (*change.removed, *change.restarted):
@@ -1277,7 +1279,7 @@ class Supervisor:
         spec = self._specs.get(name)
         if spec is None or spec.unit is None:
             return []
-        return [other.name for other in self._specs.values() if other.unit == spec.unit]
+        return self._units[spec.unit]
 
     def _is_unit_requested(self, ranks: Collection[str]) -> bool:
         """Return whether a request is stopping or starting ranks of a unit."""
@@ -1294,9 +1296,7 @@ class Supervisor:
 
     def _apply_to_units(self) -> None:
         """Stop the other ranks of each unit in which a rank has failed or will be restarted."""
-        first_ranks = {spec.unit: name for name, spec in self._specs.items() if spec.unit}
-        for name in first_ranks.values():
-            ranks = self.ranks_with(name)
+        for ranks in self._units.values():
             decision = self._decide_unit(ranks)
             if decision is not None:
                 for rank in ranks:
@@ -1524,6 +1524,15 @@ def _search_process(specs: Iterable[ProcessSpec]) -> SearchProcess | None:
     from symphony.line_search import SearchProcess
 
     return SearchProcess()
+
+
+def _group_ranks(specs: Mapping[str, ProcessSpec]) -> dict[str, list[str]]:
+    """Return the names of the ranks of each unit."""
+    units: dict[str, list[str]] = {}
+    for name, spec in specs.items():
+        if spec.unit is not None:
+            units.setdefault(spec.unit, []).append(name)
+    return units
 
 
 def _group_followers(specs: Mapping[str, ProcessSpec]) -> dict[str, list[str]]:

@@ -1,5 +1,6 @@
 """Parts of the cluster that do not work: slurmctld, nodes, programs of the job, and the disk."""
 
+import compileall
 import contextlib
 import json
 import os
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import symphony
+import symphony_slurm
 from symphony.errors import SymphonyError
 from symphony.status import ReasonCode, State
 from symphony.testing import programs
@@ -257,6 +260,10 @@ def test_killed_srun_stops_all_processes_and_is_reported(new_cluster):
 
 
 def test_disk_that_is_full_when_the_job_starts_is_reported(new_cluster):
+    # With the limit below, Python would store incomplete bytecode without an error, and later jobs
+    # would fail to import it.
+    for package in (symphony, symphony_slurm):
+        assert compileall.compile_dir(Path(package.__file__).parent, quiet=1)
     # The files of the job can have at most 1 KiB.
     cluster = new_cluster(prologue=["ulimit -f 1"])
     cluster.launch(forever(cluster, *(f"p{number}" for number in range(8))))

@@ -37,11 +37,11 @@ def test_each_edit_changes_the_experiment_until_ctrl_c(program: Program) -> None
         process = program.popen("up", "exp.py", "--watch", stdout=stream, stderr=stream)
     try:
         read_until(output, "watching 3 files of exp; press Ctrl-C to stop\n", process)
-        (project / "text").write_text("second\n")
+        edit(directory, "project/text", "second\n")
         read_until(output, "changed exp on local: 1 restarted, 1 unchanged\n", process)
-        (directory / "settings.py").write_text("NUMBER = x\n")
+        edit(directory, "settings.py", "NUMBER = x\n")
         read_until(output, "NameError: name 'x' is not defined\n", process)
-        (directory / "settings.py").write_text("NUMBER = 2\n")
+        edit(directory, "settings.py", "NUMBER = 2\n")
         read_until(output, "changed exp on local: 1 restarted, 1 unchanged\n", process, 2)
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT) == 130
@@ -55,6 +55,13 @@ def test_each_edit_changes_the_experiment_until_ctrl_c(program: Program) -> None
         "changed: settings.py",
     ]
     assert program.cluster.describe_process("exp", "other").state.value == "running"
+
+
+def edit(directory: Path, name: str, text: str) -> None:
+    """Change a file in one step. Otherwise, the empty file could be noticed as another change."""
+    other = directory / "edited"
+    other.write_text(text)
+    other.replace(directory / name)
 
 
 def read_until(output: Path, text: str, process: subprocess.Popen[str], count: int = 1) -> None:

@@ -90,12 +90,12 @@ from symphony_kube.render.roster import (
     with_revision,
 )
 from symphony_kube.render.snapshot import LIVE_SETTINGS
+from symphony_kube.state.change_log import encode_changes, new_change
+from symphony_kube.state.control_state import Attempt, encode_manifest
+from symphony_kube.state.ending import encode_policies
+from symphony_kube.state.observe import Observation, PodObserver
 from symphony_kube.status import experiments
-from symphony_kube.status.change_log import encode_changes, new_change
-from symphony_kube.status.control_state import Attempt, encode_manifest
-from symphony_kube.status.ending import encode_policies
 from symphony_kube.status.find_pod import list_removed_containers
-from symphony_kube.status.observe import Observation, PodObserver
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:

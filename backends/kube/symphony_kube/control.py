@@ -40,13 +40,13 @@ from symphony_kube.render.roster import (
     stop_waves_of,
     units_of_ranks,
 )
+from symphony_kube.state.control_state import Control
+from symphony_kube.state.observe import Observation
+from symphony_kube.state.pod_status import ContainerRef, PodStatus
+from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status import experiments
-from symphony_kube.status.control_state import Control
 from symphony_kube.status.find_pod import process_state
 from symphony_kube.status.follow_status import ObservationStream
-from symphony_kube.status.observe import Observation
-from symphony_kube.status.pod_status import ContainerRef, PodStatus
-from symphony_kube.status.unit_status import UnitStatus
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -19,16 +19,16 @@ from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.render.container_scripts import stop_command
 from symphony_kube.runs.recording import recorded_code
-from symphony_kube.status.control_state import Control
+from symphony_kube.state.control_state import Control
 
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchive
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
     from symphony_kube.lifecycle.description import Description, NewDescription
-    from symphony_kube.status.observe import Observation, PodObserver
-    from symphony_kube.status.pod_status import ContainerRef
-    from symphony_kube.status.unit_status import UnitStatus
+    from symphony_kube.state.observe import Observation, PodObserver
+    from symphony_kube.state.pod_status import ContainerRef
+    from symphony_kube.state.unit_status import UnitStatus
 
 Object = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from symphony_kube.access import exec_stream, send_code
 from symphony_kube.api.labels import MANIFEST
 from symphony_kube.render import code
 from symphony_kube.render.code import mounted_code
-from symphony_kube.status.control_state import decode_manifest
+from symphony_kube.state.control_state import decode_manifest
 
 PROGRAM = """
 import os, pathlib, signal, sys

@@ -17,7 +17,7 @@ from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide, find
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 from symphony_kube.render.container_scripts import stop_command
 from symphony_kube.render.roster import Unit, stop_waves_of
-from symphony_kube.status.control_state import (
+from symphony_kube.state.control_state import (
     Attempt,
     Control,
     decode_attempt,
@@ -25,7 +25,7 @@ from symphony_kube.status.control_state import (
     decode_manifest,
     encode,
 )
-from symphony_kube.status.observe import PODS, PodObserver
+from symphony_kube.state.observe import PODS, PodObserver
 
 from .conftest import FOREVER, python, unschedulable, wait_until
 

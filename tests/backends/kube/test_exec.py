@@ -14,7 +14,7 @@ from symphony_kube.access.exec_stream import ExecStream
 from symphony_kube.api import channels
 from symphony_kube.api.retries import Timeouts
 from symphony_kube.api.spdy import Spdy
-from symphony_kube.status.pod_status import ContainerRef
+from symphony_kube.state.pod_status import ContainerRef
 from tests.cli.terminal import Terminal
 
 from .module_experiment import FOREVER, launched, python, through, until_succeeded

@@ -14,8 +14,8 @@ from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import request, stop_requested, with_manifest
 from symphony_kube.lifecycle.supervisor.decisions import decide
 from symphony_kube.render.roster import decode_roster
-from symphony_kube.status.control_state import Control, encode
-from symphony_kube.status.observe import JOB_SETS, JOBS, PODS, PodObserver, observe
+from symphony_kube.state.control_state import Control, encode
+from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, PodObserver, observe
 
 NOW = 1_700_000_100.0
 CREATED, STARTED = "2023-11-14T22:13:10Z", "2023-11-14T22:13:20Z"

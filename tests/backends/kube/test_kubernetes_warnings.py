@@ -8,7 +8,7 @@ import pytest
 
 from symphony.status import ReasonCode
 from symphony_kube.render.container_scripts import STOP_MARK
-from symphony_kube.status.change_log import (
+from symphony_kube.state.change_log import (
     MAX_CHANGES,
     decode_changes,
     encode_changes,

@@ -19,10 +19,9 @@ from symphony.status import ReasonCode as Code
 from symphony.status import State
 from symphony_kube.api import labels
 from symphony_kube.render.roster import Unit, encode_roster, with_revision
-from symphony_kube.status import reasons
-from symphony_kube.status.observe import JOBS, PODS, PodObserver, observe
-from symphony_kube.status.pod_status import parse_time
-from symphony_kube.status.stored_roster import StoredRoster
+from symphony_kube.state import reasons
+from symphony_kube.state.observe import JOBS, PODS, PodObserver, StoredRoster, observe
+from symphony_kube.state.pod_status import parse_time
 
 RECORDED = Path(__file__).parent / "recorded"
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State

@@ -15,8 +15,8 @@ from symphony_kube.lifecycle.supervisor.rank_decisions import (
     attempt_of_other_ranks,
 )
 from symphony_kube.render.roster import Unit
-from symphony_kube.status.control_state import Attempt, Control
-from symphony_kube.status.observe import JOBS, PODS, PodObserver
+from symphony_kube.state.control_state import Attempt, Control
+from symphony_kube.state.observe import JOBS, PODS, PodObserver
 
 from .test_control import ENDED, EXITED, NOW, RUNNING, STARTED, observe, pod
 

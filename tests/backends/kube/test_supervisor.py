@@ -24,15 +24,15 @@ from symphony_kube.lifecycle.supervisor.loop import supervise
 from symphony_kube.lifecycle.supervisor.record import Record, Round, decode_record, encode_record
 from symphony_kube.render.deadline import with_deadline
 from symphony_kube.render.roster import Unit
-from symphony_kube.status.creation_problems import Problem
-from symphony_kube.status.ending import (
+from symphony_kube.state.creation_problems import Problem
+from symphony_kube.state.ending import (
     StoppedProcesses,
     apply_ending,
     decode_ending,
     encode_ending,
 )
-from symphony_kube.status.observe import Observation
-from symphony_kube.status.pod_status import ContainerStatus
+from symphony_kube.state.observe import Observation
+from symphony_kube.state.pod_status import ContainerStatus
 
 from .conftest import (
     FOREVER,

@@ -24,8 +24,8 @@ from symphony_kube.access.exec_stream import ExecStream
 from symphony_kube.api import channels
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
+from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status.find_pod import running_container
-from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony.cluster import Progress

@@ -32,9 +32,9 @@ from symphony_kube.access.exec_stream import CommandExit, ExecStream, open_strea
 from symphony_kube.api import channels
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
+from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status import find_pod
 from symphony_kube.status.permission_errors import missing_right
-from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony.model.validators import Strings

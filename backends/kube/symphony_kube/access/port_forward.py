@@ -31,9 +31,9 @@ from symphony_kube.api import labels
 from symphony_kube.api.channels import PROTOCOL_4
 from symphony_kube.api.errors import ApiError, one_line
 from symphony_kube.api.labels import Scope
+from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status.find_pod import find_container, list_containers, pod_path
 from symphony_kube.status.permission_errors import missing_right
-from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -26,7 +26,7 @@ from symphony_kube.render.code import (
     TARGET_PATH,
     WAIT_SECONDS,
 )
-from symphony_kube.status.pod_status import ContainerRef
+from symphony_kube.state.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.access.exec_stream import ExecStream

@@ -11,7 +11,7 @@ from symphony_kube.api.labels import Scope
 from symphony_kube.render.code import TARGET_PATH
 from symphony_kube.render.container_scripts import SHELL
 from symphony_kube.render.sync import RESTART_SCRIPT
-from symphony_kube.status.pod_status import ContainerRef
+from symphony_kube.state.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -39,7 +39,7 @@ from symphony_kube.api.labels import (
 from symphony_kube.api.resources import collection_path, plural_name, to_resource
 from symphony_kube.lifecycle.create import Creation, delete_uid
 from symphony_kube.render.deadline import with_new_deadline
-from symphony_kube.status.control_state import (
+from symphony_kube.state.control_state import (
     Attempt,
     Control,
     decode_control,
@@ -47,10 +47,10 @@ from symphony_kube.status.control_state import (
     encode,
     encode_manifest,
 )
-from symphony_kube.status.job_status import JobStatus
+from symphony_kube.state.job_status import JobStatus
+from symphony_kube.state.pod_status import PodStatus
+from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status.permission_errors import missing_right
-from symphony_kube.status.pod_status import PodStatus
-from symphony_kube.status.unit_status import UnitStatus
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from symphony.errors import BackendError, Unreachable
 from symphony_kube.api.errors import ApiError
 from symphony_kube.lifecycle import attempts
+from symphony_kube.state.control_state import Control
+from symphony_kube.state.pod_status import PodStatus
+from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status import find_pod
-from symphony_kube.status.control_state import Control
-from symphony_kube.status.pod_status import PodStatus
-from symphony_kube.status.unit_status import UnitStatus
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -41,8 +41,9 @@ from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.roster import roster_unit
-from symphony_kube.status import experiments, observe
-from symphony_kube.status.pod_status import parse_time
+from symphony_kube.state import observe
+from symphony_kube.state.pod_status import parse_time
+from symphony_kube.status import experiments
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -9,7 +9,7 @@ from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.lifecycle.supervisor.decisions import find_startable
 from symphony_kube.render.roster import Roster
-from symphony_kube.status.observe import Observation
+from symphony_kube.state.observe import Observation
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

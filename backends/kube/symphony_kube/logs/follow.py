@@ -36,14 +36,14 @@ from symphony_kube.logs.sources import (
     resolve_names,
     sources_of,
 )
+from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status.event_watch import EventWatch
 from symphony_kube.status.find_pod import list_removed_containers
 from symphony_kube.status.follow_status import ExperimentWatch
-from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream
-    from symphony_kube.status.observe import Observation
+    from symphony_kube.state.observe import Observation
 
 # How many events can wait in the queue for the caller. Readers wait while the queue is full.
 MAX_QUEUED_EVENTS = 256

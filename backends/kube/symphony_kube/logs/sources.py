@@ -16,10 +16,10 @@ from symphony.errors import NotFound
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.logs.lines import is_missing_log
+from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.status import experiments
 from symphony_kube.status.find_pod import find_container, list_containers, pod_path
 from symphony_kube.status.permission_errors import missing_right
-from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream

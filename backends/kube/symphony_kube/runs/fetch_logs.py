@@ -25,7 +25,7 @@ from symphony_kube.api.labels import Scope
 from symphony_kube.logs.lines import LineAssembler
 from symphony_kube.logs.sources import NO_LOG_STATUSES, LogSource, log_error, open_log, sources_of
 from symphony_kube.runs.log_writer import LogWriter
-from symphony_kube.status.pod_status import ContainerRef
+from symphony_kube.state.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream

@@ -29,11 +29,11 @@ from symphony_kube.api.labels import RUN, Scope
 from symphony_kube.api.resources import items_of, labels_of, run_name_of
 from symphony_kube.lifecycle.supervisor.stored_usage import fetch_usage
 from symphony_kube.runs.fetch_logs import LogFetcher, LogLimits
+from symphony_kube.state.observe import BACKEND
+from symphony_kube.state.pod_status import parse_time
 from symphony_kube.status import details, experiments, topology
 from symphony_kube.status.container_environment import read_shared_variables
 from symphony_kube.status.find_pod import list_removed_containers
-from symphony_kube.status.observe import BACKEND
-from symphony_kube.status.pod_status import parse_time
 
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchive
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from symphony.plan.changes import Changes
     from symphony_kube.api.client import Api
     from symphony_kube.lifecycle.description import NewDescription
-    from symphony_kube.status.observe import PodObserver
+    from symphony_kube.state.observe import PodObserver
 
 Object = dict[str, Any]
 

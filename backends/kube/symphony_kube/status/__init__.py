@@ -1,1 +1,4 @@
-"""Compute the status of experiments from Pods, Jobs and events."""
+"""Read and follow the objects and events of experiments.
+
+`symphony_kube.state` computes the states of processes from these objects.
+"""

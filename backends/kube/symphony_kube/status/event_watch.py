@@ -19,6 +19,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import MANAGED_SELECTOR, RUN, SUPERVISOR, Scope
 from symphony_kube.api.resources import collection_path, items_of
 from symphony_kube.api.watch import Change, Watcher
+from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, observe
 from symphony_kube.status.earlier_runs import earlier_events
 from symphony_kube.status.find_pod import pod_path
 from symphony_kube.status.follow_status import ExperimentWatch, ObservationStream
@@ -27,11 +28,10 @@ from symphony_kube.status.kubernetes_warnings import (
     KubernetesWarnings,
     first_time,
 )
-from symphony_kube.status.observe import JOB_SETS, JOBS, PODS, observe
 from symphony_kube.status.supervisor_events import SupervisorEvents
 
 if TYPE_CHECKING:
-    from symphony_kube.status.observe import Observation
+    from symphony_kube.state.observe import Observation
 
 Object = Mapping[str, Any]
 

@@ -11,9 +11,9 @@ from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import collection_path, items_of
+from symphony_kube.state.pod_status import ContainerRef, container_refs
 from symphony_kube.status import experiments
 from symphony_kube.status.permission_errors import missing_right
-from symphony_kube.status.pod_status import ContainerRef, container_refs
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -16,13 +16,13 @@ from symphony_kube.api.client import Api, Object
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import NAMESPACES, collection_path, labels_of
 from symphony_kube.api.watch import LISTED, Watcher
+from symphony_kube.state.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
 from symphony_kube.status.experiments import (
     EXPERIMENTS_SELECTOR,
     NOTHING_LEFT,
     complete_observer,
     list_if_possible,
 )
-from symphony_kube.status.observe import BACKEND, JOB_SETS, JOBS, PODS, PodObserver
 
 SERVICES, SECRETS, OWN_NAMESPACES = "services", "secrets", "namespaces"
 # The kinds of objects that determine the states of processes.

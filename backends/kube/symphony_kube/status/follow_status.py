@@ -21,12 +21,12 @@ from symphony_kube.api.labels import RUN, Scope
 from symphony_kube.api.resources import NAMESPACES, collection_path, labels_of
 from symphony_kube.api.watch import LISTED, Change, Watcher
 from symphony_kube.render.roster import Roster
+from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, Observation, PodObserver
 from symphony_kube.status.experiments import (
     complete_observer,
     list_if_possible,
     status_without_objects,
 )
-from symphony_kube.status.observe import JOB_SETS, JOBS, PODS, Observation, PodObserver
 from symphony_kube.status.permission_errors import cannot_list_pods
 from symphony_kube.status.stored_roster import read_stored_roster
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import BackendError
 from symphony.status import ReasonCode, State
 from symphony_kube.api.resources import items_of
-from symphony_kube.status import reasons
-from symphony_kube.status.job_status import BACKOFF_LIMIT_EXCEEDED, JobStatus
+from symphony_kube.state import reasons
+from symphony_kube.state.job_status import BACKOFF_LIMIT_EXCEEDED, JobStatus
+from symphony_kube.state.reasons import NO_REASON, Reason
 from symphony_kube.status.pod_events import event_time
-from symphony_kube.status.reasons import NO_REASON, Reason
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
-    from symphony_kube.status.observe import PodObserver
+    from symphony_kube.state.observe import PodObserver
 
 COMPLETED = "Completed"
 _RESULTS = {

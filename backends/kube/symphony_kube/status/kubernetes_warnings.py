@@ -12,8 +12,8 @@ from typing import Any
 from symphony.events import EventKind, ExperimentEvent
 from symphony.status import ReasonCode
 from symphony_kube.render.container_scripts import STOP_MARK
-from symphony_kube.status import reasons
-from symphony_kube.status.pod_status import parse_time
+from symphony_kube.state import reasons
+from symphony_kube.state.pod_status import parse_time
 
 Object = Mapping[str, Any]
 

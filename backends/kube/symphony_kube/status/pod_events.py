@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import BackendError
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony_kube.api.resources import items_of
-from symphony_kube.status import probe_results, reasons
-from symphony_kube.status.pod_status import CREATING, parse_time
-from symphony_kube.status.reasons import NO_REASON, Reason
+from symphony_kube.state import reasons
+from symphony_kube.state.pod_status import CREATING, parse_time
+from symphony_kube.state.reasons import NO_REASON, Reason
+from symphony_kube.status import probe_results
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

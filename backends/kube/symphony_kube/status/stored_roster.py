@@ -7,32 +7,17 @@ description of the experiment therefore has the same annotations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from symphony_kube.api.client import ACCEPT_METADATA
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import CHANGES, DESCRIPTION, HOLDER, POLICIES, ROSTER, Scope
 from symphony_kube.api.resources import collection_path, is_managed
-from symphony_kube.status.pod_status import parse_time
+from symphony_kube.state.observe import StoredRoster
+from symphony_kube.state.pod_status import parse_time
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRoster:
-    """The annotations of the Secret with the description.
-
-    ``created`` is the time of the launch in seconds since the epoch. ``is_changing`` is true while
-    a command launches or changes the experiment, and after such a command was killed.
-    """
-
-    roster: str
-    policies: str = ""
-    changes: str = ""
-    created: float | None = None
-    is_changing: bool = False
 
 
 def read_stored_roster(api: Api, scope: Scope) -> StoredRoster | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from symphony.cluster.matching import still_awaited, wait_timeout
 from symphony.errors import LaunchFailed
 from symphony.status import ExperimentStatus, ReasonCode, State
-from symphony_kube.status import pod_events, reasons
+from symphony_kube.state import reasons
+from symphony_kube.status import pod_events
 from symphony_kube.status.experiments import explain_now
 from symphony_kube.status.follow_status import ObservationStream
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
     from symphony_kube.render.roster import Roster
-    from symphony_kube.status.observe import Observation
+    from symphony_kube.state.observe import Observation
 
 # How long a wait without a time limit continues while an image cannot be pulled. Kubernetes retries
 # for as long as the Pod exists, and a registry can be unavailable for some minutes.

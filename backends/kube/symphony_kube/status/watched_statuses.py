@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
-    from symphony_kube.status.observe import Observation
+    from symphony_kube.state.observe import Observation
 
 # A watch that the server has ended is usually continued much faster.
 OUTAGE_SECONDS = 2.0

@@ -28,9 +28,9 @@ from symphony_kube.render.roster import (
     units_by_object,
     units_of_ranks,
 )
-from symphony_kube.status.ending import StoppedProcesses
-from symphony_kube.status.observe import Observation
-from symphony_kube.status.unit_status import UnitStatus
+from symphony_kube.state.ending import StoppedProcesses
+from symphony_kube.state.observe import Observation
+from symphony_kube.state.unit_status import UnitStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

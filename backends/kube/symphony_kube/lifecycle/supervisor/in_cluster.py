@@ -60,10 +60,10 @@ from symphony_kube.lifecycle.supervisor.stored_usage import (
 from symphony_kube.render.cluster_overrides import with_security
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.options import RESTRICTED
-from symphony_kube.status import reasons
-from symphony_kube.status.job_status import parse_job
+from symphony_kube.state import reasons
+from symphony_kube.state.job_status import parse_job
+from symphony_kube.state.pod_status import parse_pod
 from symphony_kube.status.permission_errors import missing_right
-from symphony_kube.status.pod_status import parse_pod
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -53,12 +53,12 @@ from symphony_kube.lifecycle.supervisor.run import Object, SupervisedRun
 from symphony_kube.lifecycle.supervisor.usage import UsageRecorder
 from symphony_kube.render.deadline import with_new_deadline
 from symphony_kube.render.roster import Unit, roster_unit, stop_waves_of
-from symphony_kube.status.control_state import FIRST_ATTEMPT, Attempt, Control
-from symphony_kube.status.creation_problems import Problem, encode_problems
-from symphony_kube.status.ending import StoppedProcesses, encode_ending
+from symphony_kube.state.control_state import FIRST_ATTEMPT, Attempt, Control
+from symphony_kube.state.creation_problems import Problem, encode_problems
+from symphony_kube.state.ending import StoppedProcesses, encode_ending
+from symphony_kube.state.observe import Observation
+from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status.follow_status import ObservationStream
-from symphony_kube.status.observe import Observation
-from symphony_kube.status.unit_status import UnitStatus
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -16,10 +16,10 @@ from symphony.plan.restart_policy import Restart
 from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision, decide_unit
 from symphony.status import ReasonCode, State
 from symphony_kube.render.roster import Roster, Unit, units_of_ranks
-from symphony_kube.status.control_state import FIRST_ATTEMPT, Attempt
-from symphony_kube.status.observe import Observation
-from symphony_kube.status.pod_status import ContainerStatus
-from symphony_kube.status.unit_status import UnitStatus, restart_after
+from symphony_kube.state.control_state import FIRST_ATTEMPT, Attempt
+from symphony_kube.state.observe import Observation
+from symphony_kube.state.pod_status import ContainerStatus
+from symphony_kube.state.unit_status import UnitStatus, restart_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

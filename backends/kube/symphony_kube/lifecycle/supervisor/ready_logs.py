@@ -17,9 +17,9 @@ from symphony_kube.api.client import MERGE_PATCH, ResponseStream
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import LOG_PROBLEMS, READY, Scope
 from symphony_kube.render.roster import Roster, Unit
+from symphony_kube.state.observe import Observation
+from symphony_kube.state.pod_status import ContainerStatus
 from symphony_kube.status import find_pod
-from symphony_kube.status.observe import Observation
-from symphony_kube.status.pod_status import ContainerStatus
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun
-from symphony_kube.status.creation_problems import Problem, decode_problems, encode_problems
-from symphony_kube.status.ending import StoppedProcesses, decode_ending, encode_ending
+from symphony_kube.state.creation_problems import Problem, decode_problems, encode_problems
+from symphony_kube.state.ending import StoppedProcesses, decode_ending, encode_ending
 
 if TYPE_CHECKING:
     from symphony.usage import ExperimentUsage

@@ -25,18 +25,18 @@ from symphony_kube.render.roster import (
     ranks_of_job_sets,
     revision_of,
 )
-from symphony_kube.status.change_log import LoggedChange, decode_changes
-from symphony_kube.status.control_state import NO_CONTROL, Control
-from symphony_kube.status.creation_problems import Problem, decode_problems
-from symphony_kube.status.ending import (
+from symphony_kube.state.change_log import LoggedChange, decode_changes
+from symphony_kube.state.control_state import NO_CONTROL, Control
+from symphony_kube.state.creation_problems import Problem, decode_problems
+from symphony_kube.state.ending import (
     StoppedProcesses,
     apply_ending,
     decode_ending,
     decode_policies,
 )
-from symphony_kube.status.job_set_rank import JobSetRank, describe_failure
-from symphony_kube.status.job_status import JobStatus, is_in_job_set, parse_job, parse_job_set
-from symphony_kube.status.pod_status import (
+from symphony_kube.state.job_set_rank import JobSetRank, describe_failure
+from symphony_kube.state.job_status import JobStatus, is_in_job_set, parse_job, parse_job_set
+from symphony_kube.state.pod_status import (
     NOT_CREATED,
     ContainerRef,
     ContainerStatus,
@@ -44,9 +44,8 @@ from symphony_kube.status.pod_status import (
     exit_unknown,
     parse_pod,
 )
-from symphony_kube.status.reasons import Reason
-from symphony_kube.status.stored_roster import StoredRoster
-from symphony_kube.status.unit_status import POD_DELETED, UnitStatus
+from symphony_kube.state.reasons import Reason
+from symphony_kube.state.unit_status import POD_DELETED, UnitStatus
 
 BACKEND = "kube"
 PODS, JOBS, JOB_SETS = "pods", "jobs", "jobsets"
@@ -62,6 +61,21 @@ CREATOR_GONE_SECONDS = 60.0
 MAX_CHAINED_REASON_CHARS = 300
 
 Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRoster:
+    """The annotations of the Secret with the description of an experiment.
+
+    ``created`` is the time of the launch in seconds since the epoch. ``is_changing`` is true while
+    a command launches or changes the experiment, and after such a command was killed.
+    """
+
+    roster: str
+    policies: str = ""
+    changes: str = ""
+    created: float | None = None
+    is_changing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

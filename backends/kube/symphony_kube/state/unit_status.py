@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy, decide_restart
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import Unit
-from symphony_kube.status.control_state import FIRST_ATTEMPT, NO_CONTROL, Attempt, Control
-from symphony_kube.status.job_status import JobStatus, back_off_seconds
-from symphony_kube.status.pod_status import (
+from symphony_kube.state.control_state import FIRST_ATTEMPT, NO_CONTROL, Attempt, Control
+from symphony_kube.state.job_status import JobStatus, back_off_seconds
+from symphony_kube.state.pod_status import (
     NOT_CREATED,
     ContainerStatus,
     PodStatus,
     exit_unknown,
     waiting_for_queue,
 )
-from symphony_kube.status.reasons import NO_REASON, Reason
+from symphony_kube.state.reasons import NO_REASON, Reason
 
 # If a Pod still exists this long after its deadline, its node is considered lost.
 OVERDUE_SECONDS = 30.0

@@ -9,8 +9,8 @@ from typing import Any
 
 from symphony.status import ReasonCode, State
 from symphony_kube.api import labels
-from symphony_kube.status import reasons
-from symphony_kube.status.control_state import (
+from symphony_kube.state import reasons
+from symphony_kube.state.control_state import (
     FIRST_ATTEMPT,
     NO_CONTROL,
     Attempt,
@@ -19,8 +19,8 @@ from symphony_kube.status.control_state import (
     decode_attempt,
     decode_control,
 )
-from symphony_kube.status.pod_status import deadline_exceeded, parse_time, unit_of
-from symphony_kube.status.reasons import NO_REASON, Reason
+from symphony_kube.state.pod_status import deadline_exceeded, parse_time, unit_of
+from symphony_kube.state.reasons import NO_REASON, Reason
 
 Object = Mapping[str, Any]
 

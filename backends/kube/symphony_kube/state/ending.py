@@ -16,8 +16,8 @@ from symphony.model.limits import MAX_BYTES
 from symphony.plan.policies import Policies
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import PARAMETERS_KEY, with_revision, without_revision
-from symphony_kube.status.pod_status import ContainerStatus
-from symphony_kube.status.reasons import Reason
+from symphony_kube.state.pod_status import ContainerStatus
+from symphony_kube.state.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import Unit
-from symphony_kube.status.job_status import JobStatus
-from symphony_kube.status.pod_status import ContainerStatus, PodStatus, waiting_for_queue
-from symphony_kube.status.reasons import NO_REASON, Reason
-from symphony_kube.status.unit_status import (
+from symphony_kube.state.job_status import JobStatus
+from symphony_kube.state.pod_status import ContainerStatus, PodStatus, waiting_for_queue
+from symphony_kube.state.reasons import NO_REASON, Reason
+from symphony_kube.state.unit_status import (
     JOB_BLOCKED_SECONDS,
     POD_DELETED,
     STOPPING,

@@ -1,0 +1,1 @@
+"""The state of an experiment, computed from the objects in Kubernetes. Pure."""

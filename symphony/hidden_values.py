@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "(hidden)"
+# What follows a value that differs from another one only in what is hidden.
+CHANGED = "(changed)"
 # A variable with such a name usually contains a secret.
 _SECRET_NAME = re.compile(
     r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|CREDENTIALS?|AUTH|COOKIE)(_|$)",
@@ -107,6 +109,39 @@ def lines_of_secret(content: bytes) -> list[str]:
     return [line.strip() for line in content.decode("utf-8", "surrogateescape").splitlines()]
 
 
+def shown_pair(path: str, first: Any, second: Any, hidden: HiddenValues) -> tuple[Any, Any]:
+    """Return two different values of a description, with the secrets in them hidden.
+
+    ``path`` is that of `shown_at`, and ``hidden`` contains the values that are hidden in all texts.
+    Texts that differ only in what is hidden can be distinguished, because ``(changed)`` follows the
+    second one.
+
+    >>> shown_pair("env.API_TOKEN", "abc", "xyz", HiddenValues([]))
+    ('(hidden)', '(hidden) (changed)')
+    """
+    shown_first, shown_second = (
+        hidden.in_document(shown_at(path, value)) for value in (first, second)
+    )
+    return shown_first, _mark_changed(first, second, shown_first, shown_second)
+
+
+def _mark_changed(first: Any, second: Any, shown_first: Any, shown_second: Any) -> Any:
+    """Return the second of two shown values, in which what differs invisibly is marked."""
+    if first == second or shown_first != shown_second:
+        return shown_second
+    if isinstance(shown_second, str):
+        return f"{shown_second} {CHANGED}"
+    if isinstance(shown_second, Mapping):
+        return {
+            key: _mark_changed(first[key], second[key], shown_first[key], item)
+            for key, item in shown_second.items()
+        }
+    if isinstance(shown_second, list):
+        items = zip(first, second, shown_first, shown_second, strict=True)
+        return [_mark_changed(*item) for item in items]
+    return shown_second
+
+
 class HiddenValues:
     """Values that are hidden wherever they occur in a text.
 
@@ -116,10 +151,10 @@ class HiddenValues:
 
     def __init__(self, values: Iterable[str]) -> None:
         found = {value for value in values if _is_distinctive(value)}
-        by_length = sorted(found, key=lambda value: (-len(value), value))
-        alternatives = "|".join(re.escape(value) for value in by_length)
-        self._pattern = re.compile(alternatives) if by_length else None
-        self._longest = len(by_length[0]) if by_length else 0
+        self._values = sorted(found, key=lambda value: (-len(value), value))
+        alternatives = "|".join(re.escape(value) for value in self._values)
+        self._pattern = re.compile(alternatives) if self._values else None
+        self._spans_lines = any("\n" in value for value in self._values)
 
     def __bool__(self) -> bool:
         """Return whether any value is hidden."""
@@ -144,25 +179,48 @@ class HiddenValues:
     def in_pieces(self, pieces: Iterable[str]) -> Iterator[str]:
         """Yield the pieces of a text in which the values are replaced.
 
-        A value can begin in one piece and end in the next one, so the last line of a piece is kept
-        until its end arrives, unless it is longer than all values.
+        A value can begin in one piece and end in the next one; see `split_at_start`.
         """
-        if self._pattern is None:
-            yield from pieces
-            return
         kept = ""
         for piece in pieces:
-            text = kept + piece
-            end = max(text.rfind("\n") + 1, len(text) - self._longest)
-            # A value that lies across this position is kept as a whole.
-            for match in self._pattern.finditer(text):
-                if match.start() < end < match.end():
-                    end = match.start()
-            kept = text[end:]
-            if end:
-                yield self.in_text(text[:end])
+            shown, kept = self.split_at_start(kept + piece)
+            if shown:
+                yield self.in_text(shown)
         if kept:
             yield self.in_text(kept)
+
+    def split_at_start(self, text: str) -> tuple[str, str]:
+        """Divide the text that has been read so far into the part that can be shown, and its end.
+
+        The end can be the start of a value of which the rest has not been read yet. It is empty
+        unless the text ends like the start of a value.
+        """
+        if self._pattern is None or (text.endswith("\n") and not self._spans_lines):
+            return text, ""
+        position = min(_start_at_end(text, value) for value in self._values)
+        if "\n" in text[position:]:
+            # A reader of lines does not expect the first part of a line that is complete.
+            position = text.rfind("\n", 0, position) + 1
+        # A value that lies across this position is kept as a whole.
+        for match in self._pattern.finditer(text):
+            if match.start() < position < match.end():
+                position = match.start()
+        return text[:position], text[position:]
+
+
+def _start_at_end(text: str, value: str) -> int:
+    """Return the position from which a text is the incomplete start of a value.
+
+    It is the length of the text if the text does not end like the start of the value.
+    """
+    position = max(0, len(text) - len(value) + 1)
+    while True:
+        position = text.find(value[0], position)
+        if position < 0:
+            return len(text)
+        if value.startswith(text[position:]):
+            return position
+        position += 1
 
 
 def _is_distinctive(value: str) -> bool:

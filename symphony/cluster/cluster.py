@@ -1100,11 +1100,13 @@ class Cluster(CheckedAttributes, abc.ABC):
         """
         yield self._read_log(experiment, process, since=since, tail=tail)
 
-    def hidden_values(self, experiment: str) -> HiddenValues:
+    def hidden_values(self, experiment: str, changed: Experiment | None = None) -> HiddenValues:
         """Return the values that views hide in the output of an experiment.
 
         These are the contents of its secrets, and the values of variables and parameters whose
-        names suggest a secret. A value that this user cannot read is not included.
+        names suggest a secret. A value that this user cannot read is not included. With
+        ``changed``, a new description of the experiment, the values in this description are
+        included too.
         """
         from symphony.hidden_values import HiddenValues, lines_of_secret, secret_values
 
@@ -1116,7 +1118,12 @@ class Cluster(CheckedAttributes, abc.ABC):
             with contextlib.suppress(SymphonyError, OSError):
                 contents = self._secret_contents(experiment)
         lines = [line for content in contents for line in lines_of_secret(content)]
-        return HiddenValues([*secret_values(record), *lines])
+        values = [*secret_values(record), *lines]
+        if changed is not None:
+            values += secret_values([changed.dump_dict(), changed.given.to_dict()])
+            if changed.source is not None:
+                values += secret_values(changed.source.to_dict())
+        return HiddenValues(values)
 
     def _secret_contents(self, experiment: str) -> list[bytes]:
         """Return the contents of the secrets of a running experiment, as far as they can be read.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.code.snapshot import SHORT_DIGEST_LENGTH
 from symphony.errors import shown
-from symphony.hidden_values import HIDDEN, shown_at
+from symphony.hidden_values import CHANGED, HIDDEN, HiddenValues, shown_pair
 from symphony.names import join_names
 from symphony.plan.addresses import endpoints_of
 from symphony.plan.configs import digests
@@ -140,7 +140,7 @@ class SettingChange:
     @property
     def text(self) -> str:
         """The change as words, such as ``env.SEED changed from 1 to 2``."""
-        if self.old == self.new:
+        if self.old == HIDDEN and self.new == f"{HIDDEN} {CHANGED}":
             return f"{self.setting} changed {HIDDEN}"
         if self.old is None:
             return f"{self.setting} set to {shown(_simple(self.new))}"
@@ -149,9 +149,9 @@ class SettingChange:
         old, new = _without_common_start(_simple(self.old), _simple(self.new))
         return f"{self.setting} changed from {shown(old)} to {shown(new)}"
 
-    def with_hidden_secrets(self) -> SettingChange:
+    def with_hidden_secrets(self, hidden: HiddenValues) -> SettingChange:
         """Return the change with the secrets in its values hidden; see `symphony.hidden_values`."""
-        old, new = (shown_at(self.setting, value) for value in (self.old, self.new))
+        old, new = shown_pair(self.setting, self.old, self.new, hidden)
         return replace(self, old=old, new=new)
 
     def to_dict(self) -> dict[str, Any]:
@@ -232,11 +232,14 @@ class Changes:
         """Return the names of the processes with one of the actions; see `ACTIONS`."""
         return [process.name for process in self.processes if process.action in actions]
 
-    def with_hidden_secrets(self) -> Changes:
-        """Return the changes with the secrets in the values of settings hidden."""
+    def with_hidden_secrets(self, hidden: HiddenValues) -> Changes:
+        """Return the changes with the secrets in the values of settings hidden.
+
+        ``hidden`` contains the values that are hidden in all texts, such as commands.
+        """
         processes = []
         for process in self.processes:
-            settings = tuple(change.with_hidden_secrets() for change in process.settings)
+            settings = tuple(change.with_hidden_secrets(hidden) for change in process.settings)
             processes.append(replace(process, settings=settings))
         return replace(self, processes=tuple(processes))
 

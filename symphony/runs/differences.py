@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from symphony.hidden_values import HiddenValues, shown_at
+from symphony.hidden_values import HiddenValues, shown_pair
 
 Differences = dict[str, tuple[Any, Any]]
 
@@ -32,11 +32,7 @@ def without_secrets(differences: Differences, hidden: HiddenValues) -> Differenc
 
     ``hidden`` contains the values that are hidden in all texts.
     """
-    result: Differences = {}
-    for path, values in differences.items():
-        first, second = (hidden.in_document(shown_at(path, value)) for value in values)
-        result[path] = (first, second)
-    return result
+    return {path: shown_pair(path, *values, hidden) for path, values in differences.items()}
 
 
 def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

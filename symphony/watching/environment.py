@@ -10,9 +10,9 @@ from symphony.hidden_values import shown_value
 def shown_environment(cluster: Cluster, experiment: str, process: str) -> dict[str, str]:
     """Return the variables that the description of a running process sets.
 
-    The values of secrets, and of variables whose names suggest a secret, are hidden. Variables that
-    symphony adds, such as addresses, are not included. The result is empty if the description is
-    not known.
+    The values of secrets, and of variables whose names suggest a secret, are hidden, also as parts
+    of other values. Variables that symphony adds, such as addresses, are not included. The result
+    is empty if the description is not known.
     """
     try:
         described = cluster.described_experiment(experiment)
@@ -25,6 +25,7 @@ def shown_environment(cluster: Cluster, experiment: str, process: str) -> dict[s
     for owner in owners:
         variables.update(owner.settings.env)
         secrets.update(owner.settings.env_secrets)
-    shown = {name: shown_value(name, value) for name, value in variables.items()}
+    hidden = cluster.hidden_values(experiment)
+    shown = {name: hidden.in_text(shown_value(name, value)) for name, value in variables.items()}
     shown.update({name: f"(secret {secret})" for name, secret in secrets.items()})
     return shown

@@ -49,7 +49,7 @@ class TestShow:
         secret = program.directory / "token"
         secret.write_text("file-secret-1\n")
         process = {
-            "cmd": 'echo "$DB_PASSWORD $TOKEN" mode=plain',
+            "cmd": 'echo "$DB_PASSWORD $TOKEN" mode=plain # variable-secret-2',
             "env": {"DB_PASSWORD": "variable-secret-2"},
             "env_secrets": {"TOKEN": "token"},
         }

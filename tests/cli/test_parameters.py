@@ -113,7 +113,10 @@ def test_build_function_receives_the_values_as_arguments(program: Program) -> No
 def test_up_keeps_the_options_of_the_launch_and_the_views_list_the_parameters(
     program: Program,
 ) -> None:
-    process = {"cmd": FOREVER, "env": {"RATE": "${rate}", "AGENTS": "${agents}"}}
+    process = {
+        "cmd": FOREVER,
+        "env": {"RATE": "${rate}", "AGENTS": "${agents}", "X": "${api_token}"},
+    }
     (program.directory / "kept.yml").write_text(
         json.dumps(
             {
@@ -123,7 +126,7 @@ def test_up_keeps_the_options_of_the_launch_and_the_views_list_the_parameters(
             }
         )
     )
-    given = ["--set", "rate=2", "--set", "api_token=hunter2", "--deadline", "6h"]
+    given = ["--set", "rate=2", "--set", "api_token=hunter-2", "--deadline", "6h"]
     address = program.ok("launch", "kept.yml", *given).splitlines()[1]
     kept = "keeping --set rate=2 --set 'api_token=(hidden)' --deadline 6h of 'kept'"
 
@@ -144,6 +147,7 @@ def test_up_keeps_the_options_of_the_launch_and_the_views_list_the_parameters(
     reset = program("diff", "kept.yml", "--reset")
     assert (reset.returncode, reset.stderr) == (1, "")
     assert "env.RATE changed from '2' to '1'; env.AGENTS changed from '3' to '2'" in reset.stdout
+    assert "env.X changed from '(hidden)' to 'none'" in reset.stdout
 
     shown = "rate=2, agents=3, api_token=(hidden)"
     assert f"kept: parameters {shown}" in program("ps", "kept").stderr

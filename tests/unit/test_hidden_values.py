@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from symphony.cluster.hidden_output import details_without_secrets
+from symphony.cluster.hidden_output import without_secrets as output_without_secrets
+from symphony.events import EventKind, ExperimentEvent
 from symphony.hidden_values import (
     HIDDEN,
     HiddenValues,
@@ -16,8 +19,11 @@ from symphony.hidden_values import (
     shown_document,
     shown_value,
 )
+from symphony.log_blocks import LogBlock
 from symphony.plan.changes import RESTARTED, Changes, ProcessChange, SettingChange
+from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.runs.differences import find_differences, without_secrets
+from symphony.status import ProcessStatus, State
 
 
 @pytest.mark.parametrize(
@@ -83,8 +89,8 @@ def test_usual_words_and_short_values_are_shown_in_texts() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 100])
 def test_values_are_hidden_wherever_a_text_is_divided(size: int) -> None:
-    text = "a Secret-1 b\nSecret-12 c\n\nSecret-1Secret-1 end without newline Secret-1"
-    hidden = HiddenValues(["Secret-1", "Secret-12"])
+    text = "a Secret-1 b\nSecret-12 c\n\nSecret-1Secret-1 -12345 end without newline Secret-1"
+    hidden = HiddenValues(["Secret-1", "Secret-12", "-12345", "line-1\nline-2"])
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     assert "".join(hidden.in_pieces(pieces)) == hidden.in_text(text)
     assert "Secret" not in hidden.in_text(text)
@@ -95,6 +101,44 @@ def test_complete_lines_are_not_kept_back() -> None:
     assert next(pieces) == "one\n"
     assert next(pieces) == "two\n"
     assert next(pieces) == f"{HIDDEN}\n"
+
+
+def test_only_an_end_that_can_be_the_start_of_a_value_is_kept() -> None:
+    hidden = HiddenValues(["Secret-1", "one-line\nand more"])
+    assert hidden.split_at_start("50 %\rSe") == ("50 %\r", "Se")
+    assert hidden.split_at_start("password: ") == ("password: ", "")
+    assert hidden.split_at_start("one\nlast one-line\n") == ("one\n", "last one-line\n")
+
+
+def test_values_that_a_process_writes_in_parts_are_hidden() -> None:
+    exited = ExperimentEvent(at=1.0, kind=EventKind.EXITED, process="a", text="")
+    items = [
+        LogBlock("a", "50 %\rSec", 1.0),
+        LogBlock("b", "ret-1\n", 1.0),
+        LogBlock("a", "ret-1 60 %\rSecret", 2.0),
+        exited,
+        LogBlock("b", "S", 3.0),
+    ]
+    assert list(output_without_secrets(items, HiddenValues(["Secret-1"]))) == [
+        LogBlock("a", "50 %\r", 1.0),
+        LogBlock("b", "ret-1\n", 1.0),
+        LogBlock("a", f"{HIDDEN} 60 %\r", 2.0),
+        LogBlock("a", "Secret", 2.0),
+        exited,
+        LogBlock("b", "S", 3.0),
+    ]
+
+
+def test_values_in_details_about_a_process_are_hidden() -> None:
+    details = ProcessDetails(
+        status=ProcessStatus(name="a", state=State.FAILED, reason="exit code 1: Secret-1"),
+        facts={"command": "run --token Secret-1 redis://me:pw@host"},
+        events=(ProcessEvent(at=1.0, text="exited: Secret-1"),),
+    )
+    shown = details_without_secrets(details, HiddenValues(["Secret-1"]))
+    assert shown.status.reason == f"exit code 1: {HIDDEN}"
+    assert shown.facts == {"command": f"run --token {HIDDEN} redis://{HIDDEN}@host"}
+    assert shown.events == (ProcessEvent(at=1.0, text=f"exited: {HIDDEN}"),)
 
 
 def test_passwords_in_urls_and_lines_of_secret_files_are_hidden_in_texts() -> None:
@@ -109,21 +153,24 @@ def test_changes_hide_secrets() -> None:
         SettingChange("env.TOKEN", "old", "new"),
         SettingChange("env.SEED", "1", "2"),
         SettingChange("env.NEW_KEY", None, "x"),
+        SettingChange("command", ["run", "Secret-1", "a"], ["run", "Secret-2", "a"]),
     )
     change = ProcessChange(name="a", action=RESTARTED, settings=settings)
-    shown = Changes(experiment="e", backend="local", processes=(change,)).with_hidden_secrets()
+    changes = Changes(experiment="e", backend="local", processes=(change,))
+    shown = changes.with_hidden_secrets(HiddenValues(["Secret-1", "Secret-2"]))
     assert shown.lines() == [
         f"restart  a: env.TOKEN changed {HIDDEN}; env.SEED changed from '1' to '2'; "
-        f"env.NEW_KEY set to '{HIDDEN}'"
+        f"env.NEW_KEY set to '{HIDDEN}'; "
+        f"command changed from \"run '{HIDDEN}' a\" to \"run '{HIDDEN} (changed)' a\""
     ]
-    assert shown.to_dict()["processes"][0]["settings"][0]["new"] == HIDDEN
+    assert shown.to_dict()["processes"][0]["settings"][0]["new"] == f"{HIDDEN} (changed)"
 
 
 def test_differences_between_runs_hide_secrets() -> None:
     first = {"env": {"API_KEY": "a", "SEED": "1"}, "exit_code": 1}
     differences = find_differences(first, {"env": {"API_KEY": "b", "SEED": "2"}})
     assert without_secrets(differences, HiddenValues([])) == {
-        "env.API_KEY": (HIDDEN, HIDDEN),
+        "env.API_KEY": (HIDDEN, f"{HIDDEN} (changed)"),
         "env.SEED": ("1", "2"),
         "exit_code": (1, None),
     }

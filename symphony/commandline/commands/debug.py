@@ -171,7 +171,8 @@ class DebugCommands(BaseCommands):
             )
             relay = _open_relay(args.port, tunnel.address, reasons)
             stack.callback(relay.close)
-            # debugpy has no password for debuggers that connect to it.
+            # The access tokens of debugpy are for its own connections, not for those of debuggers.
+            # It refuses --adapter-access-token together with --listen.
             print_note(
                 f"until your debugger has connected to {relay.address}, other users of this "
                 "machine can do so, and run any code as you"

@@ -13,6 +13,7 @@ from symphony.commandline.output.terminal import print_coloured, print_note, pri
 if TYPE_CHECKING:
     from symphony.cluster import WatchedStatuses
     from symphony.commandline.output.watch import WatchedTable
+    from symphony.hidden_values import HiddenValues
     from symphony.status import ExperimentStatus, ProcessStatus
     from symphony.usage import ExperimentUsage
 
@@ -161,38 +162,40 @@ class InspectCommands(BaseCommands):
           symphony describe rl 'agent-*'
           symphony describe rl agents/agent-1 --json | jq .events
         """
+        from symphony.cluster.hidden_output import details_without_secrets
         from symphony.commandline.output import describe
         from symphony.commandline.output.printing import show_json
 
         self._use_run(args)
         status = self._find_experiment(args)
-        found = [
-            self.cluster.explain_process(status.name, process.name, process.group)
-            for process in self._resolve_processes(status, args.processes)
-        ]
+        hidden = self.cluster.hidden_values(status.name)
+        found = []
+        for process in self._resolve_processes(status, args.processes):
+            details = self.cluster.explain_process(status.name, process.name, process.group)
+            found.append(details_without_secrets(details, hidden))
         _print_note(status)
         if args.json:
             data = [{"experiment": status.name, **details.to_dict()} for details in found]
             show_json(data[0] if len(data) == 1 else data)
             return OK
         for number, details in enumerate(found):
-            log = self._last_lines(status.name, details.status.name, describe.LAST_LINES)
+            log = self._last_lines(status.name, details.status.name, hidden)
             lines = describe.description_lines(status.name, details, log, status.now())
             print_text("\n".join(lines if number == 0 else ["", *lines]))
         return OK
 
-    def _last_lines(self, experiment: str, process: str, number: int) -> list[str]:
-        """Return the last ``number`` lines of a log, or an error message if reading it fails."""
+    def _last_lines(self, experiment: str, process: str, hidden: HiddenValues) -> list[str]:
+        """Return the last lines of a log, or an error message if reading it fails."""
+        from symphony.commandline.output.describe import LAST_LINES
         from symphony.errors import SymphonyError
         from symphony.escapes import remove_controls
 
         try:
-            log = self.cluster.get_log(experiment, process, tail=number)
+            log = self.cluster.get_log(experiment, process, tail=LAST_LINES)
         except SymphonyError as exc:
             # The other details are useful even if the log is not available.
             return [f"({error_message(exc)})"]
-        shown = self.cluster.hidden_values(experiment).in_text(log)
-        return remove_controls(shown, keep_colours=False).splitlines()
+        return remove_controls(hidden.in_text(log), keep_colours=False).splitlines()
 
     def _add_wait(self) -> None:
         parser = self.add_subparser("wait")

@@ -174,7 +174,7 @@ class LogsCommands(ReadingCommands):
 
     def _without_secrets(
         self, args: argparse.Namespace, experiment: str, items: Iterable[Item]
-    ) -> Iterable[Item]:
+    ) -> Iterable[Item | LogBlock]:
         """Return output in which the values of secrets are hidden, unless ``--raw`` is given."""
         from symphony.cluster.hidden_output import without_secrets
 

@@ -17,6 +17,7 @@ from symphony.commandline.output.terminal import (
 
 if TYPE_CHECKING:
     from symphony.commandline.commands.watching import WatchedExperiment
+    from symphony.hidden_values import HiddenValues
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
 
@@ -173,8 +174,9 @@ class UpCommands(ExperimentOptions):
           symphony diff rl.yml --set rate=0.1 --json
         """
         self._choose_file(args)
-        changes = self.cluster.diff(self._load_for_change(args))
-        _show(changes, args)
+        experiment = self._load_for_change(args)
+        changes = self.cluster.diff(experiment)
+        _show(changes, args, self._hidden_values(changes, experiment, args))
         return OK if changes.is_empty else FAILED
 
     def _add_scale(self) -> None:
@@ -231,15 +233,17 @@ class UpCommands(ExperimentOptions):
             shown.clear()
             if not changes.launch:
                 self.cluster.check_origin(experiment)
+            # After the change, the values that it has replaced are not known any more.
+            hidden = self._hidden_values(changes, experiment, args)
             if args.dry_run or changes.is_empty:
-                _show(changes, args)
+                _show(changes, args, hidden)
                 if not args.dry_run and not args.json:
                     self._show_addresses(experiment)
                 return OK
             if not args.json:
-                print_text(str(_for_display(changes, args)).rstrip("\n"), flush=True)
+                print_text(str(_for_display(changes, hidden)).rstrip("\n"), flush=True)
             changes = self._make(changes, experiment, shown, force=args.force, start=start)
-        return self._report(changes, experiment, args)
+        return self._report(changes, experiment, args, hidden)
 
     def _show_addresses(self, experiment: Experiment) -> None:
         lines = self._address_lines(experiment)
@@ -274,7 +278,13 @@ class UpCommands(ExperimentOptions):
             )
             raise
 
-    def _report(self, changes: Changes, experiment: Experiment, args: argparse.Namespace) -> int:
+    def _report(
+        self,
+        changes: Changes,
+        experiment: Experiment,
+        args: argparse.Namespace,
+        hidden: HiddenValues | None,
+    ) -> int:
         """Report what was changed, and return the exit code."""
         from symphony.commandline.output import views
         from symphony.commandline.parsing import completion_cache
@@ -282,7 +292,7 @@ class UpCommands(ExperimentOptions):
         completion_cache.clear_cached_names()
         name = changes.experiment
         if args.json:
-            _show(changes, args)
+            _show(changes, args, hidden)
         else:
             done = "launched" if changes.launch or changes.relaunch else "changed"
             print_text(f"{done} {name} on {changes.backend}: {changes.summary}", flush=True)
@@ -296,20 +306,34 @@ class UpCommands(ExperimentOptions):
             print_note(views.failure_line(process))
         return FAILED if failed else OK
 
+    def _hidden_values(
+        self, changes: Changes, experiment: Experiment, args: argparse.Namespace
+    ) -> HiddenValues | None:
+        """Return the values to hide in changes to the description ``experiment``, or None if all
+        are shown.
+        """
+        from symphony.hidden_values import HiddenValues
 
-def _show(changes: Changes, args: argparse.Namespace) -> None:
+        if args.show_secrets:
+            return None
+        if not any(process.settings for process in changes.processes):
+            return HiddenValues([])
+        return self.cluster.hidden_values(experiment.name, experiment)
+
+
+def _show(changes: Changes, args: argparse.Namespace, hidden: HiddenValues | None) -> None:
     """Print changes as text or JSON."""
     from symphony.commandline.output.printing import show_json, show_text
 
-    shown = _for_display(changes, args)
+    shown = _for_display(changes, hidden)
     if args.json:
         show_json(shown.to_dict(), compact=getattr(args, "watch", False))
     else:
         show_text(str(shown))
 
 
-def _for_display(changes: Changes, args: argparse.Namespace) -> Changes:
-    return changes if args.show_secrets else changes.with_hidden_secrets()
+def _for_display(changes: Changes, hidden: HiddenValues | None) -> Changes:
+    return changes if hidden is None else changes.with_hidden_secrets(hidden)
 
 
 def _counts(words: Sequence[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Footer, Static
 
 from symphony.cluster import Cluster
+from symphony.cluster.hidden_output import details_without_secrets
 from symphony.commandline.exit_codes import error_message
 from symphony.commandline.output.describe import description_lines
 from symphony.commandline.output.usage import unavailable_lines
@@ -113,7 +114,9 @@ class ProcessScreen(WatchingScreen):
         """Read the details in another thread."""
         self._error = ""
         try:
-            self._details = self._cluster.explain_process(self._experiment, self._process)
+            details = self._cluster.explain_process(self._experiment, self._process)
+            hidden = self._cluster.hidden_values(self._experiment)
+            self._details = details_without_secrets(details, hidden)
             self._environment = shown_environment(self._cluster, self._experiment, self._process)
         except Exception as exc:
             self._error = error_message(exc)

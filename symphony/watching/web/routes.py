@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from symphony.cluster import Cluster, Tunnel
+from symphony.cluster.hidden_output import details_without_secrets
 from symphony.cluster.run_results import (
     comparable_values,
     displayed_result,
@@ -94,7 +95,8 @@ class Requests:
 
         def read() -> dict[str, Any]:
             cluster = self._viewing.find_cluster(backend)
-            details = cluster.explain_process(experiment, process)
+            found = cluster.explain_process(experiment, process)
+            details = details_without_secrets(found, cluster.hidden_values(experiment))
             return messages.process_details(
                 details, shown_environment(cluster, experiment, process)
             )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import signal
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,9 +26,10 @@ from symphony.plan.one_shots import finished_one_shots, in_whole_groups
 from symphony.signal_names import HARMLESS_SIGNALS, SIGNALS_FOR_ALL
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.access import exec as exec_access
+from symphony_kube.killer import Killer
 from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
-from symphony_kube.lifecycle.exits import ExitWatcher, find_stopping_pod
+from symphony_kube.lifecycle.exits import ExitWatcher
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.render.container_scripts import UNHANDLED_CODE, SignalMode, signal_command
@@ -42,7 +42,7 @@ from symphony_kube.render.roster import (
 )
 from symphony_kube.state.control_state import Control
 from symphony_kube.state.observe import Observation
-from symphony_kube.state.pod_status import ContainerRef, PodStatus
+from symphony_kube.state.pod_status import ContainerRef
 from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status import experiments
 from symphony_kube.status.find_pod import process_state
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
 
-_PAUSE_SECONDS = 0.5
 # A process with one of these reasons does not start soon. A command does not wait for it.
 _OBSTACLES = frozenset(
     {
@@ -64,8 +63,6 @@ _OBSTACLES = frozenset(
         ReasonCode.BACKING_OFF,
     }
 )
-# Kill all processes of the Pod.
-_KILL_SCRIPT = "kill -KILL -1"
 
 
 def stop(
@@ -489,10 +486,9 @@ class Operation:
         self._requested: dict[str, int] = {}
         self._replacer = Replacer(api, scope)
         self._exits = ExitWatcher(api, scope)
-        self._killed: set[str] = set()
+        self._killer = Killer(api, scope)
         # The first observation can be older than the request.
         self._observed: set[str] = set()
-        self._errors: list[BackendError] = []
 
     def request(
         self, units: Mapping[str, UnitStatus], change: Callable[[Control], Control]
@@ -589,8 +585,6 @@ class Operation:
             while True:
                 observation = replace(latest, containers=logs.add_ready(latest))
                 self._observation = observation
-                if self._errors:
-                    raise self._errors[0]
                 begun = self._begun_replacements(observation)
                 self._replacer.replace(roster, observation, now=self._api.now(), begun=begun)
                 self._stop_ranks(observation)
@@ -610,10 +604,10 @@ class Operation:
 
     def _stop_ranks(self, observation: Observation) -> None:
         """Stop the Pods of JobSets, which share the requests of one of their ranks."""
-        units = [observation.unit_statuses[name] for name in self._existing(observation)]
+        units = self._existing(observation)
         in_parallel(
             partial(attempts.stop_pods_of_job, self._api, self._scope),
-            [unit for unit in units if _is_stopping_in_job_set(unit)],
+            [unit for unit in units.values() if _is_stopping_in_job_set(unit)],
             threads=self._api.connections,
         )
 
@@ -702,53 +696,18 @@ class Operation:
 
     # --- exits ---
 
-    def _existing(self, observation: Observation) -> list[str]:
-        return [name for name in self._requested if name in observation.unit_statuses]
+    def _existing(self, observation: Observation) -> dict[str, UnitStatus]:
+        return {
+            name: observation.unit_statuses[name]
+            for name in self._requested
+            if name in observation.unit_statuses
+        }
 
     def _follow_exits(self, observation: Observation) -> float | None:
         """Find out which stopped processes have exited, and kill those whose time is over.
 
         Return the time in seconds until the next process is killed, or None.
         """
-        self._exits.watch(observation.unit_statuses[name] for name in self._existing(observation))
-        kill_times = []
-        now = self._api.now()
-        for name in self._existing(observation):
-            unit = observation.unit_statuses[name]
-            pod = find_stopping_pod(unit)
-            if pod is None:
-                continue
-            kill = unit.control.kill
-            if kill and pod.uid not in self._killed:
-                if kill <= now:
-                    self._killed.add(pod.uid)
-                    self._start_thread(partial(self._kill, name, pod))
-                else:
-                    kill_times.append(kill - now)
-        # A thread that kills processes can report an error.
-        return _PAUSE_SECONDS if self._killed else min(kill_times, default=None)
-
-    def _start_thread(self, run: Callable[[], None]) -> None:
-        def report_errors() -> None:
-            try:
-                run()
-            except BackendError as exc:
-                self._errors.append(exc)
-
-        threading.Thread(target=report_errors, daemon=True, name="control").start()
-
-    def _kill(self, name: str, pod: PodStatus) -> None:
-        for ref in pod.refs:
-            if ref.state == "running":
-                try:
-                    exec_access.run_in_container(
-                        self._api, self._scope, ref, ["sh", "-c", _KILL_SCRIPT]
-                    )
-                except NotFound as exc:
-                    raise BackendError(
-                        f"{name!r} is being stopped, but cannot be killed before its own grace "
-                        "period is over, because its image contains no shell (sh)"
-                    ) from exc
-                except BackendError:
-                    # The container has exited.
-                    continue
+        units = self._existing(observation)
+        self._exits.watch(units.values())
+        return self._killer.kill_due(units)

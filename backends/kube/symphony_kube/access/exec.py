@@ -12,6 +12,7 @@ import secrets
 import select
 import stat
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -193,17 +194,30 @@ def parse_exit(status: bytes | None) -> CommandExit | None:
     return None if status is None else exec_stream.parse_status(status)
 
 
-def run_in_container(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]) -> ExecResult:
+def run_in_container(
+    api: Api,
+    scope: Scope,
+    ref: ContainerRef,
+    argv: Sequence[str],
+    *,
+    timeout: float | None = None,
+) -> ExecResult:
     """Run a command in a container, and return its result with its output.
 
     Raises `NotFound` if the image does not contain the program, and `BackendError` for other
-    errors.
+    errors, and if the command has not exited ``timeout`` seconds after its start.
     """
     output = {channels.STDOUT: bytearray(), channels.STDERR: bytearray()}
     status: bytes | None = None
+    deadline = None if timeout is None else time.monotonic() + timeout
     with open_exec(api, scope, ref, argv) as stream:
         while not stream.closed and status is None:
-            messages, _ = stream.exchange(None)
+            seconds = None if deadline is None else deadline - time.monotonic()
+            if seconds is not None and seconds <= 0:
+                raise Unreachable(
+                    f"{argv[0]!r} was not run in {ref.process!r} within {timeout:g} s"
+                )
+            messages, _ = stream.exchange(seconds)
             for channel, data in messages:
                 if channel == channels.STATUS:
                     status = data

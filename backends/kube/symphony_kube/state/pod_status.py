@@ -124,10 +124,11 @@ class PodStatus:
     long to search, each with a message. ``probed`` contains the names of the containers that have a
     readiness probe. ``before_deletion`` maps container names to the states that were observed
     before the deletion request, or is None if no such states were observed. ``node_silent`` is true
-    if the node has stopped reporting. ``is_stopped`` is true if the Pod's active deadline is the
-    one with which Pods are stopped. ``time_limit`` is the time in seconds after its start at which
-    Kubernetes stops the Pod because of the deadline of the experiment, or None. ``control``
-    contains the requests for the Pod. ``job`` is the name of the Job to which the Pod belongs, or
+    if the node has stopped reporting. ``is_being_stopped`` is true if the node reports that it has
+    begun to stop the Pod. ``is_stopped`` is true if the Pod's active deadline is the one with which
+    Pods are stopped. ``time_limit`` is the time in seconds after its start at which Kubernetes
+    stops the Pod because of the deadline of the experiment, or None. ``control`` contains the
+    requests for the Pod. ``job`` is the name of the Job to which the Pod belongs, or
     ``""``. If it belongs to one, the state of the Job or of its JobSet contains the requests.
     """
 
@@ -143,6 +144,7 @@ class PodStatus:
     grace_seconds: float = _DEFAULT_GRACE_SECONDS
     phase: str = ""
     node_silent: bool = False
+    is_being_stopped: bool = False
     roster: str = ""
     problems: str = ""
     ending: str = ""
@@ -197,6 +199,7 @@ def parse_pod(pod: Object) -> PodStatus:
         grace_seconds=spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS),
         phase=status.get("phase", ""),
         node_silent=node_silent,
+        is_being_stopped=_condition(status, "Ready").get("reason") == "PodFailed",
         roster=annotations.get(labels.ROSTER, ""),
         problems=annotations.get(labels.PROBLEMS, ""),
         ending=annotations.get(labels.ENDING, ""),

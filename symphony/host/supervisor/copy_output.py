@@ -87,9 +87,14 @@ class Copier:
         select.select(descriptors, [], [], _PAUSE_SECONDS)
 
     def _receive(self, channel: socket.socket) -> None:
-        message, descriptors, _, _ = socket.recv_fds(
-            channel, MAX_MESSAGE_BYTES, 2 * NAMES_PER_MESSAGE
-        )
+        try:
+            message, descriptors, _, _ = socket.recv_fds(
+                channel, MAX_MESSAGE_BYTES, 2 * NAMES_PER_MESSAGE
+            )
+        except ConnectionResetError:
+            # The supervisor has exited without reading an answer. The kernel reports this once.
+            # Messages that the supervisor has sent, and the end of the channel, are received next.
+            return
         if not message:
             self._poll.unregister(channel.fileno())
             channel.close()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from symphony import Cluster
 from symphony.host.run.directory import RunDirectory
+from symphony.host.supervisor import copy_output
 from symphony.plan.restart_policy import Backoff
 from symphony.status import State
 from symphony.testing import until
@@ -93,6 +98,29 @@ def test_process_outlives_the_program_that_copies_its_output(cluster, writer, is
     assert cluster.get_log("exp", "p") == expected(1) + expected(2)
     if not is_supervisor_killed:
         assert status.processes[0].state is State.SUCCEEDED
+
+
+def test_the_program_outlives_a_supervisor_that_has_not_read_its_message(tmp_path):
+    """The program has sent that it is ready, and the supervisor exits before it reads this."""
+    fifo, log = tmp_path / "fifo", tmp_path / "log"
+    os.mkfifo(fifo)
+    writer = os.open(fifo, os.O_RDWR)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    channel, program_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with (tmp_path / "lock").open("w") as lock, log.open("ab") as output, program_end:
+        program = subprocess.Popen(
+            [sys.executable, "-I", "-S", copy_output.__file__, str(lock.fileno())],
+            stdin=program_end,
+            pass_fds=[lock.fileno()],
+        )
+        select.select([channel], [], [])
+        socket.send_fds(channel, [copy_output.ADD + b"p"], [reader, output.fileno()])
+        channel.close()
+    os.close(reader)
+    os.write(writer, b"late output")
+    os.close(writer)
+    assert program.wait(30) == 0
+    assert log.read_bytes() == b"late output"
 
 
 def test_exit_is_reported_although_the_program_does_not_respond(cluster, experiment):

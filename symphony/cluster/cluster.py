@@ -803,11 +803,22 @@ class Cluster(CheckedAttributes, abc.ABC):
     # --- deleting ---
 
     @abc.abstractmethod
-    def delete(self, experiment: str, *, purge: bool = False) -> None:
+    def delete(
+        self,
+        experiment: str,
+        *,
+        purge: bool = False,
+        in_order: bool = True,
+        at_once: bool = False,
+    ) -> None:
         """Stop an experiment and remove all its objects.
 
         A backend that keeps the records of runs moves the record to the archive, unless ``purge``
         is set; see `symphony.runs`. If the experiment does not exist, nothing happens.
+
+        The processes are stopped in the reverse of the start order. If ``in_order`` is false, all
+        of them are asked to exit at the same time, and each has its grace period. With
+        ``at_once``, all are killed without a grace period.
         """
 
     def delete_batch(self, experiments: Iterable[str]) -> None:

@@ -167,9 +167,16 @@ class RecordedRun(Cluster):
         del force, on_change
         raise self._read_only(experiment.name)
 
-    def delete(self, experiment: str, *, purge: bool = False) -> None:
+    def delete(
+        self,
+        experiment: str,
+        *,
+        purge: bool = False,
+        in_order: bool = True,
+        at_once: bool = False,
+    ) -> None:
         """Raise `Unsupported`."""
-        del purge
+        del purge, in_order, at_once
         raise self._read_only(experiment)
 
     # --- implementation ---

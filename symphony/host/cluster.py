@@ -775,14 +775,29 @@ class HostCluster(Cluster):
 
     # --- deleting ---
 
-    def delete(self, experiment: str, *, purge: bool = False) -> None:
+    def delete(
+        self,
+        experiment: str,
+        *,
+        purge: bool = False,
+        in_order: bool = True,
+        at_once: bool = False,
+    ) -> None:
         """Stop an experiment, and move the record of its run to the archive; see `Cluster.delete`.
 
         A missing experiment is not an error.
         """
-        self._delete(experiment, purge=purge)
+        self._delete(experiment, purge=purge, in_order=in_order, at_once=at_once)
 
-    def _delete(self, experiment: str, run_id: str | None = None, *, purge: bool = False) -> None:
+    def _delete(
+        self,
+        experiment: str,
+        run_id: str | None = None,
+        *,
+        purge: bool = False,
+        in_order: bool = True,
+        at_once: bool = False,
+    ) -> None:
         """Delete an experiment. If ``run_id`` is given, do nothing if another run has the name."""
         from symphony.host.replacement import lock_unsupervised
         from symphony.host.stop import stop, stop_remaining
@@ -799,9 +814,9 @@ class HostCluster(Cluster):
                 raise self._name_in_use(experiment)
             with lock_unsupervised(run, timeout=LOCK_TIMEOUT_SECONDS) as lock:
                 if lock is None:
-                    stop(run)
+                    stop(run, in_order=in_order, at_once=at_once)
                 else:
-                    stop_remaining(run)
+                    stop_remaining(run, at_once=at_once)
                 self._remove(run, purge=purge)
 
     def _remove(self, run: RunDirectory, *, purge: bool = False) -> None:

@@ -28,15 +28,16 @@ _LOCK_POLL_SECONDS = 0.05
 _SUPERVISOR_PROGRAM = "symphony/host/supervisor/__main__.py"
 
 
-def stop(run: RunDirectory, *, at_once: bool = False) -> None:
+def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> None:
     """Stop all of an experiment's processes, and return when none of them is running.
 
     The run directory is kept. The caller pins it, so that the processes of another run with the
     same name are not stopped.
 
-    If ``at_once`` is true, the grace period is skipped. Raises BackendError if the experiment
-    belongs to another user or runs on another host, or if its supervisor cannot be found, is
-    suspended or does not exit in time.
+    If ``in_order`` is false, all processes are asked to exit at the same time. If ``at_once`` is
+    true, the grace period is skipped. Raises BackendError if the experiment belongs to another user
+    or runs on another host, or if its supervisor cannot be found, is suspended or does not exit in
+    time.
     """
     run.check_user()
     other_host = run.other_host()
@@ -53,6 +54,8 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     supervisor = find_supervisor(run)
     if supervisor is not None:
         check_not_suspended(run)
+        if not in_order:
+            run.stop_together()
         send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
         # The supervisor gives its child processes their grace periods, and can then give the same
         # time to processes that have left their process groups.
@@ -66,9 +69,13 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     run.wait_for_output()
 
 
-def stop_remaining(run: RunDirectory) -> None:
-    """Stop all processes of a run without a supervisor, and return when none of them is running."""
-    _prepare_to_stop_remaining(run, _longest_grace(_processes(run)))()
+def stop_remaining(run: RunDirectory, *, at_once: bool = False) -> None:
+    """Stop all processes of a run without a supervisor, and return when none of them is running.
+
+    If ``at_once`` is true, the grace period is skipped.
+    """
+    grace = 0.0 if at_once else _longest_grace(_processes(run))
+    _prepare_to_stop_remaining(run, grace)()
     run.wait_for_output()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 
 import pytest
 
@@ -34,21 +35,34 @@ def test_force_stops_and_deletes_all_named_experiments(program: Program, rl: str
         os.kill(pid, 0)
 
 
-def test_experiments_are_deleted_at_the_same_time(program: Program) -> None:
-    """The processes exit when both have received SIGTERM."""
+def test_forced_deletions_stop_all_processes_at_the_same_time(program: Program) -> None:
+    """The processes of both experiments exit when all have received SIGTERM."""
     directory = program.directory
-    for name, other in (("sweep-1", "sweep-2"), ("sweep-2", "sweep-1")):
-        wait = f"touch {directory}/{name}; until [ -e {directory}/{other} ]; do sleep 0.05; done"
-        trap = f"trap '{wait}; touch {directory}/{name}-done; exit' TERM"
-        process = {
-            "cmd": f"{trap}; echo ready; while :; do sleep 0.1; done",
-            "ready": {"log": "ready"},
-            "termination_grace_period": 5,
-        }
-        program.ok("launch", program.file(name, {"a": process}), "--wait", "ready")
+    keys = ["sweep-1-a", "sweep-1-b", "sweep-2-a", "sweep-2-b"]
+    have_all = " && ".join(f"[ -e {directory}/{key}.asked ]" for key in keys)
+    for name in ("sweep-1", "sweep-2"):
+        processes = {}
+        for letter in "ab":
+            file = f"{directory}/{name}-{letter}"
+            wait = f"touch {file}.asked; until {have_all}; do sleep 0.05; done"
+            trap = f"trap '{wait}; touch {file}.done; exit' TERM"
+            processes[letter] = {
+                "cmd": f"{trap}; echo ready; while :; do sleep 0.1; done",
+                "ready": {"log": "ready"},
+                "termination_grace_period": 5,
+            }
+        processes["b"]["starts_after"] = "a"
+        program.ok("launch", program.file(name, processes), "--wait", "ready")
     assert program.ok("delete", "-f", "sweep-*") == "deleted sweep-1\ndeleted sweep-2\n"
-    done = sorted(path.name for path in directory.glob("*-done"))
-    assert done == ["sweep-1-done", "sweep-2-done"]
+    assert sorted(path.stem for path in directory.glob("*.done")) == keys
+
+
+def test_deletion_now_kills_at_once(program: Program) -> None:
+    process = {"cmd": "trap '' TERM; echo ready; sleep 1000", "ready": {"log": "ready"}}
+    program.ok("launch", program.file("rl", {"stubborn": process}), "--wait", "ready")
+    began = time.monotonic()
+    assert program.ok("down", "rl", "--now") == "deleted rl\n"
+    assert time.monotonic() - began < 10
 
 
 def test_finished_experiments_are_deleted_but_none_that_can_be_started_again(

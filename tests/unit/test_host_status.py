@@ -74,17 +74,30 @@ def test_status_shows_the_events(track: Track) -> None:
 
 
 @pytest.mark.parametrize(
-    ("app", "kill_times"),
-    [(RUNNING, [None, 30.0]), (dataclasses.replace(SUCCEEDED, ended=12.0), [42.0, None])],
+    ("app", "together_since", "kill_times"),
+    [
+        (RUNNING, None, [None, 30.0]),
+        (dataclasses.replace(SUCCEEDED, ended=12.0), None, [42.0, None]),
+        (RUNNING, 15.0, [45.0, 30.0]),
+        (dataclasses.replace(SUCCEEDED, ended=12.0), 15.0, [42.0, None]),
+        (dataclasses.replace(SUCCEEDED, ended=18.0), 15.0, [45.0, None]),
+    ],
 )
-def test_a_process_waits_for_its_wave_in_a_stop(app: Track, kill_times: list[float | None]) -> None:
-    """The processes that start last are stopped first."""
+def test_a_process_waits_for_its_wave_in_a_stop(
+    app: Track, together_since: float | None, kill_times: list[float | None]
+) -> None:
+    """The processes that start last are stopped first, until a stop does not follow the order."""
     specs = [
         ProcessSpec(name="db", argv=("true",), cwd="/", grace=30.0),
         ProcessSpec(name="app", argv=("true",), cwd="/", grace=20.0, starts_after={"db": "ready"}),
     ]
     manifest = {**MANIFEST, "processes": [spec.to_dict() for spec in specs]}
-    run = RunState(tracks={"db": RUNNING, "app": app}, created=7.0, stopping_since=10.0)
+    run = RunState(
+        tracks={"db": RUNNING, "app": app},
+        created=7.0,
+        stopping_since=10.0,
+        together_since=together_since,
+    )
     found = compute_status(manifest, run)
     assert [process.kill_at for process in found] == kill_times
     assert found.processes[0].displayed_state == "stopping"

@@ -389,12 +389,21 @@ class KubeCluster(Cluster):
             resource = self.options.gpu_resource
         return allocatable_gpus(self.api, resource_name(resource, "resource"))
 
-    def delete(self, experiment: str, *, purge: bool = False) -> None:
+    def delete(
+        self,
+        experiment: str,
+        *,
+        purge: bool = False,
+        in_order: bool = True,
+        at_once: bool = False,
+    ) -> None:
         """Delete an experiment's objects, and return when they no longer exist.
 
         The record of the run remains, with the logs, unless ``purge`` is set. If the experiment
-        does not exist, do nothing.
+        does not exist, do nothing. With ``at_once``, the Pods have no grace period. All Pods are
+        deleted at the same time, so ``in_order`` has no effect.
         """
+        del in_order
         from symphony_kube.lifecycle import delete
 
         delete.delete(
@@ -402,6 +411,7 @@ class KubeCluster(Cluster):
             self.scope(experiment),
             jobs_only=self.options.jobs_only,
             keeping=self._keeping_record(experiment, purge=purge),
+            at_once=at_once,
         )
 
     # --- runs ---

@@ -413,7 +413,7 @@ class SlurmCluster(TerminalCluster):
             if not reader.read().ended:
                 raise experiment_exists(name)
             if reader.waits_for_start:
-                self._stop(run, at_once=False)
+                self._stop(run)
             self._remove(run)
 
     # --- stopping and deleting ---
@@ -423,8 +423,8 @@ class SlurmCluster(TerminalCluster):
         with self._find(experiment).pin() as run:
             self._stop(run, at_once=at_once)
 
-    def _stop(self, run: RunDirectory, *, at_once: bool) -> None:
-        """Stop the processes in order, and then cancel what remains of the job."""
+    def _stop(self, run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> None:
+        """Stop the processes, and then cancel what remains of the job; see `Cluster.delete`."""
         if is_finished(run.events):
             return
         number = self._job_number(run)
@@ -432,6 +432,8 @@ class SlurmCluster(TerminalCluster):
             run.file(STOP_FILE).touch()
             try:
                 if is_alive(run):
+                    if not in_order:
+                        run.stop_together()
                     slurm.signal_batch_step(number, "QUIT" if at_once else "TERM")
                     if self._wait_for_end(run, number, 0.0 if at_once else _longest_stop(run)):
                         return
@@ -489,7 +491,15 @@ class SlurmCluster(TerminalCluster):
                     return job.number
         return None
 
-    def _delete(self, experiment: str, run_id: str | None = None, *, purge: bool = False) -> None:
+    def _delete(
+        self,
+        experiment: str,
+        run_id: str | None = None,
+        *,
+        purge: bool = False,
+        in_order: bool = True,
+        at_once: bool = False,
+    ) -> None:
         found = directory.find(self._root, experiment)
         if found is None:
             return
@@ -499,7 +509,7 @@ class SlurmCluster(TerminalCluster):
             run.grant_access()
             if run.is_current() and not run.is_run_directory():
                 raise self._name_in_use(experiment)
-            self._stop(run, at_once=False)
+            self._stop(run, in_order=in_order, at_once=at_once)
             self._remove(run, purge=purge)
 
     # --- changing ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ class DeleteCommands(BaseCommands):
         parser = self.add_subparser("down")
         self._add_experiment(parser)
         self._add_file_option(parser)
+        _add_now(parser)
         self._add_client_dry_run(parser)
         self._add_json(parser, "the name of the deleted experiment as JSON")
 
@@ -33,8 +34,9 @@ class DeleteCommands(BaseCommands):
 
         The record of the run remains, with the logs; see `symphony history`. Without EXPERIMENT,
         the command deletes the experiment that was launched from this directory, and prints its
-        name. EXPERIMENT can also be the file from which it was launched. Each process has its grace
-        period to exit.
+        name. EXPERIMENT can also be the file from which it was launched. The processes are stopped
+        in the reverse of the start order, and each has its grace period to exit. --now kills all of
+        them at once.
 
         For example:
           symphony down
@@ -53,7 +55,7 @@ class DeleteCommands(BaseCommands):
             self.cluster_with,
             [(status.name, self.cluster)],
             force=True,
-            purge=False,
+            options={"at_once": True} if args.now else {},
             as_json=args.json,
             dry_run=args.dry_run,
         )
@@ -79,8 +81,9 @@ class DeleteCommands(BaseCommands):
             "-f",
             "--force",
             action="store_true",
-            help="do not ask for confirmation; ignore unknown names",
+            help="do not ask for confirmation or follow the stop order; ignore unknown names",
         )
+        _add_now(parser)
         parser.add_argument(
             "--purge", action="store_true", help="also remove the record of the run, with its logs"
         )
@@ -94,7 +97,9 @@ class DeleteCommands(BaseCommands):
         record too. On Kubernetes, the logs are copied to this machine before the Pods are deleted.
 
         On a terminal, the command asks for confirmation. A script must pass --force. With --force,
-        the command does not ask for confirmation and ignores unknown names.
+        the command does not ask for confirmation and ignores unknown names. All processes then
+        receive their stop signal at the same time, instead of in the reverse of the start order.
+        down keeps the order and needs no confirmation. --now kills all processes at once.
 
         In a pattern, * matches any text, ? matches any one character, and [ab] matches one of the
         characters in the brackets. Write a pattern in quotes, because the shell would otherwise
@@ -133,12 +138,17 @@ class DeleteCommands(BaseCommands):
             names = [self._launched_from_file(*item) for item in names]
         if not names:
             print_note("no experiment matches; nothing to delete")
+        options = {"purge": args.purge, "at_once": args.now}
+        # The order of the stop is the default, which a third-party backend need not support.
+        given_options = {key: value for key, value in options.items() if value}
+        if args.force:
+            given_options["in_order"] = False
         # If there are no names, there is nothing to confirm.
         deletion = Deletion(
             self.cluster_with,
             names,
             force=args.force or not names,
-            purge=args.purge,
+            options=given_options,
             as_json=args.json,
             dry_run=args.dry_run,
         )
@@ -159,6 +169,12 @@ class DeleteCommands(BaseCommands):
         )
         found, status = launched.require()
         return status.name, found
+
+
+def _add_now(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--now", action="store_true", help="kill the processes, without a grace period"
+    )
 
 
 def _expand_patterns(
@@ -241,8 +257,9 @@ class ExistingExperiment:
 class Deletion:
     """One execution of ``delete``.
 
-    ``find_cluster`` returns the cluster with the experiment that the user meant by a name; see
-    `BaseCommands.cluster_with`. It is called for each of the ``names`` whose cluster is None.
+    ``options`` are the keyword arguments of `Cluster.delete`. ``find_cluster`` returns the cluster
+    with the experiment that the user meant by a name; see `BaseCommands.cluster_with`. It is called
+    for each of the ``names`` whose cluster is None.
     """
 
     def __init__(
@@ -251,7 +268,7 @@ class Deletion:
         names: Sequence[tuple[str, Cluster | None]],
         *,
         force: bool,
-        purge: bool,
+        options: Mapping[str, bool],
         as_json: bool,
         dry_run: bool,
     ) -> None:
@@ -259,7 +276,7 @@ class Deletion:
         self._names = names
         self._experiments: list[tuple[Cluster, str]] = []
         self._force = force
-        self._purge = purge
+        self._options = options
         self._as_json = as_json
         self._dry_run = dry_run
 
@@ -300,7 +317,7 @@ class Deletion:
             except SymphonyError as exc:
                 # A failure must not prevent the deletion of the remaining experiments.
                 code = code or self._report(exc)
-        results = delete_with_progress(targets, purge=self._purge) if targets else iter(())
+        results = delete_with_progress(targets, self._options) if targets else iter(())
         for target, error in zip(targets, results, strict=True):
             if error is not None:
                 code = code or self._report(error)
@@ -398,7 +415,7 @@ class Deletion:
         clear_current(cluster.backend, name)
         if not self._as_json:
             print_text(f"deleted {name}")
-        if not self._purge:
+        if not self._options.get("purge"):
             self._report_cut_record(cluster, name)
 
     def _report_cut_record(self, cluster: Cluster, name: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import queue
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from symphony.cluster.plugins import backend_supports
 from symphony.commandline.output.exit_progress import reporting_exits
 from symphony.commandline.output.terminal import ProgressLine, print_note, show_progress
-from symphony.errors import SymphonyError
+from symphony.errors import SymphonyError, Unsupported
 from symphony.names import join_names
 
 if TYPE_CHECKING:
@@ -34,17 +34,18 @@ class DeletedExperiment:
 
 
 def delete_with_progress(
-    targets: Sequence[DeletedExperiment], *, purge: bool = False
+    targets: Sequence[DeletedExperiment], options: Mapping[str, bool]
 ) -> Iterator[SymphonyError | None]:
     """Delete experiments, several at the same time, and yield the error of each, or None.
 
-    The results have the order of ``targets``. With ``purge``, also remove the records of the runs.
+    The results have the order of ``targets``. ``options`` are the keyword arguments of
+    `Cluster.delete`.
 
     If the backend can stop experiments, the first Ctrl-C kills their processes, and the deletions
     continue. Otherwise, or after a second Ctrl-C, KeyboardInterrupt is raised, and a note says
     which experiments may still exist.
     """
-    deletions = _Deletions(targets, purge=purge)
+    deletions = _Deletions(targets, options)
     with show_progress(deletions.title) as shown:
         try:
             with _killing(deletions, shown):
@@ -62,9 +63,9 @@ def delete_with_progress(
 class _Deletions:
     """Deletions that run in several threads."""
 
-    def __init__(self, targets: Sequence[DeletedExperiment], *, purge: bool) -> None:
+    def __init__(self, targets: Sequence[DeletedExperiment], options: Mapping[str, bool]) -> None:
         self._targets = targets
-        self._purge = purge
+        self._options = options
         self._results: dict[int, Exception | None] = {}
         self._waiting = iter(enumerate(targets))
         self._finished: queue.SimpleQueue[tuple[int, Exception | None]] = queue.SimpleQueue()
@@ -135,9 +136,28 @@ class _Deletions:
             writing=self.writing,
             hint=hint,
         ):
-            # A third-party backend can lack the parameter ``purge``.
-            options = {"purge": True} if self._purge else {}
+            options = _supported_options(target.cluster, self._options)
             target.cluster.delete(target.name, **options)
+
+
+def _supported_options(cluster: Cluster, options: Mapping[str, bool]) -> dict[str, bool]:
+    """Return the options that the cluster's method ``delete`` supports.
+
+    A third-party backend can lack parameters. The order of a stop is only a wish, but an experiment
+    is not deleted without the other options. Raises `Unsupported`.
+    """
+    import inspect
+
+    parameters = inspect.signature(cluster.delete).parameters
+    supported = {key: value for key, value in options.items() if key in parameters}
+    missing = options.keys() - supported.keys() - {"in_order"}
+    if missing:
+        names = join_names(sorted(missing))
+        raise Unsupported(
+            f"the {cluster.backend} backend cannot delete an experiment with {names}; delete it "
+            "without this option"
+        )
+    return supported
 
 
 @contextlib.contextmanager

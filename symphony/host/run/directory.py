@@ -20,6 +20,7 @@ Run directories are stored in the directory that `state_root` returns:
                                 SYMPHONY_SCRATCH_DIR contains this path
         launcher.json           the settings of the launcher, for a new supervisor
         control                 the socket of the supervisor; see `control_socket`
+        stop-together           this file exists if a stop does not follow the stop order
 
 On a file system that several machines share, a machine can remember the previous contents of a path
 for some time. A backend whose processes run on other machines therefore gives each run a path of
@@ -83,6 +84,7 @@ _RECORD_BYTES, _RECORD_BYTES_PER_PROCESS = 80 << 10, 4 << 10
 EVENTS_FILE = "events.jsonl"
 CONFIG_DIRECTORY, SCRATCH_DIRECTORY = "configs", "scratch"
 LOG_START_SUFFIX = ".start"
+_STOP_TOGETHER_FILE = "stop-together"
 # How long `RunDirectory.wait_for_output` waits, and how often it checks.
 _OUTPUT_SECONDS, _OUTPUT_POLL_SECONDS = 1.0, 0.005
 # This file marks a run whose files are written by other machines.
@@ -208,6 +210,18 @@ class RunDirectory:
                 time.sleep(_OUTPUT_POLL_SECONDS)
         finally:
             os.close(lock)
+
+    def stop_together(self) -> None:
+        """Make the supervisor stop all processes at the same time when it is asked to stop them.
+
+        If this cannot be recorded, for example because the disk is full, they are stopped in order.
+        """
+        with contextlib.suppress(OSError):
+            self.file(_STOP_TOGETHER_FILE).touch()
+
+    def stops_together(self) -> bool:
+        """Return whether `stop_together` was called."""
+        return self.file(_STOP_TOGETHER_FILE).exists()
 
     def logged_processes(self) -> list[str]:
         """Return the sorted names of the processes that have a log."""

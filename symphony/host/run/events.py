@@ -99,7 +99,8 @@ class RunState:
     """The state of an experiment according to the events.
 
     Times are in seconds since the epoch. ``stopping_since`` is the time at which the stop of the
-    whole experiment began. ``ending`` is the decision because of which the processes are stopped,
+    whole experiment began, and ``together_since`` the time from which it does not follow the stop
+    order any more. ``ending`` is the decision because of which the processes are stopped,
     or None if there is no such decision or the user has stopped them. While the processes are
     stopped in order to be started again, ``restarting`` is true, ``restart_at`` is the time of the
     next start, and ``restart_cause`` describes the failure. ``restarts`` is the number of restarts
@@ -115,6 +116,7 @@ class RunState:
     tracks: dict[str, Track]
     created: float | None = None
     stopping_since: float | None = None
+    together_since: float | None = None
     finished: bool = False
     ending: Ending | None = None
     restarting: bool = False
@@ -265,7 +267,10 @@ def _note_start(run: RunState, process: str) -> None:
 
 
 def _stopping(run: RunState, event: Event) -> None:
-    run.stopping_since = event["at"]
+    if run.stopping_since is None:
+        run.stopping_since = event["at"]
+    if event.get("together"):
+        run.together_since = event["at"]
     run.restarting = False
 
 

@@ -199,6 +199,7 @@ _STATE: Mapping[str, Check] = {"tracks": _is_mapping, "leaving": _is_mapping, "r
 _STATE_OPTIONS: Mapping[str, Check] = {
     "created": _is_number_or_none,
     "stopping_since": _is_number_or_none,
+    "together_since": _is_number_or_none,
     "finished": _is_flag,
     "ending": _is_ending,
     "restarting": _is_flag,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -260,7 +261,7 @@ def compute_status(
     removed = [item for item in previous_processes(manifest) if item["name"] in run.leaving]
     processes = []
     described = [*manifest["processes"], *removed]
-    wave_begins = _wave_begins(run, described)
+    begins = stop_begins(run, described)
     for item in described:
         name = item["name"]
         track = run.tracks.get(name) or run.leaving[name]
@@ -270,7 +271,7 @@ def compute_status(
             cause = REBOOTED if is_rebooted else SUPERVISOR_KILLED
             track = _unsupervised(track, orphans.get(name), cause)
         elif track.state is State.RUNNING:
-            track = _with_kill_time(track, run, wave_begins.get(name), item["grace"])
+            track = _with_kill_time(track, run, begins.get(name), item["grace"])
         limit = RestartPolicy.of(item.get("restart")).max_restarts
         processes.append(_process_status(name, item["group"], track, limit))
     policies = Policies.from_dict(manifest.get("policies", {}))
@@ -318,22 +319,31 @@ def _with_kill_time(track: Track, run: RunState, begin: float | None, grace: flo
     )
 
 
-def _wave_begins(run: RunState, processes: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+def stop_begins(run: RunState, processes: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Return when the stop of the whole experiment has reached processes that are running.
 
-    The processes of later waves are omitted; see `symphony.plan.stop_order`.
+    The processes of later waves are omitted; see `symphony.plan.stop_order`. ``processes`` contains
+    the descriptions of the processes, as in the manifest.
     """
     if run.stopping_since is None:
         return {}
     tracks = {**run.leaving, **run.tracks}
     starts_after = {item["name"]: item["starts_after"] for item in processes}
+    begins: dict[str, float] = {}
     begin = run.stopping_since
     for wave in stop_waves(starts_after, starts_after):
         running = [name for name in wave if tracks[name].state is State.RUNNING]
+        begins.update(dict.fromkeys(running, begin))
         if running:
-            return dict.fromkeys(running, begin)
-        begin = max([begin, *(tracks[name].ended or begin for name in wave)])
-    return {}
+            begin = math.inf
+        else:
+            begin = max([begin, *(tracks[name].ended or begin for name in wave)])
+        if run.together_since is not None:
+            # From this time on, no wave has waited for another one.
+            begin = min(begin, run.together_since)
+        if begin == math.inf:
+            break
+    return begins
 
 
 def _unobservable(track: Track, reason: str) -> Track:

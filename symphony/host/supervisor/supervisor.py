@@ -206,8 +206,8 @@ class Supervisor:
         # The waves of a stop of all processes that have not begun yet; see `plan.stop_order`.
         self._waves: list[list[str]] = []
         self._wave: list[str] = []
-        # How long ago a supervisor that was killed has begun to stop the present wave.
-        self._stop_elapsed = 0.0
+        # When a supervisor that was killed has begun to stop processes, in seconds since the epoch.
+        self._stop_begins: dict[str, float] = {}
         self._control_socket: socket.socket | None = None
         self._control: Control | None = None
         self._usage: UsageMonitor | None = None
@@ -300,9 +300,8 @@ class Supervisor:
         for number, request in list(state.requests.items()):
             # While the experiment is being stopped or restarted, requests are given up.
             self._get_control().resume(number, request)
-        if state.stopping_since is not None:
-            self._stop_elapsed = max(0.0, time.time() - state.stopping_since)
         if state.stopping:
+            self._stop_begins = self._recorded_stop_begins()
             self._stop_processes()
         elif state.restarting:
             self._stop_for_restart(max(0.0, state.restart_at - time.time()))
@@ -331,6 +330,15 @@ class Supervisor:
             )
             return
         callback()
+
+    def _recorded_stop_begins(self) -> dict[str, float]:
+        """Return when the supervisor that was killed has begun to stop processes."""
+        from symphony.host.run.status import stop_begins
+
+        specs = (*self._specs.values(), *self._leaving.values())
+        return stop_begins(
+            self._state, [{"name": spec.name, "starts_after": spec.starts_after} for spec in specs]
+        )
 
     def _adopt_processes(self) -> None:
         tracks = {**self._state.tracks, **self._state.leaving}
@@ -433,10 +441,18 @@ class Supervisor:
             # The supervisor is still running only because the log cannot be written.
             self._exit()
             return
-        if self._state.stopping:
+        is_together = self._directory.stops_together()
+        if self._state.stopping and (not is_together or self._state.together_since is not None):
             return
-        self._record("stopping")
-        self._stop_processes()
+        is_first = not self._state.stopping
+        details: dict[str, Any] = {"together": True} if is_together else {}
+        self._record("stopping", **details)
+        if is_first:
+            self._stop_processes()
+        else:
+            self._waves = [[name for wave in self._waves for name in wave]]
+            self._wave = []
+            self._terminate_next_wave()
 
     def _stop_processes(self) -> None:
         """Stop the running processes, and record that no other process will start."""
@@ -451,8 +467,15 @@ class Supervisor:
         self._record("never", name, **self._stop_details(f"stopped before it {word}"))
 
     def _terminate_all(self) -> None:
-        """Stop all running processes, wave by wave, in the reverse of the start order."""
-        self._waves = self.stop_waves([child.name for child in self._running_children()])
+        """Stop all running processes, wave by wave, in the reverse of the start order.
+
+        If the user does not want to wait for the order, all of them form one wave.
+        """
+        running = [child.name for child in self._running_children()]
+        if self._state.stopping and self._state.together_since is not None:
+            self._waves = [running]
+        else:
+            self._waves = self.stop_waves(running)
         self._wave = []
         self._terminate_next_wave()
 
@@ -473,10 +496,13 @@ class Supervisor:
                 child = self._children.get(name)
                 if child is not None:
                     self._terminate(child)
-            self._stop_elapsed = 0.0
 
     def _terminate(self, child: Child) -> None:
-        grace = max(0.0, self._spec(child.name).grace - self._stop_elapsed)
+        elapsed = 0.0
+        begin = self._stop_begins.pop(child.name, None)
+        if begin is not None:
+            elapsed = max(0.0, time.time() - begin)
+        grace = max(0.0, self._spec(child.name).grace - elapsed)
         self._begin_stop(child.name, ProcessId(child.pid, child.birth), grace)
         self._loop.after(grace, lambda: self._kill_child(child))
 

@@ -1,5 +1,6 @@
 """Stopping: SIGTERM, the grace period, SIGKILL, and the children of processes."""
 
+import concurrent.futures
 import os
 import shlex
 import signal
@@ -162,6 +163,32 @@ def test_processes_stop_in_the_reverse_of_the_start_order(cluster, experiment):
     ]
     assert exits[0] == "app"
     assert sorted(exits[1:]) == ["db", "other"]
+
+
+def test_a_deletion_without_the_order_hastens_a_stop_in_order(cluster, experiment, tmp_path):
+    """The stop waits for the process that is stopped first. The deletion does not wait."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    python(experiment, "db", SAVES_WORK).ready(log="up")
+    python(experiment, "app", WAITS, str(gate)).ready(log="up").starts_after("db")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=60, until="ready")
+    os.kill(supervisor_of(cluster), signal.SIGTERM)
+    eventually(lambda: state_of(cluster, "app") == "stopping")
+    assert lines_after_start(cluster.get_log("exp", "db")) == []
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        deletion = threads.submit(cluster.delete, "exp", in_order=False)
+        eventually(
+            lambda: lines_after_start(cluster.get_log("exp", "db")) == ["got SIGTERM", "saved"]
+        )
+        assert state_of(cluster, "app") == "stopping"
+        gate.write_text("go")
+        deletion.result(60)
+    assert cluster.list_experiments() == []
+
+
+def state_of(cluster, process):
+    return cluster.describe_process("exp", process).displayed_state
 
 
 def test_a_command_stops_a_process_in_its_environment(cluster, experiment, tmp_path):

@@ -70,44 +70,50 @@ class DeletionTarget:
 
 
 def delete(
-    api: Api, scope: Scope, *, jobs_only: bool, keeping: Keeping = contextlib.nullcontext
+    api: Api,
+    scope: Scope,
+    *,
+    jobs_only: bool,
+    keeping: Keeping = contextlib.nullcontext,
+    at_once: bool = False,
 ) -> None:
     """Stop an experiment's supervisor, delete the experiment's objects, and return when they are
     gone.
 
     An experiment that does not exist is not an error. With ``jobs_only``, kinds other than Jobs and
     Pods are skipped if the user is not allowed to list them. ``keeping`` returns a context manager
-    in which the objects are deleted, and which keeps the record of the run. Raises `BackendError`
-    if an object cannot be listed or deleted, or still exists after a time limit.
+    in which the objects are deleted, and which keeps the record of the run. With ``at_once``, the
+    Pods have no grace period. Raises `BackendError` if an object cannot be listed or deleted, or
+    still exists after a time limit.
     """
     # The supervisor must not create objects during the deletion.
     with detached.stopped(detached.directory_of(api, scope)), keeping():
-        _delete_objects(api, scope, jobs_only=jobs_only)
+        _delete_objects(api, scope, jobs_only=jobs_only, at_once=at_once)
 
 
-def _delete_objects(api: Api, scope: Scope, *, jobs_only: bool) -> None:
+def _delete_objects(api: Api, scope: Scope, *, jobs_only: bool, at_once: bool) -> None:
     if scope.shared:
         in_cluster.delete(api, scope)
-        _delete_from_shared_namespace(api, scope, jobs_only=jobs_only)
+        _delete_from_shared_namespace(api, scope, jobs_only=jobs_only, at_once=at_once)
         return
     try:
         found = api.find(f"{NAMESPACES}/{scope.namespace}")
     except ApiError as exc:
         raise _cannot("read", "namespaces", scope, exc) from exc
     if found is not None and is_managed(found, scope.experiment):
-        _delete_namespace(api, scope, found["metadata"]["uid"])
+        _delete_namespace(api, scope, found["metadata"]["uid"], at_once=at_once)
 
 
 # --- a namespace for one experiment ---
 
 
-def _delete_namespace(api: Api, scope: Scope, uid: str) -> None:
+def _delete_namespace(api: Api, scope: Scope, uid: str, *, at_once: bool) -> None:
     """Delete a namespace and all objects in it."""
     try:
         delete_uid(api, f"{NAMESPACES}/{scope.namespace}", uid)
     except ApiError as exc:
         raise _cannot("delete", f"namespace {scope.namespace!r}", scope, exc) from exc
-    finish_namespace(api, scope, uid)
+    finish_namespace(api, scope, uid, immediately=at_once)
 
 
 def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = False) -> None:
@@ -209,12 +215,14 @@ def _remove_immediately(api: Api, path: str, items: Iterable[Object]) -> None:
 # --- a shared namespace ---
 
 
-def _delete_from_shared_namespace(api: Api, scope: Scope, *, jobs_only: bool) -> None:
+def _delete_from_shared_namespace(
+    api: Api, scope: Scope, *, jobs_only: bool, at_once: bool
+) -> None:
     for _ in range(MAX_ROUNDS):
         targets = _targets(api, scope, jobs_only=jobs_only)
         if not targets:
             return
-        _delete_targets(api, scope, targets)
+        _delete_targets(api, scope, targets, grace_seconds=0 if at_once else None)
     raise BackendError(
         f"experiment {scope.experiment!r} is being created while it is deleted: stop its "
         "launcher first"

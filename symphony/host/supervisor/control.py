@@ -108,7 +108,9 @@ class _Operation:
     present wave. ``grace`` is the grace period of the request in seconds, or None for that of each
     process. ``to_start`` contains the processes that the request will start. When the processes of
     ``stopped`` have exited, their descendants that have left their process groups are stopped, and
-    killed from ``kill_time`` on the monotonic clock on.
+    killed from ``kill_time`` on the monotonic clock on. ``restarted`` contains the processes whose
+    start has been requested; the request is done when none of them waits for programs that its
+    previous execution has left behind.
     ``change`` is the requested change of the experiment, if any. ``error`` is the reason why a part
     of the request was not done. ``number`` is that of the recorded request, or None if the request
     is not recorded.
@@ -121,6 +123,7 @@ class _Operation:
     wave: frozenset[str] = frozenset()
     grace: float | None = None
     to_start: dict[str, None] = field(default_factory=dict)
+    restarted: set[str] = field(default_factory=set)
     stopped: frozenset[str] = frozenset()
     change: Change | None = None
     kill_time: float = 0.0
@@ -532,12 +535,14 @@ class Control:
                 self._supervisor.cancel_starts([name])
                 operation.error = f"another experiment has leased the GPUs of {name!r}"
         if leased:
+            operation.restarted.update(leased)
             self._supervisor.start_again(leased)
         if operation.awaited or operation.to_start or operation not in self._operations:
             return
-        if operation.stopped and self._supervisor.stop_strays_of(
-            operation.stopped, operation.kill_time
-        ):
+        has_leftovers = any(map(self._supervisor.waits_for_leftovers, operation.restarted))
+        if not has_leftovers and operation.stopped:
+            has_leftovers = self._supervisor.stop_strays_of(operation.stopped, operation.kill_time)
+        if has_leftovers:
             self._loop.after(_CHECK_SECONDS, lambda: self._advance(operation))
             return
         self._end(operation, _error(operation.error) if operation.error else {"answer": "done"})

@@ -657,6 +657,13 @@ class Supervisor:
             self._record("start-requested", name)
         self._start_or_decide(names)
 
+    def waits_for_leftovers(self, name: str) -> bool:
+        """Return whether a process waits until programs of its previous execution have exited."""
+        track = self._state.tracks.get(name)
+        if track is None:
+            return False
+        return track.state is State.PENDING and track.reason == WAITING_FOR_LEFTOVERS
+
     def cancel_starts(self, names: Iterable[str]) -> None:
         """Do not delay the starts of processes any more, because `start_again` is not called."""
         self._delayed.difference_update(names)

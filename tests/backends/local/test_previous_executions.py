@@ -7,18 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from symphony.status import State
 from symphony.testing import until
 
 from .conftest import eventually, kill, marked, python, run_id_of
 
-# The child leaves the process group, ignores SIGTERM and keeps the listening socket.
+# A daemon leaves the process group, ignores SIGTERM and keeps the listening socket.
 LEAVES_A_SERVER = """
 import os, signal, socket, time
 server = socket.create_server(("127.0.0.1", int(os.environ["SYMPH_WEB_PORT"])))
-if os.fork() == 0:
+child = os.fork()
+if child == 0:
+    if os.fork():
+        os._exit(0)
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(1000)
+os.waitpid(child, 0)
 server.close()
 print("up")
 time.sleep(1000)
@@ -58,6 +63,8 @@ def test_commands_of_users_survive_a_restart(cluster, state, web):
         eventually(lambda: sleeping(run_id))
         before = sleeping(run_id)
         cluster.restart_processes("exp", ["web"])
+        # The request is done only when the next execution has started.
+        assert cluster.describe_process("exp", "web").state is State.RUNNING
         after = until(cluster, "exp", lambda now: now.processes[0].ready).processes[0]
         assert after.restarts == 1
         assert cluster.get_log("exp", "web") == "up\nup\n"

@@ -217,8 +217,6 @@ class HostCluster(Cluster):
 
         preflight.check_open_files(experiment, self.process_descriptors)
         archives = take_snapshots(experiment)
-        if force:
-            self._check_replacement(experiment, archives)
         manifest, warning = self._start(experiment, archives, force=force)
         if warning and on_change is not None:
             with contextlib.suppress(NotFound):
@@ -277,6 +275,7 @@ class HostCluster(Cluster):
                 directory.staging_directory(self._root, experiment.name) as (run, lock),
             ):
                 if force:
+                    self._check_replacement(experiment, archives)
                     self.delete(experiment.name)
                 else:
                     self._free_name(experiment.name)

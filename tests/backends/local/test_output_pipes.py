@@ -148,3 +148,17 @@ def test_log_is_complete_when_an_exit_is_reported(state):
     for number in range(8):
         assert cluster.get_log("exp", f"p-{number}") == f"{'x' * 100_000}\n" * 3
     eventually(lambda: not Path(f"/proc/{copier_of(cluster)}").exists())
+
+
+def test_program_ends_if_the_supervisor_exits_without_reading_its_message(tmp_path):
+    """The kernel then reports an error instead of the end of the channel."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with (tmp_path / "lock").open("w") as lock, ours, theirs:
+        command = [sys.executable, copy_output.__file__, str(lock.fileno())]
+        program = subprocess.Popen(
+            command, stdin=theirs, pass_fds=[lock.fileno()], stderr=subprocess.PIPE, text=True
+        )
+        select.select([ours], [], [])
+        ours.close()
+        assert program.communicate(timeout=30)[1] == ""
+        assert program.returncode == 0

@@ -58,7 +58,8 @@ def add_starters(experiment: Experiment, directory: Path, *, signal: str = "TERM
         "job": ["sh", "-c", f"{saves} & wait; echo after"],
         "exit-trap": ["bash", "-c", f"trap 'echo bye' EXIT; {saves}; echo after"],
         "xargs": ["sh", "-c", f"echo saves.py | xargs {shlex.quote(sys.executable)}"],
-        "timeout": ["timeout", "1000", sys.executable, "saves.py"],
+        # Otherwise, it sends the signal first to its child and then to its whole process group.
+        "timeout": ["timeout", "--foreground", "1000", sys.executable, "saves.py"],
         "quits": [sys.executable, "-c", QUITS],
         "waits": [sys.executable, "-c", WAITS],
         "make": ["make", "saves"],

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kubetest import clusters
+from kubetest import clusters, own_cluster
 from kubetest.clusters import NoCluster
 
 pytest_plugins = ["pytester"]
@@ -75,7 +75,7 @@ def test_kind_cluster_is_created_with_the_image_and_deleted(tmp_path, calls):
             True,
         )
         creation = calls()
-    order = ["docker info", "docker build", "docker save", "kind create cluster", "kind load"]
+    order = ["docker info", "kind create cluster", "docker build", "docker save", "kind load"]
     lines = creation.splitlines()
     assert all(line.startswith(start) for line, start in zip(lines, order, strict=True)), lines
     create = lines[order.index("kind create cluster")]
@@ -83,6 +83,39 @@ def test_kind_cluster_is_created_with_the_image_and_deleted(tmp_path, calls):
     assert f"--kubeconfig={tmp_path}/kind.kubeconfig" in create
     name = create.split("--name ")[1].split()[0]
     assert calls().splitlines()[-1].startswith(f"kind delete cluster --name {name} ")
+
+
+def test_image_is_loaded_into_the_kind_cluster_of_a_kubeconfig(tmp_path, calls):
+    config = tmp_path / "config"
+    config.write_text("current-context: kind-dev")
+    assert own_cluster.loaded_image(config) == "symphony-test:kind"
+    last = calls().splitlines()[-1]
+    assert last.startswith("kind load image-archive ")
+    assert last.endswith(" --name dev")
+
+
+def test_other_clusters_need_an_image(tmp_path, calls):
+    config = tmp_path / "config"
+    config.write_text("current-context: prod")
+    with pytest.raises(NoCluster, match="'prod' is not one of kind.*SYMPHONY_TEST_IMAGE"):
+        own_cluster.loaded_image(config)
+    assert calls() == "docker info\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "there is no kubeconfig"),
+        ("text", "is not a usable kubeconfig"),
+        ("{clusters: [], contexts: [], users: []}", "is not a usable kubeconfig"),
+    ],
+)
+def test_unusable_kubeconfig_is_reported(tmp_path, content, message):
+    config = tmp_path / "config"
+    if content is not None:
+        config.write_text(content)
+    with pytest.raises(NoCluster, match=message):
+        own_cluster.server_of(config)
 
 
 def test_failed_kind_cluster_is_deleted(tmp_path, calls):

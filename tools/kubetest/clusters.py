@@ -10,6 +10,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -122,20 +123,14 @@ def kind_cluster(environ: Mapping[str, str], scratch: Path, *, engine: str) -> I
     config.write_text(KIND_CONFIG)
     node = environ.get("SYMPHONY_TEST_KIND_NODE")
     node_image = [f"--image={node}"] if node else []
-    settings = {**environ, "KIND_EXPERIMENTAL_PROVIDER": engine}
-    archive = scratch / "image.tar"
-    _run(engine, "build", "--tag", KIND_IMAGE, "--file", str(DOCKERFILE), str(PROJECT))
-    _run(engine, "save", "--output", str(archive), KIND_IMAGE)
+    settings = _kind_settings(environ, engine)
     try:
         create = ["create", "cluster", "--name", name, "--wait=180s", f"--config={config}"]
         _run("kind", *create, f"--kubeconfig={kubeconfig}", *node_image, env=settings)
-        _run("kind", "load", "image-archive", str(archive), "--name", name, env=settings)
-        # podman adds the prefix localhost/ to an image name without a registry.
-        image = KIND_IMAGE if engine == "docker" else f"localhost/{KIND_IMAGE}"
         yield Cluster(
             kind="kind",
             kubeconfig=kubeconfig,
-            image=image,
+            image=load_kind_image(name, engine),
             disposable=True,
             users={},
             kubectl=_kubectl(),
@@ -144,6 +139,26 @@ def kind_cluster(environ: Mapping[str, str], scratch: Path, *, engine: str) -> I
         _run(
             "kind", "delete", "cluster", "--name", name, f"--kubeconfig={kubeconfig}", env=settings
         )
+
+
+def load_kind_image(name: str, engine: str) -> str:
+    """Build the test image with a container engine, load it into the nodes of the kind cluster
+    ``name``, and return the name that the image has there.
+
+    Raises NoCluster if a command fails.
+    """
+    settings = _kind_settings(os.environ, engine)
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = f"{scratch}/image.tar"
+        _run(engine, "build", "--tag", KIND_IMAGE, "--file", str(DOCKERFILE), str(PROJECT))
+        _run(engine, "save", "--output", archive, KIND_IMAGE)
+        _run("kind", "load", "image-archive", archive, "--name", name, env=settings)
+    # podman adds the prefix localhost/ to an image name without a registry.
+    return KIND_IMAGE if engine == "docker" else f"localhost/{KIND_IMAGE}"
+
+
+def _kind_settings(environ: Mapping[str, str], engine: str) -> dict[str, str]:
+    return {**environ, "KIND_EXPERIMENTAL_PROVIDER": engine}
 
 
 def from_devcluster(status: Mapping[str, object]) -> Cluster:

@@ -7,6 +7,7 @@ In YAML, values that become arguments or variables are read as text: ``yes`` sta
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -40,10 +41,23 @@ def load(
     data, locate = _parser(path)(path, _read_experiment_file(path))
     result = load_experiment(experiment_class, data, parameters)
     if result.experiment is not None:
-        result.experiment.base_dir = path.absolute().parent
-        result.experiment.file = path.absolute()
+        file = absolute_path(path)
+        result.experiment.base_dir = file.parent
+        result.experiment.file = file
     errors = [with_position(error, locate) for error in result.errors]
     return LoadResult(result.experiment, errors)
+
+
+def absolute_path(path: Path) -> Path:
+    """Return the absolute path of a file without ``..``, so that it is the same in commands from
+    all directories.
+
+    Links are kept, except if ``..`` follows a link to a directory.
+    """
+    absolute = path.absolute()
+    normal = Path(os.path.normpath(absolute))
+    is_same = normal == absolute or (normal.exists() and normal.samefile(absolute))
+    return normal if is_same else absolute.resolve()
 
 
 def is_experiment(path: Path) -> bool:

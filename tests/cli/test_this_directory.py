@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from symphony.commandline.commands import this_directory
+from symphony.config import trust
 from tests.cli.conftest import FOREVER, TIMEOUT, Program
 
 WORKERS = {"cmd": FOREVER, "replicas": 2}
@@ -44,6 +45,29 @@ class TestFile:
         assert this_directory.experiment_files() == [Path("broken.yaml"), Path("rl.yml")]
         Path("experiment.yml").touch()
         assert this_directory.experiment_files() == [Path("experiment.yml")]
+        Path("symphony.yaml").touch()
+        assert this_directory.experiment_files() == [Path("symphony.yaml")]
+        assert this_directory.unused_files(Path("symphony.yaml")) == ["experiment.yml"]
+
+    def test_nearest_parent_with_an_experiment_file_is_used(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        experiment = "name: rl\nprocesses: {p: {cmd: 'true'}}"
+        inner = tmp_path / "a" / "b" / "c"
+        inner.mkdir(parents=True)
+        monkeypatch.chdir(inner)
+        (tmp_path / "a" / "b" / "experiment.yml").write_text("entries: 1")
+        (tmp_path / "a" / "b" / "rl.yml").write_text(experiment)
+        assert this_directory.parent_file() is None
+        (tmp_path / "symphony.yml").write_text(experiment)
+        (tmp_path / "a" / "experiment.yaml").write_text(experiment)
+        assert this_directory.parent_file() == Path("../../experiment.yaml")
+        monkeypatch.setattr(
+            trust, "other_owner", lambda path: "user x" if path.suffix == ".yaml" else None
+        )
+        assert this_directory.parent_file() == Path("../../../symphony.yml")
+        (inner / "rl.yml").write_text(experiment)
+        assert this_directory.require_file("symphony up") == Path("rl.yml")
 
     def test_only_experiment_file_is_used_and_named(self, program: Program, shop: str) -> None:
         (program.directory / "values.yml").write_text("a: 1")
@@ -55,6 +79,23 @@ class TestFile:
         assert "is running" in program("launch").stderr
         assert program.ok("up", "-f", "shop.yml").startswith(program.ok("diff", "shop.yml"))
         assert len(json.loads(program.ok("render", "-f", "shop.yml", "api", "--json"))) > 0
+
+    def test_file_of_a_parent_means_the_same_as_in_its_directory(self, program: Program) -> None:
+        program.file("symphony", {"p": FOREVER, "q": {"cmd": "pwd", "start_dir": "inner"}})
+        program.file("experiment", {"p": FOREVER})
+        inner = in_directory(program, "inner")
+        note = "symphony: ../symphony.yml (it precedes experiment.yml)\n"
+        assert inner("up").stderr == note
+        assert program("diff").returncode == 0
+        assert inner("diff").returncode == 0
+        assert inner("ps").stderr == "symphony: experiment symphony (../symphony.yml)\n"
+        inner.cluster.wait("symphony", processes=["q"], timeout=TIMEOUT)
+        assert inner("logs", "q").stdout == f"{inner.directory}\n"
+        other = inner.cluster.new_experiment("other")
+        other.base_dir = inner.directory
+        other.new_process("p", cmd="true")
+        inner.cluster.launch(other)
+        assert inner("ps").stderr == "symphony: experiment other (this directory)\n"
 
     def test_several_files_are_listed(self, program: Program) -> None:
         program.file("one", {"p": "true"})
@@ -137,14 +178,15 @@ class TestExperiment:
         (program.directory / "job.yml").unlink()
         assert f"experiment {shop} (shop.yml)" in program("stop").stderr, "the only unfinished one"
 
-    def test_current_experiment_precedes_it_only_for_reading(
-        self, program: Program, shop: str
-    ) -> None:
+    def test_it_precedes_the_current_experiment(self, program: Program, shop: str) -> None:
         other = in_directory(program, "other")
         other.run("rl", {"p": "true"})
         program.ok("switch-experiment", "rl")
-        done = program("ps")
-        assert done.stderr == "symphony: experiment rl (the current experiment)\n"
+        note = f"symphony: experiment {shop} (shop.yml); for the current one, rl, use a dot\n"
+        assert program("events").stderr == note
+        program.ok("launch", "shop.yml", "--name", "shop-2")
+        assert program("ps").stderr == "symphony: experiment rl (the current experiment)\n"
+        program.ok("delete", "-f", "shop-2")
         done = program("stop")
         assert (done.returncode, done.stderr) == (
             2,

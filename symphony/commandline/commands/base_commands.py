@@ -304,10 +304,11 @@ class BaseCommands(CommandLine):
         """Set ``args.file`` to the experiment file.
 
         It is the argument FILE, the value of ``-f``, or else the experiment file of the working
-        directory. If ``-f`` is given, the argument FILE is the first PROCESS.
+        directory or its nearest parent. If ``-f`` is given, the argument FILE is the first PROCESS.
         """
-        from symphony.commandline.commands.this_directory import require_file
+        from symphony.commandline.commands.this_directory import require_file, unused_files
         from symphony.commandline.output.terminal import print_note
+        from symphony.names import join_names
 
         if args.file_option is not None:
             if args.file is not None and not hasattr(args, "processes"):
@@ -318,8 +319,11 @@ class BaseCommands(CommandLine):
                 args.processes.insert(0, args.file)
             args.file = args.file_option
         elif args.file is None:
-            args.file = str(require_file(f"{self.prog} {args.verb}"))
-            print_note(f"{self.prog}: {args.file}")
+            file = require_file(f"{self.prog} {args.verb}")
+            args.file = str(file)
+            unused = unused_files(file)
+            hint = f" (it precedes {join_names(unused)})" if unused else ""
+            print_note(f"{self.prog}: {file}{hint}")
 
     def _load_experiment(self, args: argparse.Namespace) -> Experiment:
         """Load the experiment from ``args.file`` with the given name and parameters.

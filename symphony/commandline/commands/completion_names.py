@@ -42,10 +42,12 @@ def complete_names(
         if find is _experiments and _takes_parts(line, action):
             parts = _names_of_default(line, _selectable_names)
             return [*_find_names(line, find, experiment), *parts]
-        found = _find_names(line, find, experiment)
-        if not found and find is not _experiments:
-            found = _names_of_default(line, find, after=given)
-        return found
+        if find is _experiments:
+            return _find_names(line, find, experiment)
+        # Without the name of an experiment, that of the working directory precedes the current one.
+        found = [] if given else _names_of_default(line, find)
+        found = found or _find_names(line, find, experiment)
+        return found or _names_of_default(line, find, after=given)
     except (SymphonyError, OSError):
         return []
 

@@ -118,10 +118,11 @@ def _renamed(experiment: Experiment, name: str) -> Experiment:
 def _load_python(
     cluster: Cluster, path: Path, name: str | None, parameters: Mapping[str, str]
 ) -> Experiment:
+    from symphony.model.files import absolute_path
     from symphony.model.given_options import GivenOptions
 
     code = _compile(path)
-    absolute = path.absolute()
+    absolute = absolute_path(path)
     with _importing_from(absolute.parent) as module, contextlib.redirect_stdout(sys.stderr):
         module.__file__ = str(absolute)
         with _errors_located_in(path, "failed to execute"):

@@ -110,34 +110,49 @@ class ExperimentFinder:
     def _use_default(self, words: Sequence[str]) -> ExperimentStatus:
         """Make the command use the experiment that is meant if none is named, and report which.
 
-        A command that reads uses the current experiment, and otherwise the experiment that was
-        launched from the working directory. A command that changes something uses only the latter.
+        It is the experiment that was launched from the working directory. If there is none, a
+        command that reads uses the current experiment. A command that changes something raises
+        `UsageError` if the current experiment is another one.
         """
         current = get_current(self._line.cluster_with(CURRENT).backend)
-        if current is not None and not self._line.changes_something:
-            found = self._resolved(CURRENT, exact=True)
-            self._report(found[1].name, "the current experiment")
-            return self._use(*found, words)
         launched = self._launched_from(None)
         try:
             found = launched.require()
-        except NotFound as exc:
-            if current is not None:
-                raise NotFound(f"{exc}; the current one, {current}, is a dot") from None
-            if self._line.changes_something:
-                raise
-            fix = "set the current one with: symphony switch-experiment NAME"
-            raise NotFound(f"{exc}, or {fix}") from None
+        except (NotFound, UsageError) as exc:
+            if current is None or self._line.changes_something:
+                raise self._without_default(exc, current) from None
+            found = self._resolved(CURRENT, exact=True)
+            self._report(found[1].name, "the current experiment")
+            return self._use(*found, words)
+        hint = ""
         if current not in (None, found[1].name):
-            raise UsageError(
-                f"the current experiment is {current}, but {found[1].name} was launched from "
-                f"{launched.place}; name one of them"
-            )
-        self._report(found[1].name, launched.place)
+            if self._line.changes_something:
+                raise UsageError(
+                    f"the current experiment is {current}, but {found[1].name} was launched from "
+                    f"{launched.place}; name one of them"
+                )
+            hint = f"; for the current one, {current}, use a dot"
+        self._report(found[1].name, launched.place, hint)
         return self._use(*found, words)
 
-    def _report(self, name: str, source: str) -> None:
-        print_note(f"{self._line.prog}: experiment {name} ({source})")
+    def _without_default(
+        self, error: NotFound | UsageError, current: str | None
+    ) -> NotFound | UsageError:
+        """Return the error for a command without the name of an experiment.
+
+        ``error`` states why the working directory does not determine the experiment.
+        """
+        if isinstance(error, UsageError):
+            return error
+        if current is not None:
+            return NotFound(f"{error}; the current one, {current}, is a dot")
+        if self._line.changes_something:
+            return error
+        fix = "set the current one with: symphony switch-experiment NAME"
+        return NotFound(f"{error}, or {fix}")
+
+    def _report(self, name: str, source: str, hint: str = "") -> None:
+        print_note(f"{self._line.prog}: experiment {name} ({source}){hint}")
 
     def _resolved(self, name: str, *, exact: bool) -> tuple[Cluster, ExperimentStatus]:
         """Return the status and the cluster of the experiment that ``name`` means."""

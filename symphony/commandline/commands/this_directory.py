@@ -2,6 +2,9 @@
 
 With these, commands need neither the name of the file nor that of the experiment. If several files
 or experiments are possible, an error lists them, because no command acts on a guess.
+
+A directory without an experiment file belongs to the nearest parent directory that has one, as with
+Git and docker compose.
 """
 
 from __future__ import annotations
@@ -22,13 +25,13 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus
 
 # A file with one of these names is the experiment file of its directory, whatever other files the
-# directory contains.
+# directory contains. A name precedes those after it.
 FILE_NAMES = ("symphony.yml", "symphony.yaml", "experiment.yml", "experiment.yaml")
 FILE_SUFFIXES = (".yml", ".yaml", ".json", ".py")
 
 
 def require_file(prog: str) -> Path:
-    """Return the experiment file of the working directory.
+    """Return the experiment file of the working directory or of its nearest parent.
 
     Raises `NotFound` if there is none, and `UsageError` if several files are possible. ``prog`` is
     the program and the command for the message.
@@ -39,9 +42,12 @@ def require_file(prog: str) -> Path:
     if len(found) == 1:
         return found[0]
     if not found:
+        parent = parent_file()
+        if parent is not None:
+            return parent
         raise NotFound(
-            f"no experiment file in this directory; name a file, as in '{prog} FILE', or create "
-            f"{FILE_NAMES[0]}"
+            f"no experiment file in this directory, and no {FILE_NAMES[0]} in its parents; name a "
+            f"file, as in '{prog} FILE', or create {FILE_NAMES[0]}"
         )
     raise UsageError(
         f"several experiment files in this directory: {join_names(map(str, found))}; name one, as "
@@ -52,16 +58,43 @@ def require_file(prog: str) -> Path:
 def experiment_files() -> list[Path]:
     """Return the possible experiment files of the working directory.
 
-    They are the files with one of the `FILE_NAMES` or, if there is none, all YAML files that
+    This is the first of the `FILE_NAMES` that exists or, if there is none, all YAML files that
     contain an experiment.
     """
     from symphony.model.files import is_experiment
 
-    named = [Path(name) for name in FILE_NAMES if Path(name).is_file()]
+    named = _named_files(Path())
     if named:
-        return named
+        return named[:1]
     names = sorted(name for name in os.listdir() if name.endswith((".yml", ".yaml")))
     return [Path(name) for name in names if Path(name).is_file() and is_experiment(Path(name))]
+
+
+def parent_file() -> Path | None:
+    """Return the experiment file of the nearest parent directory that has one, as a relative path.
+
+    The file has one of the `FILE_NAMES`. Files that contain no experiment are ignored. So are those
+    of other users, who can create files in directories such as ``/tmp``.
+    """
+    from symphony.config.trust import other_owner
+    from symphony.model.files import is_experiment
+
+    for number, _ in enumerate(Path.cwd().parents, 1):
+        for file in _named_files(Path(*[os.pardir] * number)):
+            if other_owner(file) is None and is_experiment(file):
+                return file
+    return None
+
+
+def unused_files(file: Path) -> list[str]:
+    """Return the names of files beside the experiment file ``file`` that it precedes."""
+    if file.name not in FILE_NAMES:
+        return []
+    return [other.name for other in _named_files(file.parent) if other.name != file.name]
+
+
+def _named_files(directory: Path) -> list[Path]:
+    return [directory / name for name in FILE_NAMES if (directory / name).is_file()]
 
 
 def is_file(word: str) -> bool:
@@ -80,13 +113,17 @@ class LaunchedHere:
         self._cluster = cluster
         self._file = given
         self._is_named = given is not None
-        if given is None:
-            files = experiment_files()
-            self._file = files[0] if len(files) == 1 else None
-        runs = (run for run in cluster.list_runs() if not run.is_archived)
+        runs = [run for run in cluster.list_runs() if not run.is_archived]
         if only_selected:
-            runs = (run for run in runs if run.backend == cluster.backend)
-        self._runs = [run for run in runs if self._is_from_here(run)]
+            runs = [run for run in runs if run.backend == cluster.backend]
+        files = [] if self._is_named else experiment_files()
+        if len(files) == 1:
+            self._file = files[0]
+        self._runs = list(filter(self._is_from_here, runs))
+        # An experiment that a program has launched in this directory precedes that of a parent.
+        if not self._is_named and not files and not self._runs:
+            self._file = parent_file()
+            self._runs = list(filter(self._is_from_here, runs))
 
     @property
     def place(self) -> str:

@@ -332,9 +332,10 @@ class UseCommands(BaseCommands):
     def action_switch_experiment(self, args: argparse.Namespace) -> int | None:
         """Set the current experiment, or show it.
 
-        Commands use the current experiment if no experiment is named, or if the name is a dot. With
-        -b, they use the current experiment of that backend. Without an argument, the command prints
-        the current experiment.
+        Commands use the current experiment if the name is a dot. Commands that read also use it if
+        no experiment is named and none was launched from the working directory. With -b, they use
+        the current experiment of that backend. Without an argument, the command prints the current
+        experiment.
 
         For example:
           symphony switch-experiment rl

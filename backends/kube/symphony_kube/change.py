@@ -94,6 +94,7 @@ from symphony_kube.state.change_log import encode_changes, new_change
 from symphony_kube.state.control_state import Attempt, encode_manifest
 from symphony_kube.state.ending import encode_policies
 from symphony_kube.state.observe import Observation, PodObserver
+from symphony_kube.state.pod_status import FINISHED_PHASES
 from symphony_kube.status import experiments
 from symphony_kube.status.find_pod import list_removed_containers
 from symphony_kube.status.permission_errors import missing_right
@@ -748,7 +749,7 @@ class _Application:
         query = {"labelSelector": self._scope.present_selector}
         digests: set[str] = set()
         for pod in items_of(self._api.call("GET", path, query=query)):
-            if pod["status"].get("phase") not in attempts.FINISHED_PHASES:
+            if pod["status"].get("phase") not in FINISHED_PHASES:
                 digests |= mounted_code(pod)
         return digests
 

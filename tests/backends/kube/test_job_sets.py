@@ -377,6 +377,18 @@ def test_a_restarted_rank():
     ]
 
 
+def test_pods_that_are_observed_before_their_job_set():
+    """The next attempt of the ranks belongs to the JobSet, whose own change is observed later."""
+    found = shown(pod(0, RUNNING, attempt=1), pod(1, FAILED, attempt=1, phase="Failed"))
+    assert found == [("running", "", None, 1), ("pending", "exit code 3", 3, 1)]
+
+
+def test_a_rank_that_has_failed_for_the_last_time_waits_for_its_job_set():
+    found = shown(pod(0, RUNNING, attempt=2), pod(1, FAILED, attempt=2, phase="Failed"), restarts=2)
+    waits = "exited with 3; its JobSet has not finished yet"
+    assert found == [("running", "", None, 2), ("running", waits, None, 2)]
+
+
 def test_a_unit_that_has_failed():
     """The Pod of the failed rank remains, and the controller has deleted the other one."""
     failed = pod(1, FAILED, attempt=2, phase="Failed")

@@ -656,9 +656,24 @@ TOO_LONG = condition("Failed", "True", "DeadlineExceeded", "Job was active too l
     ("body", "after", "expected"),
     [
         (
-            job(TOO_LONG | {"type": "FailureTarget"}),
+            job(TOO_LONG),
             5,
             failed(None, Code.DEADLINE_EXCEEDED, "DeadlineExceeded: Job was active too long"),
+        ),
+        (
+            job(TOO_LONG | {"type": "FailureTarget"}),
+            5,
+            (
+                RUNNING,
+                None,
+                Code.DEADLINE_EXCEEDED,
+                "DeadlineExceeded: Job was active too long",
+            ),
+        ),
+        (
+            job(condition("SuccessCriteriaMet", at=7)),
+            9,
+            (RUNNING, None, None, "exited; its Job has not finished yet"),
         ),
         (job(condition("Complete", at=7)), 9, SUCCEEDS),
         (job(), 5, NOT_CREATED),
@@ -735,6 +750,111 @@ def test_next_pod_of_a_job_replaces_the_first():
     second = pod(running(since=20), meta=meta)
     process = observe("e", [second, first], [job(limit=1)], now=AT + 30).status.processes[0]
     assert (process.state, process.restarts, process.started) == (RUNNING, 1, AT + 20)
+
+
+def pod_of_job(name: str, status: Any, *, created: float = 0, **meta: Any) -> dict[str, Any]:
+    names = {"name": f"p-{name}", "uid": name, "creationTimestamp": stamp(created)}
+    return pod(status, meta={**OWNED, **names, **meta})
+
+
+@pytest.mark.parametrize(
+    ("status", "failures"),
+    [
+        ({"failed": 2}, 2),
+        ({"failed": 2, "uncountedTerminatedPods": {"failed": ["b", "c"]}}, 4),
+        ({"uncountedTerminatedPods": {"failed": ["c"]}}, 1),
+    ],
+)
+def test_failures_that_a_job_has_not_counted_yet(status, failures):
+    body = job(RETRIES_EXHAUSTED, limit=failures - 1)
+    body["status"].update(status)
+    process = observe("e", [], [body], now=AT + 30).status.processes[0]
+    times = f": failed {failures} times" if failures > 1 else ""
+    assert process.reason == f"BackoffLimitExceeded{times}"
+    assert process.restarts == failures - 1
+
+
+def test_a_pod_of_a_job_that_a_user_deletes_is_an_attempt():
+    body = job(limit=2)
+    body["status"] = {"failed": 1, "terminating": 1}
+    observer = PodObserver("e")
+    observer.replace(PODS, [pod_of_job("a", running())])
+    observer.replace(JOBS, [body])
+    observer.apply(PODS, "MODIFIED", pod_of_job("a", running(), **DELETED))
+    process = observer.observe(AT + 6).status.processes[0]
+    assert (process.state, process.restarts) == (RUNNING, 0)
+    observer.apply(PODS, "DELETED", pod_of_job("a", ended(143, at=6), **DELETED))
+    process = observer.observe(AT + 7).status.processes[0]
+    assert (process.state, process.reason_code) == (PENDING, Code.BACKING_OFF)
+    assert (process.restarts, process.restart_number, process.max_restarts) == (0, 1, 2)
+    observer.apply(PODS, "ADDED", pod_of_job("b", running(since=9), created=8))
+    process = observer.observe(AT + 10).status.processes[0]
+    assert (process.state, process.restarts) == (RUNNING, 1)
+
+
+def test_an_indexed_job_runs_while_any_of_its_pods_does():
+    indexed = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+    pods = [pod_of_job("a", running()), pod_of_job("b", ended(0))]
+    observer = PodObserver("e")
+    observer.replace(PODS, pods)
+    observer.replace(JOBS, [job(limit=1, **indexed)])
+    assert summary(observer.observe(AT + 3).status.processes[0]) == RUNS
+    observer.apply(PODS, "MODIFIED", pod_of_job("a", ended(0, at=4)))
+    state = observer.observe(AT + 5).status.processes[0]
+    assert summary(state) == (RUNNING, None, None, "exited with 0; its Job has not finished yet")
+    observer.apply(JOBS, "MODIFIED", job(condition("Complete", at=5), limit=1, **indexed))
+    assert summary(observer.observe(AT + 6).status.processes[0]) == SUCCEEDS
+
+
+def test_the_deletion_of_an_earlier_object_of_the_same_name_is_ignored():
+    observer = PodObserver("e")
+    observer.apply(PODS, "ADDED", pod(running(), meta={"uid": "new"}))
+    observer.apply(PODS, "DELETED", pod(running(), meta={"uid": "old"}))
+    assert summary(observer.observe(AT + 3).status.processes[0]) == RUNS
+    later = job()
+    later["metadata"]["uid"] = "new"
+    observer.apply(JOBS, "ADDED", later)
+    observer.apply(JOBS, "DELETED", job())
+    assert observer.objects_of("p")[1]
+
+
+STOPPED_BY_DEADLINE = {"reason": "DeadlineExceeded", "startTime": stamp(0)}
+EVICTED_BY_NODE = condition("DisruptionTarget", "True", "TerminationByKubelet", "memory", at=6)
+
+
+@pytest.mark.parametrize(
+    ("status", "deadline", "expected"),
+    [
+        (
+            ended(0, at=6, phase="Failed", **STOPPED_BY_DEADLINE),
+            5,
+            failed(0, Code.DEADLINE_EXCEEDED, "DeadlineExceeded: ran longer than 5 s"),
+        ),
+        (ended(0, at=4, phase="Failed", **STOPPED_BY_DEADLINE), 5, SUCCEEDS),
+        # The shortest deadline is that of a Pod that a user stops.
+        (ended(0, at=6, phase="Failed", **STOPPED_BY_DEADLINE), 1, SUCCEEDS),
+        (
+            ended(0, at=6, phase="Failed", conditions=[EVICTED_BY_NODE], **LOW_MEMORY),
+            None,
+            failed(
+                0,
+                Code.EVICTED,
+                "Evicted: The node was low on resource: memory. P used 9Gi",
+            ),
+        ),
+        (
+            ended(0, at=6, phase="Running", startTime=stamp(0)),
+            5,
+            (RUNNING, None, None, "exited with 0; its Pod has not finished yet"),
+        ),
+    ],
+)
+def test_a_process_that_exits_with_0_because_its_pod_is_stopped_has_failed(
+    status, deadline, expected
+):
+    spec = {} if deadline is None else {"activeDeadlineSeconds": deadline}
+    process = observe("e", [pod(status, **spec)], now=AT + 9).status.processes[0]
+    assert summary(process) == expected
 
 
 def test_status_of_a_job_that_the_user_may_not_read():

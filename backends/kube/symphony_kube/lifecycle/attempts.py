@@ -48,7 +48,7 @@ from symphony_kube.state.control_state import (
     encode_manifest,
 )
 from symphony_kube.state.job_status import JobStatus
-from symphony_kube.state.pod_status import PodStatus
+from symphony_kube.state.pod_status import SHORTEST_DEADLINE_SECONDS, PodStatus
 from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status.permission_errors import missing_right
 
@@ -61,9 +61,6 @@ Object = Mapping[str, Any]
 MAX_MANIFEST_CHARS = 128 << 10
 # A longer list of the units of a command is not recorded, for the same reason.
 MAX_OTHERS_CHARS = 64 << 10
-# A Pod stops when it has run for this time, which is the shortest that Kubernetes accepts.
-SHORTEST_DEADLINE_SECONDS = 1
-FINISHED_PHASES = ("Succeeded", "Failed")
 
 
 def with_manifest(body: Object) -> dict[str, Any]:
@@ -187,7 +184,7 @@ def stop_pods_of_job(api: Api, scope: Scope, unit: UnitStatus) -> None:
     The Job or JobSet may have created another Pod after the request to stop it.
     """
     for pod in unit.pods:
-        if pod.phase in FINISHED_PHASES or pod.is_stopped:
+        if pod.has_finished or pod.is_stopped:
             continue
         if unit.job is None or unit.job.kind == "Job":
             _set_deadline(api, scope, "Pod", pod.name)

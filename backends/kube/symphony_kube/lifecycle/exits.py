@@ -43,9 +43,12 @@ class ExitWatcher:
         self._watched: set[str] = set()
 
     def watch(self, units: Iterable[UnitStatus]) -> None:
-        """Watch the units that are being stopped."""
+        """Watch the units that are being stopped.
+
+        Before a node has received the request to stop a Pod, it would restart a process that exits.
+        """
         for unit in units:
-            pod = find_stopping_pod(unit)
+            pod = unit.pod_without_exits
             if pod is not None and pod.uid not in self._watched:
                 self._watched.add(pod.uid)
                 threading.Thread(
@@ -85,14 +88,3 @@ class ExitWatcher:
                 return exc.status in (400, 404)
             if time.monotonic() - opened < CONFIRM_SECONDS:
                 return True
-
-
-def find_stopping_pod(unit: UnitStatus) -> PodStatus | None:
-    """Return the Pod of a unit that its node is stopping, or None.
-
-    Before the node has received the request, it would restart a process that exits.
-    """
-    if unit.has_ended or not unit.control.stop or not unit.pods:
-        return None
-    pod = unit.pods[-1]
-    return pod if pod.phase == "Failed" else None

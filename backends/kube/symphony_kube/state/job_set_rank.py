@@ -14,13 +14,15 @@ from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.job_status import JobStatus
 from symphony_kube.state.pod_status import ContainerStatus, PodStatus, waiting_for_queue
-from symphony_kube.state.reasons import NO_REASON, Reason
+from symphony_kube.state.reasons import Reason
 from symphony_kube.state.unit_status import (
     JOB_BLOCKED_SECONDS,
     POD_DELETED,
     STOPPING,
     Containers,
     UnitStatus,
+    await_result,
+    succeeded_with_job,
 )
 
 # The exit codes of processes that TERM or KILL has ended.
@@ -75,15 +77,20 @@ class JobSetRank(UnitStatus):
         restarts = job.result is None and not job.retries_exhausted and not job.deleting
         result = {}
         for name, container in containers.items():
-            if container.state in ENDED and not _is_own_exit(name, container, pod):
+            exited = pod.containers[name]
+            if exited.state in ENDED and not _is_own_exit(name, exited, pod):
                 container = self._ended_by_deletion(container, pod, job)
+            elif job.result is State.SUCCEEDED:
+                container = succeeded_with_job(container, job)
             elif job.result is State.FAILED and container.state not in ENDED:
                 container = replace(container, ready=False, cause=STOPPING)
-            elif restarts and pod.phase == "Failed" and container.state is State.FAILED:
-                cause = container.cause.text
-                if container.exit_code is not None:
-                    cause = f"exit code {container.exit_code}"
-                container = self._restarting(container, job, cause)
+            elif restarts and pod.has_failed and exited.state is State.FAILED:
+                cause = exited.cause.text
+                if exited.exit_code is not None:
+                    cause = f"exit code {exited.exit_code}"
+                container = self._restarting(exited, job, cause)
+            elif job.result is None and container.state is State.FAILED:
+                container = await_result(container, job.kind)
             result[name] = container
         return result
 
@@ -107,7 +114,7 @@ class JobSetRank(UnitStatus):
         for name in self._unit.processes:
             container = known.get(name, ContainerStatus())
             if job.result is State.SUCCEEDED:
-                container = _succeeded(container, job)
+                container = succeeded_with_job(container, job)
             elif job.result is State.FAILED:
                 container = self._failed(container, job)
             elif container.state is not State.SUCCEEDED:
@@ -202,14 +209,3 @@ def _is_own_exit(name: str, container: ContainerStatus, pod: PodStatus) -> bool:
 
 def _with_failure(text: str, failure: str) -> str:
     return f"{text}: {failure}" if failure else text
-
-
-def _succeeded(container: ContainerStatus, job: JobStatus) -> ContainerStatus:
-    return replace(
-        container,
-        state=State.SUCCEEDED,
-        ready=False,
-        exit_code=0,
-        cause=NO_REASON,
-        ended=container.ended or job.ended,
-    )

@@ -28,14 +28,11 @@ Object = Mapping[str, Any]
 # with each failure.
 FIRST_BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS = 10, 360
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
-# The Job controller sets FailureTarget before Failed, while it is still terminating the Pods.
 # Completed is a condition of JobSets.
-_RESULTS = {
-    "Failed": State.FAILED,
-    "FailureTarget": State.FAILED,
-    "Complete": State.SUCCEEDED,
-    "Completed": State.SUCCEEDED,
-}
+_RESULTS = {"Failed": State.FAILED, "Complete": State.SUCCEEDED, "Completed": State.SUCCEEDED}
+# Since Kubernetes 1.31, the Job controller sets these conditions when it has decided on the result,
+# and those above when all Pods have finished.
+_TARGETS = {"FailureTarget": State.FAILED, "SuccessCriteriaMet": State.SUCCEEDED}
 # The part of the message of a failed JobSet that names the Job whose failure was the reason.
 _FIRST_FAILED = re.compile(r"first failed job: ([-a-z0-9]+)")
 
@@ -44,10 +41,13 @@ _FIRST_FAILED = re.compile(r"first failed job: ([-a-z0-9]+)")
 class JobStatus:
     """The state of a Job, or that of a JobSet for one of its ranks.
 
-    ``result`` is `State.SUCCEEDED`, `State.FAILED`, or None while the Job is active.
-    ``backoff_limit`` is the maximum number of retries, and ``processes`` contains the names of the
-    containers in the Job's Pods. ``first_failed`` is the unit whose failure was the reason for that
-    of its JobSet, or ``""``. Times are seconds since the epoch.
+    ``result`` is `State.SUCCEEDED`, `State.FAILED`, or None while the Job has not finished.
+    ``target`` is the result that the controller has decided on, which it reports as soon as the
+    Pods have finished. ``failures`` is the number of Pods that the controller counts as failed, and
+    ``failed_pods`` contains the UIDs of those that it has counted last. ``backoff_limit`` is the
+    maximum number of retries, and ``processes`` contains the names of the containers in the Job's
+    Pods. ``first_failed`` is the unit whose failure was the reason for that of its JobSet, or
+    ``""``. Times are seconds since the epoch.
     """
 
     kind: str = "Job"
@@ -65,6 +65,9 @@ class JobStatus:
     has_manifest: bool = False
     backoff_limit: int = 6
     result: State | None = None
+    target: State | None = None
+    failures: int = 0
+    failed_pods: tuple[str, ...] = ()
     reason: Reason = NO_REASON
     retries_exhausted: bool = False
     first_failed: str = ""
@@ -78,14 +81,23 @@ class JobStatus:
 def parse_job(job: Object) -> JobStatus:
     """Return the state of a Job from its API object."""
     metadata, spec, status = job["metadata"], job["spec"], job.get("status", {})
-    result, condition = _result(status)
-    failed = result is State.FAILED
+    result, condition = _find_result(status, _RESULTS)
+    target, target_condition = _find_result(status, _TARGETS)
+    failed = State.FAILED in (result, target)
+    failed_pods = (status.get("uncountedTerminatedPods") or {}).get("failed") or ()
+    failures = (status.get("failed") or 0) + len(failed_pods)
+    reason = NO_REASON
+    if failed:
+        reason = _failure_reason(spec, failures, condition or target_condition)
     return replace(
         _common_status(job),
         unit=unit_of(metadata.get("labels") or {}) or metadata["name"],
         backoff_limit=spec.get("backoffLimit", 6),
         result=result,
-        reason=_failure_reason(spec, status, condition) if failed else NO_REASON,
+        target=target,
+        failures=failures,
+        failed_pods=tuple(failed_pods),
+        reason=reason,
         retries_exhausted=failed and condition.get("reason") == BACKOFF_LIMIT_EXCEEDED,
         processes=_containers(spec["template"]),
         ended=parse_time(condition.get("lastTransitionTime")),
@@ -103,7 +115,7 @@ def parse_job_set(job_set: Object) -> list[JobStatus]:
     limit = policy.get("maxRestarts") or 0
     restarts = status.get("restarts") or 0
     counted = status.get("restartsCountTowardsMax", restarts)
-    result, condition = _result(status)
+    result, condition = _find_result(status, _RESULTS)
     message = condition.get("message", "")
     first_failed = _FIRST_FAILED.search(message)
     jobs = {f"{common.name}-{job['name']}-0": job["template"] for job in spec["replicatedJobs"]}
@@ -165,15 +177,18 @@ def back_off_seconds(failures: int) -> int:
     return int(min(FIRST_BACK_OFF_SECONDS * 2.0**doublings, MAX_BACK_OFF_SECONDS))
 
 
-def _result(status: Object) -> tuple[State | None, Object]:
-    """Return the result of a Job or JobSet, and the condition that reports it."""
+def _find_result(status: Object, results: Mapping[str, State]) -> tuple[State | None, Object]:
+    """Return the result of a Job or JobSet, and the condition that reports it.
+
+    ``results`` maps the types of these conditions to results.
+    """
     for condition in status.get("conditions") or ():
-        if condition["type"] in _RESULTS and condition["status"] == "True":
-            return _RESULTS[condition["type"]], condition
+        if condition["type"] in results and condition["status"] == "True":
+            return results[condition["type"]], condition
     return None, {}
 
 
-def _failure_reason(spec: Object, status: Object, condition: Object) -> Reason:
+def _failure_reason(spec: Object, failures: int, condition: Object) -> Reason:
     reason = condition.get("reason", "")
     deadline = spec.get("activeDeadlineSeconds")
     if reason == "DeadlineExceeded":
@@ -182,7 +197,6 @@ def _failure_reason(spec: Object, status: Object, condition: Object) -> Reason:
         text = reasons.with_message(reason, condition.get("message", ""))
         return Reason(text, ReasonCode.DEADLINE_EXCEEDED)
     if reason == BACKOFF_LIMIT_EXCEEDED:
-        failures = status.get("failed", 0)
         text = f"{reason}: failed {failures} times" if failures > 1 else reason
         return Reason(text, ReasonCode.EXITED)
     return Reason(reasons.with_message(reason, condition.get("message", "")), ReasonCode.EXITED)

@@ -26,7 +26,7 @@ from symphony_kube.render.roster import (
     revision_of,
 )
 from symphony_kube.state.change_log import LoggedChange, decode_changes
-from symphony_kube.state.control_state import NO_CONTROL, Control
+from symphony_kube.state.control_state import NO_CONTROL, Control, after_restarts
 from symphony_kube.state.creation_problems import Problem, decode_problems
 from symphony_kube.state.ending import (
     StoppedProcesses,
@@ -326,14 +326,20 @@ class PodObserver:
         self._unit_statuses.pop(job.unit, None)
 
     def _remove_job(self, job: JobStatus) -> None:
+        jobs = self._jobs.get(job.unit, {})
+        if job.name in jobs and jobs[job.name].uid != job.uid:
+            return
         self._units = None
-        self._jobs.get(job.unit, {}).pop(job.name, None)
+        jobs.pop(job.name, None)
         if job.result is not None:
             self._removed_jobs[job.unit] = job
         self._unit_statuses.pop(job.unit, None)
 
     def _remove_pod(self, pod: PodStatus) -> None:
-        previous = self._pods.get(pod.unit, {}).pop(pod.name, None)
+        pods = self._pods.get(pod.unit, {})
+        if pod.name in pods and pods[pod.name].uid != pod.uid:
+            return
+        previous = pods.pop(pod.name, None)
         if previous is not None:
             last = previous if pod.deadline is None else _keep_history(previous, pod)
             earlier = self._deleted.get(pod.unit)
@@ -594,8 +600,14 @@ class PodObserver:
             return [], None
         pods = [pod for pod in pods if pod.attempt.number == latest]
         pods.sort(key=lambda pod: (pod.created, pod.name))
-        jobs = [job for job in jobs if job.attempt.number == latest]
-        return pods, jobs[0] if jobs else None
+        for job in jobs:
+            if job.attempt.number == latest:
+                return pods, job
+            if job.kind == "JobSet":
+                # The Pods of the next attempt can be observed before the JobSet.
+                restarts = latest - job.attempt.number
+                return pods, replace(job, attempt=after_restarts(job.attempt, restarts))
+        return pods, None
 
     def _explain_missing(
         self, missing: list[Unit], containers: dict[str, ContainerStatus], now: float
@@ -872,9 +884,18 @@ def _keep_history(old: PodStatus, new: PodStatus) -> PodStatus:
             restarts = max(container.restarts, earlier.restarts)
             containers[name] = replace(container, started=earlier.started, restarts=restarts)
     before_deletion = old.before_deletion
+    delete_requested = new.delete_requested
     if new.deadline is not None and old.deadline is None:
         before_deletion = old.containers
-    return replace(new, containers=containers, before_deletion=before_deletion)
+    elif old.delete_requested is not None:
+        # The last change before a Pod disappears contains another time.
+        delete_requested = old.delete_requested
+    return replace(
+        new,
+        containers=containers,
+        before_deletion=before_deletion,
+        delete_requested=delete_requested,
+    )
 
 
 def _met_since(condition: str, container: ContainerStatus, now: float) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symphony.plan.policies import DEADLINE_EXCEEDED
-from symphony.status import ReasonCode, State
+from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.api import labels
 from symphony_kube.state import reasons
 from symphony_kube.state.control_state import (
@@ -36,10 +36,17 @@ EXIT_UNKNOWN = "exit status unknown"
 CREATING = Reason("ContainerCreating", ReasonCode.CREATING)
 SCHEDULING = Reason("being scheduled", ReasonCode.SCHEDULING)
 
+_RESULTS = (State.SUCCEEDED, State.FAILED)
 # The exit codes of a container that was terminated by SIGKILL or SIGTERM.
 _EXIT_CODES_OF_STOPPED = (137, 143)
-_FINISHED_PHASES = ("Succeeded", "Failed")
+# A Pod in one of these phases never runs a container again.
+FINISHED_PHASES = ("Succeeded", "Failed")
+_UNFINISHED_PHASES = ("Pending", "Running")
+# The reasons for which a Pod is not ready because its node has decided that it finishes.
+_FINISHING_REASONS = ("PodCompleted", "PodFailed")
 _DEFAULT_GRACE_SECONDS = 30.0
+# A Pod stops when it has run for this time, which is the shortest that Kubernetes accepts.
+SHORTEST_DEADLINE_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +58,9 @@ class ContainerStatus:
     exit but has not exited yet. ``stopped`` is true if a user or the supervisor stopped it.
     ``next_start`` is the earliest time of the next start of a process that will be restarted.
     ``kill_at`` is the time at which a process that is being stopped is killed. ``restart_number``
-    and ``max_restarts`` are those of `symphony.status.ProcessStatus`.
+    and ``max_restarts`` are those of `symphony.status.ProcessStatus`. ``awaits_pod`` is true if the
+    container has exited, but the result of the process depends on that of its Pod, which has not
+    finished. Since Kubernetes 1.27, a Pod finishes more than a second after its last container.
     """
 
     state: State = State.PENDING
@@ -70,6 +79,7 @@ class ContainerStatus:
     kill_at: float | None = None
     restart_number: int | None = None
     max_restarts: int | None = None
+    awaits_pod: bool = False
 
     @property
     def reason(self) -> str:
@@ -163,6 +173,24 @@ class PodStatus:
     containers: Mapping[str, ContainerStatus] = field(default_factory=dict)
     before_deletion: Mapping[str, ContainerStatus] | None = None
 
+    @property
+    def has_finished(self) -> bool:
+        """True if no container of the Pod will run again.
+
+        Kubernetes 1.20 reports this of a Pod that has exceeded its active deadline before its
+        containers have exited.
+        """
+        return self.phase in FINISHED_PHASES
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the Pod has failed, or if all of its containers have exited and it will fail."""
+        if self.has_finished:
+            return self.phase == "Failed"
+        exits = self.containers.values()
+        will_finish = all(item.awaits_pod for item in exits)
+        return will_finish and any(item.state is State.FAILED for item in exits)
+
 
 def parse_pod(pod: Object) -> PodStatus:
     """Parse a Pod's API object, and return the Pod's state.
@@ -208,7 +236,7 @@ def parse_pod(pod: Object) -> PodStatus:
         attempt=_attempt(metadata),
         control=decode_control(annotations.get(labels.CONTROL)),
         has_manifest=labels.MANIFEST in annotations,
-        is_stopped=spec.get("activeDeadlineSeconds") == 1,
+        is_stopped=spec.get("activeDeadlineSeconds") == SHORTEST_DEADLINE_SECONDS,
         time_limit=spec.get("activeDeadlineSeconds") if labels.DEADLINE in annotations else None,
         ready_by_log=frozenset(name for name in ready_by_log if name),
         ready_by_log_at=_modified(metadata, labels.READY) if labels.READY in annotations else None,
@@ -245,7 +273,7 @@ def container_refs(pod: Object) -> list[ContainerRef]:
         state = next(iter(reported.get("state") or {}), "")
         restarts = int(reported.get("restartCount") or 0)
         has_run_before = restarts > 0 or bool(reported.get("lastState"))
-        finished = status.get("phase") in _FINISHED_PHASES
+        finished = status.get("phase") in FINISHED_PHASES
         if state == "terminated":
             finished = finished or _is_final(reported, pod)
         ref = ContainerRef(
@@ -385,10 +413,21 @@ class _PodParser:
     def containers(self) -> dict[str, ContainerStatus]:
         """Return a mapping from container names to states."""
         blocked = self._blocked_by_init_container()
-        return {
+        containers = {
             container["name"]: self._container(container, blocked)
             for container in self._spec["containers"]
         }
+        if self._phase not in _UNFINISHED_PHASES:
+            return containers
+        is_finishing = all(container.state in ENDED for container in containers.values())
+        if not is_finishing:
+            is_finishing = _condition(self._status, "Ready").get("reason") in _FINISHING_REASONS
+        for name, container in containers.items():
+            if container.state not in _RESULTS:
+                continue
+            if is_finishing or self._has_reached_deadline(container.ended):
+                containers[name] = replace(container, awaits_pod=True)
+        return containers
 
     # --- one container ---
 
@@ -445,23 +484,38 @@ class _PodParser:
             return replace(parsed, cause=cause, next_start=parsed.ended)
         if terminated.get("reason") == "ContainerStatusUnknown":
             return self._status_unknown(parsed, terminated)
-        if exit_code == 0 and self._was_stopped_at_deadline(parsed.ended):
-            # A process that exits with 0 when it is stopped has not finished its work in time.
-            cause = Reason(DEADLINE_EXCEEDED, ReasonCode.DEADLINE_EXCEEDED)
+        if exit_code == 0 and self._was_stopped_with_pod(parsed.ended):
+            # A process that exits with 0 when it is stopped has not finished its work.
+            cause = self._pod_reason() or reasons.exited(exit_code)
             return replace(parsed, state=State.FAILED, cause=cause)
         if exit_code == 0:
             return replace(parsed, state=State.SUCCEEDED)
         cause = self._failure(container, terminated, exit_code)
         return replace(parsed, state=State.FAILED, cause=cause)
 
-    def _was_stopped_at_deadline(self, ended: float | None) -> bool:
-        """Return whether a process exited because the deadline of the experiment had passed."""
-        is_limited = labels.DEADLINE in (self._metadata.get("annotations") or {})
-        started = parse_time(self._status.get("startTime"))
-        if not is_limited or self._status.get("reason") != "DeadlineExceeded" or started is None:
+    def _was_stopped_with_pod(self, ended: float | None) -> bool:
+        """Return whether a process exited because its Pod exceeded its deadline or was evicted.
+
+        Pods that symphony stops on request have the shortest deadline.
+        """
+        if self._phase != "Failed":
             return False
-        limit: int = self._spec["activeDeadlineSeconds"]
-        return ended is not None and ended >= started + limit
+        if self._status.get("reason") == "DeadlineExceeded":
+            is_stopped = self._spec.get("activeDeadlineSeconds") == SHORTEST_DEADLINE_SECONDS
+            return not is_stopped and self._has_reached_deadline(ended)
+        disruption = _condition(self._status, "DisruptionTarget")
+        since = parse_time(disruption.get("lastTransitionTime"))
+        if disruption.get("status") != "True" or since is None:
+            return False
+        return ended is not None and ended >= since
+
+    def _has_reached_deadline(self, ended: float | None) -> bool:
+        """Return whether a process exited after the active deadline of its Pod."""
+        limit: int | None = self._spec.get("activeDeadlineSeconds")
+        started = parse_time(self._status.get("startTime"))
+        if limit is None or started is None or ended is None:
+            return False
+        return ended >= started + limit
 
     def _failure(self, container: Object, terminated: Object, exit_code: int) -> Reason:
         if terminated.get("reason") == "OOMKilled":
@@ -511,7 +565,7 @@ class _PodParser:
 
     def _is_restarted(self, container: Object, exit_code: int) -> bool:
         """Return whether the kubelet restarts a container that exited with ``exit_code``."""
-        if self._phase in _FINISHED_PHASES or "deletionTimestamp" in self._metadata:
+        if self._phase in FINISHED_PHASES or "deletionTimestamp" in self._metadata:
             return False
         pod_policy = self._spec.get("restartPolicy", "Always")
         policy = container.get("restartPolicy") or pod_policy

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from symphony.events import exit_text
 from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy, decide_restart
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import Unit
@@ -30,6 +32,7 @@ JOB_BLOCKED_SECONDS = 10.0
 REPLACE_SECONDS = 60.0
 
 POD_DELETED = exit_unknown("its Pod was deleted")
+NO_RESTART = Reason("its Pod was deleted before its restart", ReasonCode.EXITED)
 NOT_REPLACED = exit_unknown("its new Pod does not exist; start it again")
 STOPPED = Reason("stopped", ReasonCode.STOPPED)
 STOPPING = Reason("stopping", ReasonCode.STOPPING)
@@ -113,7 +116,7 @@ class UnitStatus:
         self._now = now
         self._pods = self.pods = pods
         self.job = job
-        self._pod = _current_pod(pods)
+        self._pod = _current_pod(pods, self._job)
         self.valid_until: float | None = None
         if self._pod is not None:
             computed = self._with_pod(self._pod)
@@ -159,6 +162,19 @@ class UnitStatus:
     def exists(self) -> bool:
         """True if the attempt has a Pod or a Job, in which requests can be recorded."""
         return bool(self.pods) or self.job is not None
+
+    @property
+    def pod_without_exits(self) -> PodStatus | None:
+        """The Pod that is being stopped and whose exits Kubernetes does not report, or None.
+
+        Kubernetes 1.20 reports at once that a Pod has failed which has exceeded its active
+        deadline, and later versions when its containers have exited.
+        """
+        if self.has_ended or not self.control.stop or not self.pods:
+            return None
+        pod = self.pods[-1]
+        is_running = any(ref.state == "running" for ref in pod.refs)
+        return pod if pod.phase == "Failed" and is_running else None
 
     @property
     def waits_for_start(self) -> bool:
@@ -295,6 +311,8 @@ class UnitStatus:
         containers = {}
         for name, container in pod.containers.items():
             updated = self._with_readiness(name, container, pod)
+            if updated.awaits_pod:
+                updated = await_result(updated, "Pod")
             if updated.stopping:
                 updated = self._stopping(updated, pod)
             if pod.deadline is not None:
@@ -364,7 +382,8 @@ class UnitStatus:
         the process is still reported as running until ``OVERDUE_SECONDS`` after the deadline.
         """
         has_ended = container.state in ENDED
-        if has_ended and (container.ended or 0.0) < (pod.delete_requested or 0.0):
+        ended = math.inf if container.ended is None else container.ended
+        if has_ended and ended < (pod.delete_requested or 0.0):
             return container
         if self._now < deadline + OVERDUE_SECONDS:
             self._expires_at(deadline + OVERDUE_SECONDS)
@@ -379,20 +398,53 @@ class UnitStatus:
     # --- with a Job ---
 
     def _with_job(self, containers: Containers, pod: PodStatus, job: JobStatus) -> Containers:
-        earlier_pods = len(self._pods) - 1
-        failures = earlier_pods + 1
-        retries = job.result is None and failures <= job.backoff_limit and not job.deleting
+        earlier_pods, failures = self._count_failures(pod, job)
         expected_end = (job.ended or 0.0) + pod.grace_seconds
         expected_end = max(pod.deadline or 0.0, expected_end) + OVERDUE_SECONDS
         result = {}
         for name, container in containers.items():
             updated = replace(container, restarts=container.restarts + earlier_pods)
-            if job.result is State.FAILED:
+            if job.result is State.SUCCEEDED:
+                updated = succeeded_with_job(updated, job)
+            elif job.result is State.FAILED:
                 updated = self._job_failed(updated, job, expected_end=expected_end)
-            elif pod.phase == "Failed" and retries:
-                updated = self._job_retries(updated, failures, job.backoff_limit)
+            elif pod.has_failed and _can_retry(job, failures):
+                # The exit code of a container is known before its Pod has finished.
+                exited = replace(pod.containers[name], restarts=updated.restarts)
+                updated = self._job_retries(exited, failures, job.backoff_limit)
+            elif job.target is State.FAILED and updated.state not in ENDED:
+                updated = replace(updated, ready=False, cause=job.reason)
+            elif updated.state in ENDED:
+                updated = self._await_job(updated, job)
             result[name] = updated
         return result
+
+    def _count_failures(self, pod: PodStatus, job: JobStatus) -> tuple[int, int]:
+        """Return how many Pods failed before ``pod``, and how many have failed if it fails.
+
+        The controller counts a Pod after it has failed. It does not count a failed Pod again that a
+        user deletes.
+        """
+        failed_pods = sum(item.phase == "Failed" for item in self._pods)
+        failures = max(job.failures, failed_pods)
+        is_counted = pod.phase == "Failed" or pod.uid in job.failed_pods or pod.deadline is not None
+        if is_counted:
+            return max(0, failures - 1), max(1, failures)
+        return failures, failures + 1
+
+    def _await_job(self, container: ContainerStatus, job: JobStatus) -> ContainerStatus:
+        """Return the state of a process that has exited in a Job that has not finished.
+
+        The Job can start the process again. A Job that a user stops does not, and Kubernetes 1.20
+        does not report its end.
+        """
+        if job.control.stop:
+            return container
+        if job.suspended and job.target is None:
+            return ContainerStatus(
+                cause=self._no_pod_reason(job, None), restarts=container.restarts
+            )
+        return await_result(container, job.kind)
 
     def _job_failed(
         self, container: ContainerStatus, job: JobStatus, *, expected_end: float = 0.0
@@ -444,6 +496,7 @@ class UnitStatus:
             next_start=next_start,
             restart_number=failures,
             max_restarts=limit,
+            awaits_pod=False,
         )
 
     # --- without a Pod ---
@@ -456,6 +509,9 @@ class UnitStatus:
         result = {}
         for name in self._unit.processes:
             container = known.get(name, NOT_CREATED)
+            if container.cause.code is ReasonCode.BACKING_OFF and container.exit_code is not None:
+                # The process has failed, and Kubernetes would have started it again.
+                container = replace(container, state=State.FAILED, cause=NO_RESTART)
             if container.state not in ENDED:
                 container = replace(
                     container, state=State.UNKNOWN, ready=False, cause=POD_DELETED, ended=ended
@@ -466,25 +522,39 @@ class UnitStatus:
     def _job_without_pod(
         self, job: JobStatus, deleted_pod: PodStatus | None, known: Mapping[str, ContainerStatus]
     ) -> Containers:
-        if job.result is None:
-            waiting = ContainerStatus(cause=self._no_pod_reason(job, deleted_pod))
-            return dict.fromkeys(self._unit.processes, waiting)
         last = deleted_pod.containers if deleted_pod is not None else {}
         result = {}
         for name in self._unit.processes:
             container = known.get(name, NOT_CREATED)
-            if job.result is State.FAILED:
-                result[name] = self._job_failed(last.get(name, container), job)
-            else:
-                result[name] = replace(
-                    container,
-                    state=State.SUCCEEDED,
-                    ready=False,
-                    exit_code=0,
-                    cause=NO_REASON,
-                    ended=job.ended,
-                )
+            if job.result is State.SUCCEEDED:
+                container = replace(container, restarts=container.restarts + job.failures)
+                result[name] = succeeded_with_job(container, job)
+                continue
+            container = replace(container, restarts=container.restarts + max(0, job.failures - 1))
+            if job.result is None:
+                result[name] = self._job_awaits_pod(container, job, deleted_pod)
+                continue
+            if container.state is not State.SUCCEEDED and name in last:
+                container = replace(last[name], restarts=container.restarts)
+                if container.state is State.SUCCEEDED:
+                    # The process has exited because the controller has deleted its Pod.
+                    container = replace(container, state=State.FAILED, cause=job.reason)
+            result[name] = self._job_failed(container, job)
         return result
+
+    def _job_awaits_pod(
+        self, container: ContainerStatus, job: JobStatus, deleted_pod: PodStatus | None
+    ) -> ContainerStatus:
+        """Return the state of a process whose Job has no Pod and has not finished."""
+        if job.target is State.FAILED:
+            return replace(await_result(container, job.kind), cause=job.reason)
+        if job.target is State.SUCCEEDED:
+            return await_result(container, job.kind)
+        cause = self._no_pod_reason(job, deleted_pod)
+        waiting = ContainerStatus(cause=cause, restarts=container.restarts)
+        if cause is NO_REASON and job.failures and _can_retry(job, job.failures):
+            return self._job_retries(waiting, job.failures, job.backoff_limit)
+        return waiting
 
     def _no_pod_reason(self, job: JobStatus, deleted_pod: PodStatus | None) -> Reason:
         """Return why a Job has no Pod."""
@@ -503,6 +573,41 @@ class UnitStatus:
 
     def _expires_at(self, time: float) -> None:
         self.valid_until = time if self.valid_until is None else min(self.valid_until, time)
+
+
+def _can_retry(job: JobStatus, failures: int) -> bool:
+    """Return whether a Job creates another Pod after ``failures`` failures."""
+    is_finishing = job.result is not None or job.target is not None or job.deleting
+    return not is_finishing and not job.suspended and failures <= job.backoff_limit
+
+
+def await_result(container: ContainerStatus, kind: str) -> ContainerStatus:
+    """Return the state of a process that has exited, and whose Pod, Job or JobSet decides on the
+    result and has not finished.
+    """
+    exit_words = exit_text(container.exit_code)
+    return replace(
+        container,
+        state=State.RUNNING,
+        ready=False,
+        exit_code=None,
+        ended=None,
+        next_start=None,
+        awaits_pod=False,
+        cause=Reason(f"{exit_words}; its {kind} has not finished yet"),
+    )
+
+
+def succeeded_with_job(container: ContainerStatus, job: JobStatus) -> ContainerStatus:
+    """Return the state of a process whose Job or JobSet has succeeded."""
+    return replace(
+        container,
+        state=State.SUCCEEDED,
+        ready=False,
+        exit_code=0,
+        cause=NO_REASON,
+        ended=container.ended or job.ended,
+    )
 
 
 def _unit_has_failed(control: Control) -> bool:
@@ -544,17 +649,21 @@ def _with_last_failure(container: ContainerStatus, job: JobStatus) -> ContainerS
     return replace(container, cause=Reason(text, container.cause.code or job.reason.code))
 
 
-def _current_pod(pods: list[PodStatus]) -> PodStatus | None:
+def _current_pod(pods: list[PodStatus], job: JobStatus | None) -> PodStatus | None:
     """Return the Pod that determines its unit's state, or None if there are no Pods.
 
     This is the newest Pod that succeeded. If there is none, it is the newest Pod that is not being
-    deleted, or else the newest Pod.
+    deleted, or else the newest Pod. If a Job has not finished, it is the newest Pod that has not
+    finished either, because an Indexed Job can have several Pods.
     """
     if not pods:
         return None
-    succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
     staying = [pod for pod in pods if pod.deadline is None]
-    candidates = succeeded or staying or pods
+    unfinished: list[PodStatus] = []
+    if job is not None and job.result is None:
+        unfinished = [pod for pod in staying if not pod.has_finished]
+    succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
+    candidates = unfinished or succeeded or staying or pods
     return candidates[-1]
 
 

@@ -224,11 +224,11 @@ class HostCluster(Cluster):
                 on_change(replace(status, note=warning))
         return manifest
 
-    def _check_replacement(self, experiment: Experiment, archives: CodeArchives) -> None:
-        """Check that an experiment can be launched when the one of the same name has been deleted.
+    def _plan_replacement(self, experiment: Experiment, archives: CodeArchives) -> HostManifest:
+        """Return the manifest of an experiment that replaces the one of the same name.
 
-        The ports and GPUs of that experiment count as free. Raises `SpecError` or `LaunchFailed`
-        before it is deleted.
+        The ports and GPUs of that experiment count as free. Raises `SpecError` or `LaunchFailed` if
+        the experiment cannot be launched when that experiment has been deleted.
         """
         from symphony.host import preflight
         from symphony.host.resources.gpus import check_number_of_gpus
@@ -243,13 +243,16 @@ class HostCluster(Cluster):
         devices = visible_gpus() if self._gpus is None else self._gpus
         gpus = GpuLeases(devices, unsupervised)
         check_number_of_gpus(manifest.processes, gpus, _leased_gpus(replaced))
+        return manifest
 
     def _start(
         self, experiment: Experiment, archives: CodeArchives, *, force: bool
     ) -> tuple[HostManifest, str]:
         """Free the experiment's name, launch the experiment, and return its manifest.
 
-        Also return a warning for the user, which can be empty.
+        Also return a warning for the user, which can be empty. A running experiment of this name is
+        deleted when everything is ready to start the processes, because both can use the same ports
+        and GPUs. If an earlier step fails, it keeps running.
         Raises AlreadyExists if an experiment of this name is running and ``force`` is false.
         """
         from symphony.host import preflight
@@ -274,9 +277,9 @@ class HostCluster(Cluster):
                 # ports and GPUs.
                 directory.staging_directory(self._root, experiment.name) as (run, lock),
             ):
+                planned = None
                 if force:
-                    self._check_replacement(experiment, archives)
-                    self.delete(experiment.name)
+                    planned = self._plan_replacement(experiment, archives)
                 else:
                     self._free_name(experiment.name)
                 with (
@@ -288,14 +291,23 @@ class HostCluster(Cluster):
                     ) as ports,
                     GpuLeases(devices, unsupervised) as gpus,
                 ):
+                    if planned is not None:
+                        self._write_files(run, planned, archives)
+                        directory.check_free_space(self._root, len(planned.processes))
+                        # Everything that can fail before the processes start has been done.
+                        self.delete(experiment.name)
                     manifest = self._render(
-                        experiment, ports.reserve, archives, avoid_port=ports.avoid
+                        experiment,
+                        ports.reserve,
+                        archives,
+                        avoid_port=ports.avoid,
+                        run_id=None if planned is None else planned.run_id,
                     )
-                    preflight.check(manifest)
+                    if planned is None:
+                        preflight.check(manifest)
                     processes, gpu_leases = assign_gpus(manifest.processes, gpus)
                     manifest = replace(manifest, processes=processes)
-                    preflight.write_code(run, manifest, archives)
-                    preflight.write_configs(run, manifest)
+                    self._write_files(run, manifest, archives, written=planned)
                     warning = self._hand_over(
                         run, lock, channel, experiment, manifest, ports, gpus, gpu_leases
                     )
@@ -305,6 +317,29 @@ class HostCluster(Cluster):
                 self._roll_back(manifest)
             raise
         return manifest, warning
+
+    @staticmethod
+    def _write_files(
+        run: RunDirectory,
+        manifest: HostManifest,
+        archives: CodeArchives,
+        written: HostManifest | None = None,
+    ) -> None:
+        """Write the files that the processes need, and the manifest.
+
+        ``written`` is a manifest of the same launch, with other ports and GPUs, whose files have
+        been written before.
+        """
+        from symphony.host import preflight
+
+        if written is None:
+            preflight.write_code(run, manifest, archives)
+            preflight.write_secrets(run, manifest)
+        if written is None or manifest.configs != written.configs:
+            # Another port is another version of a file, in a directory of its own.
+            directory.remove_tree(run.file(directory.CONFIG_DIRECTORY))
+            preflight.write_configs(run, manifest)
+        preflight.write_manifest(run, manifest)
 
     def _free_name(self, name: str) -> None:
         """Remove a finished experiment of this name, if there is one.
@@ -376,7 +411,7 @@ class HostCluster(Cluster):
         gpus: GpuLeases,
         gpus_of_processes: dict[str, list[int]],
     ) -> str:
-        """Write the files in the run directory, and make the supervisor start the processes.
+        """Record the launch, and make the supervisor start the processes.
 
         Return the supervisor's warning, which can be empty. The state of the code is recorded while
         the supervisor works.
@@ -385,7 +420,6 @@ class HostCluster(Cluster):
         Raises AlreadyExists if another program has used the name in the meantime, and LaunchFailed
         if a process cannot be started.
         """
-        from symphony.host import preflight
         from symphony.host.run import records
         from symphony.host.supervisor import handover
         from symphony.runs.code_state import CodeCapture
@@ -400,7 +434,6 @@ class HostCluster(Cluster):
             ports.release()
             gpus.release()
 
-        preflight.write(run, manifest)
         # From the handover on, the experiment is complete even if this process is killed. On a full
         # disk, it runs without a record of its launch.
         with contextlib.suppress(OSError):

@@ -161,15 +161,19 @@ def write_configs(
                 file.write(text.encode())
 
 
-def write(run: RunDirectory, manifest: HostManifest) -> None:
-    """Write the manifest and secrets to the run directory. Only this user can read these files.
-
-    The secrets include keys that are generated for encrypted services.
-    """
+def write_manifest(run: RunDirectory, manifest: HostManifest) -> None:
+    """Write the manifest to the run directory. Only this user can read it."""
     run.record_run_id(manifest.run_id)
     with _open_private(run.manifest) as file:
         # json.dumps is faster than json.dump, because json.dump does not use the encoder in C.
         file.write(json.dumps(manifest.to_dict()).encode())
+
+
+def write_secrets(run: RunDirectory, manifest: HostManifest) -> None:
+    """Write the secrets to the run directory. Only this user can read these files.
+
+    The secrets include keys that are generated for encrypted services.
+    """
     if manifest.secrets or manifest.keys:
         copy_secrets(manifest.secrets, run.secrets)
     for name, key in generate(manifest.keys).items():

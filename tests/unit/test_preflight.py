@@ -121,7 +121,9 @@ def test_written_files_are_private(tmp_path: Path) -> None:
     source.chmod(0o644)
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
-    preflight.write(run, manifest(tmp_path, secrets={"t": str(source)}))
+    checked = manifest(tmp_path, secrets={"t": str(source)})
+    preflight.write_manifest(run, checked)
+    preflight.write_secrets(run, checked)
     assert (run.secrets / "t").read_bytes() == b"\x00secret\xff"
     for path, mode in ((run.secrets, 0o700), (run.secrets / "t", 0o600), (run.manifest, 0o600)):
         assert stat.S_IMODE(path.stat().st_mode) == mode
@@ -130,5 +132,5 @@ def test_written_files_are_private(tmp_path: Path) -> None:
 
 def test_no_secrets_directory_without_secrets(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    preflight.write(run, manifest(tmp_path))
+    preflight.write_secrets(run, manifest(tmp_path))
     assert not run.secrets.exists()

@@ -264,11 +264,12 @@ class SlurmCluster(TerminalCluster):
             directory.full_disk_errors(self._root, len(manifest.processes)),
             directory.staging_directory(self._root, experiment.name) as (staging, _),
         ):
-            if force:
-                self.delete(experiment.name)
-            else:
+            if not force:
                 self._free_name(experiment.name)
             self._write(staging, experiment, manifest, archives)
+            if force:
+                # If a file cannot be written, the experiment that is replaced keeps running.
+                self.delete(experiment.name)
             run = self._claim(staging, experiment.name, Path(manifest.directory))
             try:
                 number = slurm.submit([], manifest.script, slurm.submission_environment())
@@ -358,7 +359,8 @@ class SlurmCluster(TerminalCluster):
         from symphony.plan.restart_policy import Backoff
         from symphony.runs.code_state import CodeCapture
 
-        preflight.write(staging, manifest)
+        preflight.write_manifest(staging, manifest)
+        preflight.write_secrets(staging, manifest)
         preflight.write_code(staging, manifest, archives)
         job = {
             "backend": self.backend,

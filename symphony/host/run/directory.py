@@ -775,11 +775,24 @@ def full_disk_errors(path: Path, processes: int) -> Iterator[None]:
         ) from exc
 
 
+def check_free_space(path: Path, processes: int) -> None:
+    """Raise OSError if the disk of ``path`` has too little space for an experiment with this number
+    of ``processes``.
+    """
+    free = free_bytes(path)
+    if free is not None and free < _needed_bytes(processes):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def _needed_bytes(processes: int) -> int:
+    return _RECORD_BYTES + processes * _RECORD_BYTES_PER_PROCESS
+
+
 def _space_message(path: Path, processes: int) -> str:
     """Return how much space is free on the disk of ``path``, and how much an experiment needs."""
     while not path.exists() and path != path.parent:
         path = path.parent
-    needed = (_RECORD_BYTES + processes * _RECORD_BYTES_PER_PROCESS) >> 10
+    needed = _needed_bytes(processes) >> 10
     count = "one process" if processes == 1 else f"{processes} processes"
     needs = f"an experiment of {count} needs about {needed} KiB without its logs"
     free = free_bytes(path)

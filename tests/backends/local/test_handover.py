@@ -30,6 +30,7 @@ from symphony.host.processes.membership import RunProcesses
 from symphony.host.resources.leases import take_lease
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
+from symphony.host.supervisor import handover
 
 from .conftest import eventually, run_id_of, supervisor_of
 
@@ -39,7 +40,7 @@ PORT = 7461
 MOMENTS = {
     "the supervisor was spawned": "handover._spawn_supervisor",
     "the launcher has checked": "preflight.check",
-    "the manifest is written": "preflight.write",
+    "the manifest is written": "preflight.write_manifest",
     "the descriptors are sent": "leases.PortLeases.release",
     "the orders are sent": "handover._send_orders",
 }
@@ -286,10 +287,47 @@ def test_launch_on_a_full_disk_names_the_directory_and_the_remedy(
             patch.setattr(directory, function, fail)
             with pytest.raises(BackendError, match=message):
                 cluster.launch(experiment)
-    monkeypatch.setattr(preflight, "write", fail)
+    monkeypatch.setattr(preflight, "write_manifest", fail)
     with pytest.raises(BackendError, match=message):
         cluster.launch(experiment)
     assert left_in(state) == []
+
+
+def test_replaced_experiment_keeps_running_if_its_replacement_cannot_be_prepared(
+    cluster: HostCluster,
+    experiment: Experiment,
+    state: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left")
+
+    template = tmp_path / "template"
+    template.write_text("${a.addr}")
+    process = experiment.new_process("p", command=["sleep", "1000"]).binds("a")
+    process.configs({"config": str(template)})
+    cluster.launch(experiment)
+    before = cluster.describe_experiment("exp")
+    steps = [
+        (preflight, "write_code"),
+        (preflight, "write_secrets"),
+        (preflight, "write_configs"),
+        (preflight, "write_manifest"),
+        (directory, "check_free_space"),
+        (handover, "_spawn_supervisor"),
+    ]
+    for module, function in steps:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, function, fail)
+            with pytest.raises(BackendError, match="No space left"):
+                cluster.launch(experiment, force=True)
+        assert cluster.describe_experiment("exp") == before, function
+        assert left_in(state) == ["exp"]
+    manifest = cluster.launch(experiment, force=True)
+    assert cluster.describe_experiment("exp").processes[0].pid != before.processes[0].pid
+    (config,) = (state / "exp" / "configs" / "p").glob("*/config")
+    assert config.read_text() == manifest.services["a"]
 
 
 HAS_NO_FALLOCATE = """

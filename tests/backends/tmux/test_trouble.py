@@ -587,13 +587,13 @@ def test_failed_launch_is_rolled_back(cluster, experiment, tmp_path, monkeypatch
     program.write_text("#!/bin/sh\nsleep 1000\n")
     program.chmod(0o755)
     experiment.new_process("broken", command=str(program))
-    write = preflight.write
+    write = preflight.write_manifest
 
     def write_and_remove(run, manifest):
         write(run, manifest)
         program.unlink()
 
-    monkeypatch.setattr(preflight, "write", write_and_remove)
+    monkeypatch.setattr(preflight, "write_manifest", write_and_remove)
     with pytest.raises(LaunchFailed, match=r"'broken': cannot start .*No such file"):
         cluster.launch(experiment)
     assert cluster.list_experiments() == []

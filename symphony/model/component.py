@@ -171,7 +171,7 @@ class Component(CheckedAttributes):
 
         The order of the unit's processes in the experiment determines their ranks. Each of them
         receives the variables RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, NODE_RANK,
-        MASTER_ADDR and MASTER_PORT. The ranks of a unit restart and fail together.
+        GROUP_RANK, MASTER_ADDR and MASTER_PORT. The ranks of a unit restart and fail together.
         """
         self._settings.rank_of = check_name(unit, "unit")
         return self

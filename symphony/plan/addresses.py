@@ -224,7 +224,8 @@ class AddressScheme:
     for which ``avoid`` returns false, unless no other port is available. ``present`` maps
     the services of a running experiment to their ports, which they keep if it is possible. If
     ``shares_ports`` is true, all processes run on one machine. Otherwise, only the members of a
-    group share the ports. ``rank_host`` returns the host name of the machine of a rank, if each
+    group share the ports. ``node`` returns the number of the node of a process, if the backend
+    chooses it. ``rank_host`` returns the host name of the machine of a rank, if each
     rank has its own. Other machines find it below the host of the service of the unit.
     """
 
@@ -235,6 +236,7 @@ class AddressScheme:
     avoid: Callable[[int], bool] = lambda _: False
     present: Mapping[str, int] = field(default_factory=dict)
     shares_ports: bool = True
+    node: Callable[[str], int] = lambda _: 0
     rank_host: Callable[[str], str] | None = None
 
 

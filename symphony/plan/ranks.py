@@ -6,7 +6,7 @@ rank. The ranks find each other at the address of rank 0. All functions are pure
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.names import MAX_LENGTH
@@ -22,9 +22,13 @@ VARIABLES = (
     "LOCAL_RANK",
     "LOCAL_WORLD_SIZE",
     "NODE_RANK",
+    "GROUP_RANK",
     "MASTER_ADDR",
     "MASTER_PORT",
 )
+# torchrun sets this variable. Libraries such as Lightning and Accelerate use the other variables as
+# they are if it is set, and otherwise derive ranks from the numbers of devices and machines.
+_LAUNCHED_VARIABLE = "TORCHELASTIC_RUN_ID"
 
 
 def master_service(unit: str) -> str:
@@ -167,25 +171,29 @@ def _errors_of_rank(process: Process) -> Iterator[Finding]:
 
 
 def rank_environment(
-    rank: int, size: int, master: Endpoint, *, shares_devices: bool, per_node: int = 1
+    unit: str, number: int, nodes: Sequence[int], master: Endpoint, *, per_process: int = 1
 ) -> dict[str, str]:
-    """Return the variables of one rank.
+    """Return the variables of one rank of a unit.
 
-    ``master`` is the address of rank 0. If ``shares_devices`` is false, each rank has its own GPUs
-    and does not see those of the other ranks, so each rank is described as a node of its own. If
-    ``per_node`` is not 1, ``rank`` and ``size`` are numbers of nodes, each of which runs this
-    number of ranks, and the variables are those of the first rank of a node.
+    ``nodes`` contains the node of each process of the unit, and ``number`` is the index of the
+    process. A rank that does not see the GPUs of the other ranks has a node of its own. Each
+    process runs ``per_process`` ranks, and the variables are those of the first of them.
+    ``master`` is the address of rank 0.
     """
+    node = nodes[number]
+    node_rank = list(dict.fromkeys(nodes)).index(node)
     # Rank 0 can start before other machines know its name.
-    master_host = master.own_host if rank == 0 and master.own_host else master.host
+    master_host = master.own_host if number == 0 and master.own_host else master.host
     values = (
-        rank * per_node,
-        size * per_node,
-        rank if shares_devices else 0,
-        size if shares_devices else per_node,
-        0 if shares_devices else rank,
+        number * per_process,
+        len(nodes) * per_process,
+        nodes[:number].count(node) * per_process,
+        nodes.count(node) * per_process,
+        node_rank,
+        node_rank,
         master_host,
         master.port,
     )
     named = dict(zip(VARIABLES, map(str, values), strict=True))
-    return {**named, **{f"SYMPHONY_{name}": value for name, value in named.items()}}
+    prefixed = {f"SYMPHONY_{name}": value for name, value in named.items()}
+    return {**named, **prefixed, _LAUNCHED_VARIABLE: unit}

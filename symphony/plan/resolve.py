@@ -85,7 +85,8 @@ class PlannedProcess:
     restart policy in ``pod``. ``starts_after``
     maps the processes that this process waits for to the conditions that they must meet. ``keys``
     contains the names of the variables that hold the keys for encrypted services. ``configs`` maps
-    the names of configuration files to their texts, in which addresses are replaced.
+    the names of configuration files to their texts, in which addresses are replaced. ``node`` is
+    the number of the node on which the process runs, or 0 if the backend does not choose it.
     """
 
     name: str
@@ -104,6 +105,7 @@ class PlannedProcess:
     configs: dict[str, str] = field(default_factory=dict)
     code: CodeSource | None = None
     restart: RestartPolicy = field(default_factory=RestartPolicy)
+    node: int = 0
 
     @property
     def path(self) -> str:
@@ -161,16 +163,19 @@ class Plan:
         unit = process.settings.rank_of
         if unit is None:
             return {}
-        ranks = [other.name for other in self.processes if other.settings.rank_of == unit]
+        ranks = [other for other in self.processes if other.settings.rank_of == unit]
         master = self.addresses[master_service(unit)]
-        shares_machine = master.own_host is None
-        per_pod = process.settings.per_pod or 1
+        runs_in_pods = master.own_host is not None
+        if runs_in_pods or "gpu" in process.settings.resource_limit:
+            nodes = list(range(len(ranks)))
+        else:
+            nodes = [rank.node for rank in ranks]
         return rank_environment(
-            ranks.index(process.name),
-            len(ranks),
+            unit,
+            [rank.name for rank in ranks].index(process.name),
+            nodes,
             master,
-            shares_devices=shares_machine and "gpu" not in process.settings.resource_limit,
-            per_node=1 if shares_machine else per_pod,
+            per_process=(process.settings.per_pod or 1) if runs_in_pods else 1,
         )
 
     def endpoint(self, process: PlannedProcess, service: str) -> Endpoint:
@@ -255,6 +260,7 @@ def resolve(
             starts_after=dependencies[process.name],
             encrypted=encrypted,
             experiment_env={**env_files.env(experiment.env_file), **experiment.env},
+            node=scheme.node(process.name),
         )
         for process in experiment.list_all_processes()
     )
@@ -339,6 +345,7 @@ def _planned_process(
     starts_after: dict[str, str],
     encrypted: Collection[str],
     experiment_env: Mapping[str, str],
+    node: int,
 ) -> PlannedProcess:
     group = process.group
     pod_component = process if group is None else group
@@ -390,6 +397,7 @@ def _planned_process(
         code=code,
         configs=templates.rendered(settings.configs, values),
         keys=encryption_key_variables(process, settings, encrypted),
+        node=node,
     )
 
 

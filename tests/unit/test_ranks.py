@@ -43,12 +43,14 @@ def test_each_rank_has_the_variables_of_a_distributed_program() -> None:
         "LOCAL_RANK": "1",
         "LOCAL_WORLD_SIZE": "3",
         "NODE_RANK": "0",
+        "GROUP_RANK": "0",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "7000",
     }
     found = values(plan, 1)
     assert {name: found[name] for name in expected} == expected
     assert {name: found[f"SYMPHONY_{name}"] for name in expected} == expected
+    assert found["TORCHELASTIC_RUN_ID"] == "train"
     assert found["SYMPH_TRAIN_MASTER_ADDR"] == "127.0.0.1:7000"
     assert plan.addresses["train-master"].owner == "train-0"
 

@@ -133,6 +133,8 @@ def start_step(directory: str, count: int) -> AgentStep:
         "--overlap",
         "--mem=0",
         "--cpu-bind=none",
+        # The agents use no MPI, and some plugins for it wait for all tasks.
+        "--mpi=none",
         "--kill-on-bad-exit=0",
         "--input=none",
     ]

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from symphony_slurm.further_options import changes_request
 from symphony_slurm.render import JobOptions, time_limit_seconds, time_text, warning_seconds
-from symphony_slurm.shape import Demand, Shape, node_features, process_demand, size, units_of
+from symphony_slurm.shape import (
+    Demand,
+    Shape,
+    in_rank_order,
+    node_features,
+    process_demand,
+    size,
+    units_of,
+)
 
 if TYPE_CHECKING:
     from symphony.host.processes.spec import ProcessSpec
@@ -74,7 +82,7 @@ def place_again(
                     f"{'there' if len(loads) == 1 else 'on each'}"
                 )
     result = {process.name: chosen[process.group or process.name] for process in plan}
-    return result, problems
+    return in_rank_order(plan, result, added), problems
 
 
 def _fits(load: Demand, room: Demand) -> bool:

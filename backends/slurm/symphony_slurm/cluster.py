@@ -174,9 +174,9 @@ class SlurmCluster(TerminalCluster):
         from symphony_slurm.change import requested
         from symphony_slurm.further_options import check_options
         from symphony_slurm.placement import (
+            before_placement,
             placeholder_hosts,
             resolve_on_hosts,
-            without_scratch_directories,
         )
         from symphony_slurm.render import (
             HONOURED,
@@ -215,7 +215,7 @@ class SlurmCluster(TerminalCluster):
             snapshots={name: archive.snapshot for name, archive in archives.items()},
             copies_code=True,
         )
-        manifest = without_scratch_directories(manifest)
+        manifest = before_placement(manifest, count, shape.slots)
         with error_path("sbatch_options"):
             check_options(plan.sbatch_options, "sbatch_options")
         time_limit = time_limit_seconds(plan, self._options.time)

@@ -33,6 +33,7 @@ from symphony.host.supervisor.stopper import StopOrder
 from symphony.signals import reset_signals
 from symphony.usage import ExperimentUsage
 from symphony_slurm.channel import Channel, ChannelClosed, Message
+from symphony_slurm.step_variables import remove_step_variables
 from symphony_slurm.terminals import TerminalClients
 
 # The interval at which the agent checks whether a process group still has members.
@@ -44,6 +45,7 @@ def run_agent(directory: str, node: str, channel: Channel) -> None:
     reset_signals()
     # The agent does not belong to a run from which this experiment was launched.
     os.environ.pop(RUN_ID_VARIABLE, None)
+    remove_step_variables(os.environ)
     remove_own_mark()
     Agent(RunDirectory(Path(directory)), channel, node).run()
 

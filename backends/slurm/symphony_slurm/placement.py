@@ -18,6 +18,7 @@ from symphony.plan.resolve import Defaults, Plan, resolve
 from symphony_slurm.agent_connection import DEFAULT_TEMPORARY_DIRECTORY
 from symphony_slurm.render import HONOURED
 from symphony_slurm.run_files import NODES_FILE
+from symphony_slurm.step_variables import with_step_variables
 
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeSnapshot
@@ -140,6 +141,7 @@ def resolve_on_hosts(
         refuse=refuse,
         avoid=avoid,
         present=present or {},
+        node=lambda process: slots.get(process, 0),
     )
     return resolve(experiment, scheme, defaults)
 
@@ -176,10 +178,12 @@ def render_placed(
         with_devices(spec, ()) if placement.hides_gpus and not spec.gpus else spec
         for spec in manifest.processes
     ]
-    fields["processes"] = tuple(
+    processes = [
         _with_scratch_directory(spec, placement.nodes[slots[spec.name]], identity.run_id)
         for spec in processes
-    )
+    ]
+    names = [node.name for node in placement.nodes]
+    fields["processes"] = with_step_variables(processes, manifest.env, names, slots)
     return PlacedManifest(**fields, slots=slots)
 
 
@@ -189,7 +193,7 @@ def _with_scratch_directory(spec: ProcessSpec, node: Node, run_id: str) -> Proce
     return replace(spec, env={**spec.env, SCRATCH_VARIABLE: f"{root}/{spec.name}"})
 
 
-def without_scratch_directories(manifest: HostManifest) -> HostManifest:
+def before_placement(manifest: HostManifest, nodes: int, slots: Mapping[str, int]) -> HostManifest:
     """Return a manifest of processes whose nodes, and scratch directories, are not known."""
     processes = [
         replace(
@@ -198,4 +202,5 @@ def without_scratch_directories(manifest: HostManifest) -> HostManifest:
         )
         for spec in manifest.processes
     ]
-    return replace(manifest, processes=tuple(processes))
+    names = placeholder_hosts(nodes)
+    return replace(manifest, processes=with_step_variables(processes, manifest.env, names, slots))

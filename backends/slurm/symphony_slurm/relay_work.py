@@ -15,6 +15,7 @@ from typing import Any
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory
 from symphony_slurm.relay import NO_PID, NOT_RUN_CODE
+from symphony_slurm.step_variables import remove_step_variables
 
 _CHUNK_BYTES = 1 << 16
 
@@ -42,6 +43,7 @@ def _exec(run: RunDirectory, name: str, pid: int, argv: Sequence[str], *, captur
     from symphony.host import exec
     from symphony.host.processes.spec import ProcessSpec
 
+    remove_step_variables(os.environ)
     manifest = run.load_manifest()
     data = next(data for data in manifest["processes"] if data["name"] == name)
     spec = ProcessSpec.from_dict(data)

@@ -7,6 +7,7 @@ Slots are the nodes of a job before Slurm has chosen them.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -117,6 +118,28 @@ def units_of(plan: Plan) -> dict[str, list[PlannedProcess]]:
     return units
 
 
+def in_rank_order(
+    plan: Plan, slots: Mapping[str, int], movable: Collection[str] | None = None
+) -> dict[str, int]:
+    """Return the slots of processes, with consecutive ranks of each unit on the same node.
+
+    Programs for distributed training expect this. The number of ranks on each node remains the
+    same. Ranks that request different amounts keep their slots, and so do the units of which not
+    all ranks are in ``movable``, unless it is None.
+    """
+    result = dict(slots)
+    ranks: dict[str, list[PlannedProcess]] = {}
+    for process in plan:
+        if process.settings.rank_of is not None:
+            ranks.setdefault(process.settings.rank_of, []).append(process)
+    for members in ranks.values():
+        names = [process.name for process in members]
+        is_movable = movable is None or set(names).issubset(movable)
+        if is_movable and len({process_demand(process) for process in members}) == 1:
+            result.update(zip(names, sorted(slots[name] for name in names), strict=True))
+    return result
+
+
 def choose_shape(
     plan: Plan, nodes: int, *, gpu_type: str | None = None, exclusive: bool = False
 ) -> Shape:
@@ -147,6 +170,7 @@ def choose_shape(
         loads[slot] += demands[name]
         counts[slot] += 1
         slots.update({process.name: slot for process in units[name]})
+    slots = in_rank_order(plan, slots)
     return Shape(
         nodes=nodes,
         cpus=max(1, math.ceil(max(load.cpus for load in loads) - 1e-9)),

@@ -9,8 +9,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,13 @@ RETRY_SECONDS = 1.0
 # How long another attempt may take. After slurmctld was started, srun can wait for a minute or more
 # although the nodes can be used again, and another srun does not.
 ATTEMPT_SECONDS = 20.0
+# How the messages of srun begin, and those of the program that should have started it.
+_SRUN_ERROR = "srun: error: "
+_SRUN_ERRORS = (_SRUN_ERROR, "srun: fatal: ", "error: cannot run ")
+# srun reports with these words that the task of an agent has failed.
+_TASK_EXITED = ": Exited with exit code "
+# How many messages an error quotes.
+_QUOTED_MESSAGES = 3
 
 
 class JobFailed(Exception):
@@ -262,10 +269,12 @@ def _accept_agents(step: AgentStep, token: bytes, count: int, agents: list[Agent
         try:
             connection, _ = server.accept()
         except TimeoutError:
-            has_ended, error, now = step.has_ended(), _last_error(step), time.monotonic()
-            is_interrupted = is_unreachable(error) and not agents
-            if now > deadline or ((has_ended or error) and not is_interrupted):
-                raise JobFailed(_missing_agents_message(step, agents, count)) from None
+            has_ended, now = step.has_ended(), time.monotonic()
+            messages = _read_messages(step)
+            is_interrupted = is_unreachable(messages.of_srun) and not agents
+            has_failed = messages.of_agent or (has_ended and not is_interrupted)
+            if now > deadline or has_failed:
+                raise JobFailed(_missing_agents_message(messages, step, agents, count)) from None
             # The job may have waited for days, and slurmctld may only be restarting.
             if (is_interrupted and has_ended) or (not agents and now > next_attempt):
                 time.sleep(RETRY_SECONDS)
@@ -293,27 +302,50 @@ def _receive_hello(channel: Channel, token: bytes) -> Message | None:
     return hello[0]
 
 
-def _last_error(step: AgentStep) -> str:
-    """Return the first message of an agent, or else of srun, or ``""`` if there is none."""
+@dataclass(frozen=True, slots=True)
+class _StepMessages:
+    """The messages in the log of a step.
+
+    ``of_agent`` is why the first agent that has failed could not work, and ``of_srun`` the first
+    error of srun, or each is ``""``. ``others`` contains further messages that look like errors.
+    They do not show that anything has failed: the programs of a site print such messages at the
+    start of each step.
+    """
+
+    of_agent: str
+    of_srun: str
+    others: Sequence[str]
+
+
+def _read_messages(step: AgentStep) -> _StepMessages:
     with Path(step.log).open("rb") as log:
         log.seek(step.log_start)
-        lines = log.read().decode(errors="replace").splitlines()
-    messages = [line.strip() for line in lines if line.strip()]
-    of_agents = [line for line in messages if line.startswith("node ")]
-    of_srun = [line for line in messages if "error:" in line and "Exited with exit" not in line]
-    return next(iter([*of_agents, *of_srun]), "")
-
-
-def _missing_agents_message(step: AgentStep, agents: list[Agent], count: int) -> str:
-    error = _last_error(step)
-    if error.startswith("node "):
-        return error
-    if error:
-        return f"Slurm could not start the agents: {explanation(error)}"
-    present = ", ".join(sorted(agent.node for agent in agents)) or "none"
-    return (
-        f"only {len(agents)} of {count} nodes ({present}) have started their agents; see {step.log}"
+        text = log.read().decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    exits = [line for line in lines if line.startswith(_SRUN_ERROR) and _TASK_EXITED in line]
+    of_agents = [line for line in lines if line.startswith("node ")]
+    of_srun = [line for line in lines if line.startswith(_SRUN_ERRORS) and line not in exits]
+    others = [line for line in lines if "error:" in line and line not in (*exits, *of_srun)]
+    return _StepMessages(
+        # A message can also be that of another program on a node whose agent works.
+        of_agent=of_agents[0] if of_agents and exits else "",
+        of_srun=of_srun[0] if of_srun else "",
+        others=list(dict.fromkeys(others)),
     )
+
+
+def _missing_agents_message(
+    messages: _StepMessages, step: AgentStep, agents: list[Agent], count: int
+) -> str:
+    if messages.of_agent:
+        return messages.of_agent
+    if messages.of_srun:
+        return f"Slurm could not start the agents: {explanation(messages.of_srun)}"
+    present = ", ".join(sorted(agent.node for agent in agents)) or "none"
+    text = f"only {len(agents)} of {count} nodes ({present}) have started their agents"
+    if messages.others:
+        text += f" ({' / '.join(messages.others[:_QUOTED_MESSAGES])})"
+    return f"{text}; see {step.log}"
 
 
 # --- placement ---

@@ -10,7 +10,21 @@ import pytest
 from symphony_slurm import supervise
 from symphony_slurm.batch import START_PYTHON, AgentStep
 from symphony_slurm.channel import Channel
-from symphony_slurm.supervise import JobFailed, _accept_agents, _missing_agents_message
+from symphony_slurm.supervise import (
+    JobFailed,
+    _accept_agents,
+    _missing_agents_message,
+    _read_messages,
+)
+
+HELLO = {
+    "event": "hello",
+    "node": "n1",
+    "host": "n1",
+    "rank": 0,
+    "gpus": [],
+    "temporary_directory": "/tmp",
+}
 
 
 @pytest.mark.parametrize(
@@ -29,6 +43,17 @@ from symphony_slurm.supervise import JobFailed, _accept_agents, _missing_agents_
             "node n2: cannot read /run/x: No such file or directory; set state_dir",
         ),
         ("", "only 0 of 2 nodes (none) have started their agents; see "),
+        (
+            "slurmstepd-n1: error: TMPDIR [/local] is not writeable\n"
+            "srun: error: n1: task 0: Exited with exit code 1\n",
+            "only 0 of 2 nodes (none) have started their agents (slurmstepd-n1: error: TMPDIR "
+            "[/local] is not writeable); see ",
+        ),
+        (
+            "slurmstepd-n1: error: TMPDIR [/local] is not writeable\n"
+            "srun: error: Unable to create step for job 5: Job has expired\n",
+            "Slurm could not start the agents: Unable to create step for job 5: Job has expired",
+        ),
     ],
 )
 def test_reason_for_missing_agents_is_that_of_a_node_or_of_slurm(tmp_path, log, message):
@@ -37,7 +62,40 @@ def test_reason_for_missing_agents_is_that_of_a_node_or_of_slurm(tmp_path, log, 
     start = len("before the job was requeued\n")
     step = AgentStep([], None, str(file))
     step.log_start = start
-    assert _missing_agents_message(step, [], 2).startswith(message)
+    assert _missing_agents_message(_read_messages(step), step, [], 2).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "line", ["slurmstepd-n1: error: CPU time limit is 3000 seconds", "node n1: welcome"]
+)
+def test_messages_at_the_start_of_a_step_do_not_fail_it(tmp_path, line):
+    log = tmp_path / "agents.log"
+    log.write_text(f"{line}\n")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        # The agent connects when the message has been read.
+        step = AgentStep(["/bin/sleep", "1000"], server, str(log))
+        step.start()
+        step.log_start = 0
+        is_read = threading.Event()
+        step.has_ended = is_read.set
+
+        def connect():
+            is_read.wait()
+            channel = Channel(socket.create_connection(server.getsockname()))
+            channel.prove(b"token", "agent", "supervisor")
+            channel.send(HELLO)
+            channels.append(channel)
+
+        channels, agents = [], []
+        agent = threading.Thread(target=connect)
+        agent.start()
+        _accept_agents(step, b"token", 1, agents)
+        agent.join()
+        assert [found.node for found in agents] == ["n1"]
+        channels[0].close()
+        agents[0].channel.close()
+        del step.has_ended
+        step.stop(0.0)
 
 
 def test_agent_that_exits_before_its_first_message_is_missing(tmp_path):

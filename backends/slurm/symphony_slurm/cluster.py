@@ -182,7 +182,9 @@ class SlurmCluster(TerminalCluster):
             HONOURED,
             SlurmManifest,
             batch_script,
+            check_time_limit,
             sbatch_options,
+            short_limit_note,
             time_limit_seconds,
             warning_seconds,
         )
@@ -219,6 +221,7 @@ class SlurmCluster(TerminalCluster):
         with error_path("sbatch_options"):
             check_options(plan.sbatch_options, "sbatch_options")
         time_limit = time_limit_seconds(plan, self._options.time)
+        check_time_limit(plan, time_limit)
         warning = warning_seconds(plan, time_limit)
         options = sbatch_options(
             experiment.name,
@@ -242,6 +245,7 @@ class SlurmCluster(TerminalCluster):
             shape=shape,
             time_limit=time_limit,
             warning=warning,
+            note=short_limit_note(plan, time_limit),
             requested=requested(plan, shape, self._options),
         )
 
@@ -251,7 +255,6 @@ class SlurmCluster(TerminalCluster):
         from symphony.code.snapshot import take_snapshots
         from symphony_slurm.node_check import check_before_first_launch
 
-        del on_change
         slurm.check_installed()
         archives = take_snapshots(experiment)
         manifest = self._render_job(experiment, archives)
@@ -277,6 +280,10 @@ class SlurmCluster(TerminalCluster):
             except BaseException:
                 self._roll_back(manifest)
                 raise
+        if manifest.note and on_change is not None:
+            with contextlib.suppress(NotFound):
+                status = self.describe_experiment(experiment.name)
+                on_change(replace(status, note=manifest.note))
         return manifest
 
     def check_nodes(self, experiment: Experiment, *, thorough: bool) -> Iterator[Finding]:
@@ -284,7 +291,7 @@ class SlurmCluster(TerminalCluster):
 
         A thorough check runs a short job on idle nodes.
         """
-        from symphony.plan.findings import ERROR, NOTE, Finding
+        from symphony.plan.findings import ERROR, NOTE, WARNING, Finding
         from symphony_slurm.node_check import (
             CHECK_IDLE_WAIT_SECONDS,
             NodesNotChecked,
@@ -296,6 +303,9 @@ class SlurmCluster(TerminalCluster):
         except SymphonyError:
             # Other rules report errors of the experiment.
             return
+        if manifest.note:
+            problem, _, hint = manifest.note.partition("; ")
+            yield Finding(rule="nodes", level=WARNING, problem=problem, hint=hint)
         try:
             slurm.check_installed()
             self.check(manifest)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symphony.errors import SpecError
 from symphony.host.render import HONOURED as HOST_HONOURED
 from symphony.host.render import HostManifest, grace_seconds
 from symphony.plan.stop_order import longest_stop
@@ -70,7 +71,8 @@ class SlurmManifest(HostManifest):
     addresses contain placeholders, because Slurm chooses the nodes later. ``shape`` is what the job
     requests, and the node of each process. ``time_limit`` is in seconds, and None if the site
     chooses it. ``warning`` is the time in seconds before the end of the job at which the experiment
-    is stopped. ``requested`` is what a change of the running experiment must not exceed; see
+    is stopped. ``note`` is a message about a time limit that is short, or ``""``. ``requested`` is
+    what a change of the running experiment must not exceed; see
     `symphony_slurm.change`.
     """
 
@@ -80,6 +82,7 @@ class SlurmManifest(HostManifest):
     shape: Shape
     time_limit: int | None
     warning: int
+    note: str
     requested: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,20 +91,51 @@ class SlurmManifest(HostManifest):
 
     def __str__(self) -> str:
         lines = "".join(f"# {line}\n" for line in self.script.splitlines())
-        return f"# The batch script:\n{lines}{HostManifest.__str__(self)}"
+        note = f"# Note: {self.note}\n" if self.note else ""
+        return f"{note}# The batch script:\n{lines}{HostManifest.__str__(self)}"
 
 
 def warning_seconds(plan: Plan, time_limit: int | None) -> int:
     """Return the time before the end of the job at which the experiment is stopped.
 
-    It is long enough for the grace periods of all processes in the order in which they are stopped,
-    but at most half of the time limit.
+    It is long enough for the grace periods of all processes in the order in which they are stopped.
+    What is longer than this is at most half of the time limit.
     """
+    longest = _longest_stop(plan)
+    warning = max(WARNING_SECONDS, longest + STOP_SECONDS)
+    return min(warning, max(time_limit // 2, longest)) if time_limit else warning
+
+
+def _longest_stop(plan: Plan) -> int:
+    """Return the longest time that a stop of all processes can take, in whole seconds."""
     graces = {process.name: grace_seconds(process.pod) for process in plan}
     starts_after = {process.name: process.starts_after for process in plan}
-    longest = longest_stop(graces, starts_after)
-    warning = max(WARNING_SECONDS, math.ceil(longest) + STOP_SECONDS)
-    return min(warning, time_limit // 2) if time_limit else warning
+    return math.ceil(longest_stop(graces, starts_after))
+
+
+def check_time_limit(plan: Plan, time_limit: int | None) -> None:
+    """Raise SpecError if the processes cannot be stopped within the time limit of the job."""
+    longest = _longest_stop(plan)
+    if time_limit and time_limit <= longest:
+        raise SpecError(
+            f"the time limit of the job is {time_text(time_limit)}, but a stop of its processes "
+            f"can take {time_text(longest)}, because of their termination_grace_period; set a "
+            "longer time limit, or shorter grace periods"
+        )
+
+
+def short_limit_note(plan: Plan, time_limit: int | None) -> str:
+    """Return what a short time limit means for the processes, or ``""`` if it is long enough."""
+    needed = warning_seconds(plan, None) + TIMER_ERROR_SECONDS
+    if not time_limit or time_limit > needed:
+        return ""
+    earlier = warning_seconds(plan, time_limit) + TIMER_ERROR_SECONDS
+    first = max(0, time_limit - earlier)
+    return (
+        f"the time limit of the job is {time_text(time_limit)}, but Slurm can announce its end "
+        f"{earlier} s earlier, so the processes can be stopped after {first} s; set a time limit "
+        f"of more than {time_text(needed)}"
+    )
 
 
 def time_limit_seconds(plan: Plan, chosen: int | None) -> int | None:

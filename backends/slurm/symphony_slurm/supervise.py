@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import os
 import shutil
 import sys
@@ -162,7 +163,8 @@ def _create_supervisor(
         _report_alive(loop, run)
         return RemoteChildren(loop, run, on_exit, agents=agents)
 
-    earliest_warning = _earliest_warning(job["requested"])
+    end = _end_of_job(job["requested"])
+    warning: int = job["requested"]["warning"]
     return Supervisor(
         run,
         manifest["run_id"],
@@ -173,7 +175,7 @@ def _create_supervisor(
         policies=Policies.from_dict(manifest["policies"]),
         host=RemoteHost(agents),
         events=events,
-        eviction=functools.partial(_eviction, run, earliest_warning, restarts_left),
+        eviction=functools.partial(_eviction, run, end, warning, restarts_left),
     )
 
 
@@ -199,35 +201,33 @@ def _restart(cause: str) -> Ending:
     )
 
 
-def _earliest_warning(requested: Mapping[str, Any]) -> float | None:
-    """Return the earliest time at which Slurm sends SIGTERM because of the time limit, or None."""
+def _end_of_job(requested: Mapping[str, Any]) -> float | None:
+    """Return the time at which the job reaches its time limit, or None if it has none."""
     time_limit: int | None = requested["time_limit"]
-    warning: int = requested["warning"]
     end_time = os.environ.get("SLURM_JOB_END_TIME", "")
     if end_time.isdecimal():
-        end = float(end_time)
-    elif time_limit:
-        # Before version 23.02, Slurm does not set the variable.
-        end = time.time() + time_limit
-    else:
-        return None
-    return end - warning - TIMER_ERROR_SECONDS
+        return float(end_time)
+    # Before version 23.02, Slurm does not set the variable.
+    return time.time() + time_limit if time_limit else None
 
 
 def _eviction(
-    run: RunDirectory, earliest_warning: float | None, restarts_left: int
+    run: RunDirectory, end: float | None, warning: int, restarts_left: int
 ) -> Ending | None:
     """Return why Slurm stops the experiment, or None if the user stops it with symphony.
 
-    For ``earliest_warning``, see `_earliest_warning`.
+    The job reaches its time limit at ``end``, and Slurm announces this ``warning`` seconds before
+    it, or up to a minute earlier.
     """
     if run.file(STOP_FILE).exists():
         return None
     number = os.environ["SLURM_JOB_ID"]
-    if earliest_warning is not None and time.time() > earliest_warning:
+    remaining = math.inf if end is None else end - time.time()
+    if remaining < warning + TIMER_ERROR_SECONDS:
         return Ending(
             action="eviction",
-            reason=f"the time limit of job {number} was reached",
+            reason=f"Slurm announced the time limit of job {number}, {max(0, remaining):.0f} s "
+            "before it",
             reason_code=ReasonCode.DEADLINE_EXCEEDED,
         )
     if restarts_left > 0:

@@ -13,7 +13,9 @@ from symphony_slurm.further_options import changes_request
 from symphony_slurm.render import (
     JobOptions,
     batch_script,
+    check_time_limit,
     sbatch_options,
+    short_limit_note,
     time_limit_seconds,
     warning_seconds,
 )
@@ -80,12 +82,47 @@ def test_time_limits_of_processes_that_start_after_others_do_not_limit_the_job()
 
 @pytest.mark.parametrize(
     ("grace", "time_limit", "expected"),
-    [(None, None, 60), (10, None, 60), (300, None, 330), (300, 400, 200), (300, 0, 330)],
+    [
+        (None, None, 60),
+        (10, None, 60),
+        (10, 60, 30),
+        (300, None, 330),
+        (300, 400, 300),
+        (300, 0, 330),
+    ],
 )
 def test_experiment_is_stopped_early_enough_for_the_longest_grace_period(
     grace, time_limit, expected
 ):
     assert warning_seconds(plan_of({}, {}, grace=grace), time_limit) == expected
+
+
+def test_time_limit_that_is_shorter_than_the_grace_period_is_refused():
+    message = (
+        "the time limit of the job is 0:02:00, but a stop of its processes can take 0:05:00, "
+        "because of their termination_grace_period; set a longer time limit, or shorter grace "
+        "periods"
+    )
+    with pytest.raises(SpecError, match=message):
+        check_time_limit(plan_of({}, grace=300), 120)
+    for limit in (0, None, 301):
+        check_time_limit(plan_of({}, grace=300), limit)
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (
+            60,
+            "the time limit of the job is 0:01:00, but Slurm can announce its end 90 s earlier, so "
+            "the processes can be stopped after 0 s; set a time limit of more than 0:02:00",
+        ),
+        (121, ""),
+        (None, ""),
+    ],
+)
+def test_time_limit_within_the_margins_of_slurm_is_explained(limit, expected):
+    assert short_limit_note(plan_of({}), limit) == expected
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,8 @@ class ProcessStatus:
     seconds since the epoch. After a restart, both refer to the latest execution. ``stopped`` is
     true if symphony stopped the process. In this case, its exit does not count as a failure.
     ``pid`` is None if the process is not running or the backend does not report process IDs.
+    ``node`` is the node on which the process runs or has run, or ``""`` if the backend does not
+    report it.
     ``not_ready_in_time`` is true if the process is running and did not become ready before its
     timeout. It becomes false once the process is ready. While the process is running and not ready,
     ``test_result`` is the last result of its readiness test, such as ``connection refused at
@@ -141,6 +143,7 @@ class ProcessStatus:
     ended: float | None = None
     stopped: bool = False
     pid: int | None = None
+    node: str = ""
     not_ready_in_time: bool = False
     test_result: str = ""
     next_start: float | None = None

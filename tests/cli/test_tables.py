@@ -42,6 +42,12 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert ("…" in lines[1]) is (width < 130)
 
 
+def test_optional_columns_are_shown_only_if_they_have_a_value() -> None:
+    columns = (Column("A"), Column("B", optional=True))
+    assert format_table(columns, [["a", ""]]) == ["A", "a"]
+    assert format_table(columns, [["a", ""], ["c", "d"]])[2] == "c  d"
+
+
 def test_nothing_is_cut_in_a_pipe() -> None:
     assert format_table(COLUMNS, [["n" * 500, 1, "w" * 500]])[1] == f"{'n' * 500}  1  {'w' * 500}"
 

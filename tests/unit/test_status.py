@@ -190,6 +190,7 @@ def test_json_form() -> None:
     reason = {"reason": "r", "reason_code": "exited"}
     assert processes[0] == {**processes[1], **changed, **reason}
     identity = {"name": "b", "group": None, "state": "pending", "ready": False, "pid": None}
+    identity["node"] = ""
     result = {"exit_code": None, "reason": "", "reason_code": None, "stopped": False}
     times = {"started": None, "ended": None, "restarts": 0, "late": False, "test_result": ""}
     times |= {"next_start": None, "kill_at": None, "restart_number": None, "max_restarts": None}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,6 +139,7 @@ class SlurmStatusReader(StatusReader):
         if is_supervised:
             notes.append(self._disk_note())
         status = compute_status(self._manifest, self._state, notes=notes)
+        status = _with_nodes(status, self._run, self._manifest.get("slots", {}))
         if self._state.finished or is_supervised or self._query_error:
             return status
         if self._job is not None:
@@ -158,6 +159,29 @@ class SlurmStatusReader(StatusReader):
         if self._ended_job is None:
             return f"job {number} has ended, and Slurm has no record of it any more"
         return _explain_end(self._run, self._ended_job)
+
+
+def _with_nodes(
+    status: ExperimentStatus, run: RunDirectory, slots: Mapping[str, int]
+) -> ExperimentStatus:
+    """Return a status with the nodes of the processes that have started."""
+    from symphony_slurm.placement import Placement
+
+    try:
+        nodes = [node.name for node in Placement.load(run).nodes]
+    except (OSError, ValueError):
+        # The job has not started, or waits to be started again.
+        return status
+    return replace(status, processes=tuple(_with_node(process, nodes, slots) for process in status))
+
+
+def _with_node(
+    process: ProcessStatus, nodes: Sequence[str], slots: Mapping[str, int]
+) -> ProcessStatus:
+    slot = slots.get(process.name)
+    if process.started is None or slot is None:
+        return process
+    return replace(process, node=nodes[slot])
 
 
 def _explain_end(run: RunDirectory, job: Job) -> str:

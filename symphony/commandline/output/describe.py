@@ -59,6 +59,8 @@ def _state(status: ProcessStatus, now: float) -> dict[str, str]:
         facts["ended"] = _date_and_age(status.ended, now)
     if status.pid is not None:
         facts["pid"] = str(status.pid)
+    if status.node:
+        facts["node"] = status.node
     return facts
 
 

@@ -26,8 +26,9 @@ PaintCell = Callable[[str, str], str]
 class Column(NamedTuple):
     """A column of a table.
 
-    The cells in a ``flexible`` column can be shortened. Empty columns are removed first, and then
-    the columns with the highest ``drop``. A column with ``drop=0`` is removed only if it is empty.
+    An ``optional`` column is not shown if it is empty. The cells in a ``flexible`` column can be
+    shortened. If the table is too wide, empty columns are removed first, and then the columns with
+    the highest ``drop``. A column with ``drop=0`` is removed only if it is empty.
     Columns are removed before a flexible column becomes narrower than ``least`` characters. The
     text in a ``prose`` column is shortened at its end, and other text in the middle.
     """
@@ -38,6 +39,7 @@ class Column(NamedTuple):
     right: bool = False
     least: int = 2 * _MIN_CUT_WIDTH
     prose: bool = False
+    optional: bool = False
 
 
 def format_table(
@@ -124,13 +126,14 @@ def _shown_columns(
     width: int | None,
 ) -> list[int]:
     """Return the indices of the columns that fit within ``width``."""
-    shown = list(range(len(columns)))
-    if width is None:
-        return shown
     empty: set[int] = set()
     for index in range(1, len(columns)):
         if cells and all(row[index] == EMPTY_CELL for row in cells):
             empty.add(index)
+    omitted = {index for index in empty if columns[index].optional}
+    shown = [index for index in range(len(columns)) if index not in omitted]
+    if width is None:
+        return shown
     while _least_width(columns, sizes, shown) > width:
         removable = [index for index in shown if columns[index].drop or index in empty]
         if not removable:

@@ -30,6 +30,7 @@ PROCESS_COLUMNS = (
     Column("RESTARTS", drop=4, right=True),
     Column("AGE", drop=2, right=True),
     Column("PID", drop=3, right=True),
+    Column("NODE", drop=3, flexible=True, optional=True),
     Column("REASON", flexible=True, least=20, prose=True),
 )
 BACKEND_COLUMNS = (
@@ -94,6 +95,7 @@ def process_row(process: ProcessStatus, now: float) -> list[object]:
         process.restarts,
         None if process.started is None else format_age(now - process.started),
         process.pid,
+        process.node,
         process.displayed_reason(now),
     ]
 

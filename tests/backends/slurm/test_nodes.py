@@ -56,6 +56,9 @@ def test_services_gpus_and_groups_on_two_nodes(cluster):
     assert nodes != {server_node}
     assert reports[0]["SYMPH_ECHO_HOST"] == server_node
     assert reports[0]["SLURM_JOB_NUM_NODES"] == "2"
+    # The processes do not inherit the task of their agent.
+    assert not {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"} & reports[0].keys()
+    assert [process.node for process in status] == [server_node, *[*nodes] * 3]
 
 
 def test_ranks_on_two_nodes_find_each_other(cluster):

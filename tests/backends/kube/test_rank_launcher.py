@@ -32,7 +32,7 @@ os.write(1, b"finished\\n")
 
 
 @pytest.fixture(params=SHELLS, ids=lambda shell: shell[0])
-def start(request):
+def start(request, tmp_path):
     """Start the launcher with three ranks from rank 4 on, in a process group of its own."""
     started = []
 
@@ -42,7 +42,7 @@ def start(request):
         command = [*request.param, "-c", LAUNCHER, "sh", *arguments]
         process = subprocess.Popen(
             command,
-            env={**os.environ, "RANK": "4"},
+            env={**os.environ, "RANK": "4", "SYMPHONY_SCRATCH_DIR": str(tmp_path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -64,6 +64,13 @@ def test_each_rank_has_its_numbers(start):
     output, _ = process.communicate(timeout=60)
     assert sorted(output.splitlines()) == ["4 4 0 0", "5 5 1 1", "6 6 2 2"]
     assert process.returncode == 0
+
+
+def test_each_rank_has_a_scratch_directory_of_its_own(start, tmp_path):
+    process = start('cd "$SYMPHONY_SCRATCH_DIR" && touch "of-$LOCAL_RANK"')
+    process.communicate(timeout=60)
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*"))
+    assert found == ["0/of-0", "1/of-1", "2/of-2"]
 
 
 def test_the_failure_of_a_rank_stops_the_others(start):

@@ -35,6 +35,11 @@ if [ -z "${OMP_NUM_THREADS-}" ] && cores=$(nproc 2>/dev/null); then
   OMP_NUM_THREADS=$((cores / count)); [ "$OMP_NUM_THREADS" -gt 0 ] || OMP_NUM_THREADS=1
   export OMP_NUM_THREADS
 fi
+scratch=${SYMPHONY_SCRATCH_DIR-}; number=0
+while [ -n "$scratch" ] && [ "$number" -lt "$count" ]; do
+  mkdir -p "$scratch/$number" || exit 126
+  number=$((number + 1))
+done
 trap 'stopping=yes; echo "stop 0 0 0" >&3' TERM INT
 first=$RANK; number=0; left=$count; running=' '; stopping=; is_stopped=; failed=0
 stop_rank() {
@@ -51,6 +56,7 @@ while [ "$number" -lt "$count" ]; do
     RANK=$((first + number)); LOCAL_RANK=$number
     SYMPHONY_RANK=$RANK; SYMPHONY_LOCAL_RANK=$LOCAL_RANK
     export RANK LOCAL_RANK SYMPHONY_RANK SYMPHONY_LOCAL_RANK
+    [ -z "$scratch" ] || SYMPHONY_SCRATCH_DIR=$scratch/$number
     # Some shells report the end of a program by a signal.
     exec 4>&2 2>/dev/null
     "$@" 2>&4 3>&- 4>&- &

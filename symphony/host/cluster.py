@@ -848,7 +848,7 @@ class HostCluster(Cluster):
                 if lock is None:
                     stop(run, in_order=in_order, at_once=at_once)
                 else:
-                    stop_remaining(run, at_once=at_once)
+                    stop_remaining(run, in_order=in_order, at_once=at_once)
                 self._remove(run, purge=purge)
 
     def _remove(self, run: RunDirectory, *, purge: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symphony.errors import BackendError, SymphonyError
@@ -13,7 +13,14 @@ from symphony.host.processes.control import send_signal, wait_for_exit
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import Event, EventReader, fold, names_in, previous_processes
+from symphony.host.run.events import (
+    Event,
+    EventReader,
+    fold,
+    is_finished,
+    names_in,
+    previous_processes,
+)
 from symphony.plan.stop_order import longest_stop
 
 # The supervisor kills every process that outlives its grace period. The margin is the additional
@@ -45,66 +52,65 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
         if has_finished(run) and not _is_locked(run):
             return
         raise BackendError(run.other_host_message(other_host))
-    # The files are read before the supervisor exits, because another program that deletes the
-    # experiment can then remove them. The manifest can be large and is read only once.
-    processes = _processes(run)
-    longest = _longest_stop(processes)
-    grace = 0.0 if at_once else _longest_grace(processes)
-    stop_others = _prepare_to_stop_remaining(run, grace)
-    supervisor = find_supervisor(run)
-    if supervisor is not None:
-        check_not_suspended(run)
-        if not in_order:
-            run.stop_together()
-        send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
-        # The supervisor gives its child processes their grace periods, and can then give the same
-        # time to processes that have left their process groups.
-        if not wait_for_exit(supervisor, 2 * longest + MARGIN_SECONDS):
+    from symphony.host.replacement import lock_unsupervised
+
+    # The manifest is read before the supervisor exits, because another program that deletes the
+    # experiment can then remove it. It can be large and is read only once.
+    manifest = _manifest(run)
+    timeout = 2 * _longest_stop(_processes(manifest)) + MARGIN_SECONDS
+    while True:
+        supervisor = find_supervisor(run)
+        if supervisor is not None:
             check_not_suspended(run)
-            raise BackendError(
-                f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
-                f"see {run.path / 'supervisor.log'}"
-            )
-    stop_others()
-    run.wait_for_output()
+            if not in_order:
+                run.stop_together()
+            send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
+            # The supervisor gives its child processes their grace periods, and can then give the
+            # same time to processes that have left their process groups.
+            if not wait_for_exit(supervisor, timeout):
+                check_not_suspended(run)
+                raise BackendError(
+                    f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
+                    f"see {run.path / 'supervisor.log'}"
+                )
+        if is_finished(run.events):
+            run.wait_for_output()
+            return
+        # The supervisor was killed. Another program may be starting a new one.
+        with lock_unsupervised(run) as lock:
+            if lock is not None or run.recorded_supervisor() is None:
+                _stop_unsupervised(run, manifest, in_order=in_order, at_once=at_once)
+                return
 
 
-def stop_remaining(run: RunDirectory, *, at_once: bool = False) -> None:
+def stop_remaining(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> None:
     """Stop all processes of a run without a supervisor, and return when none of them is running.
 
-    If ``at_once`` is true, the grace period is skipped.
+    For the options, see `stop`.
     """
-    grace = 0.0 if at_once else _longest_grace(_processes(run))
-    _prepare_to_stop_remaining(run, grace)()
+    _stop_unsupervised(run, _manifest(run), in_order=in_order, at_once=at_once)
+
+
+def _stop_unsupervised(
+    run: RunDirectory, manifest: Mapping[str, Any] | None, *, in_order: bool, at_once: bool
+) -> None:
+    if not is_finished(run.events):
+        from symphony.host.unsupervised_stop import stop_unsupervised
+
+        stop_unsupervised(run, manifest, in_order=in_order, at_once=at_once)
     run.wait_for_output()
-
-
-def _prepare_to_stop_remaining(run: RunDirectory, grace: float) -> Callable[[], None]:
-    """Return a function that stops the processes that a killed supervisor has left running."""
-    run_id = run.run_id()
-
-    def stop_remaining() -> None:
-        from symphony.host.processes.tree import stop_processes
-
-        if run_id is not None:
-            stop_processes(_find_remaining(run, run_id), grace)
-
-    return stop_remaining
 
 
 def has_remaining_processes(run: RunDirectory) -> bool:
     """Return whether processes of a run are running although no supervisor is running."""
     run_id = run.run_id()
-    return run_id is not None and bool(_find_remaining(run, run_id)())
-
-
-def _find_remaining(run: RunDirectory, run_id: str) -> Callable[[], Iterable[ProcessId]]:
-    """Return a function that finds the processes that a killed supervisor has left running."""
+    if run_id is None:
+        return False
     from symphony.host.run.running_processes import processes_of_run
 
     events = _read_events(run)
     state = fold(names_in(events), events)
-    return tuple if state.finished else processes_of_run(run, run_id, state).find
+    return not state.finished and bool(processes_of_run(run, run_id, state).find())
 
 
 def check_not_suspended(run: RunDirectory) -> None:
@@ -116,7 +122,7 @@ def check_not_suspended(run: RunDirectory) -> None:
 
 def longest_stop_of(run: RunDirectory) -> float:
     """Return the longest time that a stop of all processes can take, in seconds."""
-    return _longest_stop(_processes(run))
+    return _longest_stop(_processes(_manifest(run)))
 
 
 def _longest_stop(processes: Sequence[Mapping[str, Any]]) -> float:
@@ -125,19 +131,17 @@ def _longest_stop(processes: Sequence[Mapping[str, Any]]) -> float:
     return longest_stop(graces, starts_after) if processes else DEFAULT_GRACE_SECONDS
 
 
-def _longest_grace(processes: Iterable[Mapping[str, Any]]) -> float:
-    """Return the longest grace period of the processes, in seconds."""
-    graces = (process["grace"] for process in processes)
-    return max(graces, default=DEFAULT_GRACE_SECONDS)
+def _processes(manifest: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the descriptions of the processes, or none if the manifest cannot be read."""
+    return [] if manifest is None else [*manifest["processes"], *previous_processes(manifest)]
 
 
-def _processes(run: RunDirectory) -> list[dict[str, Any]]:
-    """Return the descriptions of the processes, or none if the manifest is missing or damaged."""
+def _manifest(run: RunDirectory) -> dict[str, Any] | None:
+    """Return the manifest, or None if it is missing or damaged."""
     try:
-        manifest = run.load_manifest()
+        return run.load_manifest()
     except SymphonyError:
-        return []
-    return [*manifest["processes"], *previous_processes(manifest)]
+        return None
 
 
 def find_supervisor(run: RunDirectory) -> ProcessId | None:

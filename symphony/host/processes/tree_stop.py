@@ -66,7 +66,7 @@ class TreeStop:
         self.number = number
         self.kill_time = begin + grace
         self._late_time = begin + grace * LATE_PART
-        self._sends_signal = sends_signal
+        self.sends_signal = sends_signal
         # The programs that were asked to exit, and those that are suspended until they can exit.
         self.asked: set[ProcessId] = set()
         self._held: set[ProcessId] = set()
@@ -80,6 +80,19 @@ class TreeStop:
         # The programs that were asked to exit and have not exited until the late time.
         self._waiting: set[ProcessId] = set()
 
+    def resume(
+        self, asked: Iterable[ProcessId], held: Iterable[ProcessId], *, sends_signal: bool
+    ) -> None:
+        """Continue a stop that another program has begun before it was killed.
+
+        ``asked`` contains the programs that it has asked to exit, and ``held`` those that it has
+        suspended. If ``sends_signal`` is false, the command that stops the process was begun, and
+        no signal was sent.
+        """
+        self.asked.update(asked)
+        self._held.update(held)
+        self.sends_signal = sends_signal
+
     def hasten(self, now: float, grace: float) -> None:
         """Shorten the grace period to ``grace`` seconds from now. It never becomes longer."""
         self.kill_time = min(self.kill_time, now + grace)
@@ -87,8 +100,8 @@ class TreeStop:
 
     def send_signal(self) -> None:
         """Send the signal in the next step, because the command that stops the process failed."""
-        if not self._sends_signal:
-            self._sends_signal = True
+        if not self.sends_signal:
+            self.sends_signal = True
             self.asked.clear()
 
     def next_time(self, now: float) -> float:
@@ -106,7 +119,7 @@ class TreeStop:
         running = forest.programs.values()
         if now >= self.kill_time:
             return Step([(program.process, signal.SIGKILL) for program in running])
-        if now >= self._late_time and not self._sends_signal:
+        if now >= self._late_time and not self.sends_signal:
             self.send_signal()
             self._is_late_done = True
         if not any(program.process in self.asked for program in running):
@@ -119,7 +132,7 @@ class TreeStop:
         """Ask the next programs to exit, because none that was asked is running."""
         if self.asked:
             # Only the programs that the command concerned are not sent a signal.
-            self._sends_signal = True
+            self.sends_signal = True
         leaders = [root for root in forest.roots if root.process == self.leader]
         choice = choose(forest, leaders or forest.roots)
         if not choice.receivers and self.asked:
@@ -160,7 +173,7 @@ class TreeStop:
             self._between[program.process] = []
             self._note_between(forest, program)
             self.asked.add(program.process)
-            if self._sends_signal:
+            if self.sends_signal:
                 # Shells let their background jobs ignore SIGINT.
                 step.send(program, signal.SIGTERM if program.ignores else self.number)
         # A shell can have set a trap, or executed another program, since the last look.

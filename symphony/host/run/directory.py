@@ -20,6 +20,7 @@ Run directories are stored in the directory that `state_root` returns:
                                 SYMPHONY_SCRATCH_DIR contains this path
         launcher.json           the settings of the launcher, for a new supervisor
         control                 the socket of the supervisor; see `control_socket`
+        stopping                the programs that were asked to exit, while they are being stopped
         stop-together           this file exists if a stop does not follow the stop order
 
 On a file system that several machines share, a machine can remember the previous contents of a path
@@ -210,6 +211,13 @@ class RunDirectory:
                 time.sleep(_OUTPUT_POLL_SECONDS)
         finally:
             os.close(lock)
+
+    @property
+    def stop_record(self) -> Path:
+        """Return the path of the record of the programs that were asked to exit; see
+        `symphony.host.processes.stop_record`.
+        """
+        return self._files / "stopping"
 
     def stop_together(self) -> None:
         """Make the supervisor stop all processes at the same time when it is asked to stop them.

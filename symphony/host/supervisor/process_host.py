@@ -26,7 +26,8 @@ from symphony.host.supervisor.stop_command import run_stop_command
 
 if TYPE_CHECKING:
     from symphony.host.processes.membership import RunProcesses
-    from symphony.host.supervisor.stopper import StopOrder, Stopper
+    from symphony.host.processes.stop_record import StopRecord
+    from symphony.host.supervisor.stopper import StopOrder, Stopper, Timers
     from symphony.host.usage.sampler import Devices, UsageSampler
     from symphony.line_search import SearchProcess
     from symphony.usage import ExperimentUsage
@@ -177,15 +178,22 @@ class ThisHost:
     """The machine of the supervisor; see `ProcessHost`.
 
     ``on_stopped`` is called with the name of a process when all programs of a process that was
-    being stopped have exited.
+    being stopped have exited. ``record_path`` is the path of the record of the programs that were
+    asked to exit; see `symphony.host.processes.stop_record`. If it is None, nothing is recorded.
     """
 
-    def __init__(self, run_id: str, on_stopped: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        on_stopped: Callable[[str], None] = lambda _: None,
+        *,
+        record_path: Path | None = None,
+    ) -> None:
         self._run_id = run_id
         self._on_stopped = on_stopped
+        self._record_path = record_path
         # Most experiments are not stopped, so the module is imported later.
         self._stopper: Stopper | None = None
-        self._swept: set[ProcessId] = set()
 
     @property
     def is_remote(self) -> bool:
@@ -205,10 +213,32 @@ class ThisHost:
             close_port_sockets(port_of(address))
 
     @functools.cached_property
+    def _record(self) -> StopRecord | None:
+        if self._record_path is None:
+            return None
+        from symphony.host.processes.stop_record import StopRecord
+
+        return StopRecord(str(self._record_path))
+
+    @functools.cached_property
+    def _swept(self) -> set[ProcessId]:
+        """The programs outside the process groups that have received the signal."""
+        from symphony.host.processes.stop_record import STRAYS, Kind
+
+        previous = None if self._record is None else self._record.take_previous(STRAYS)
+        return set() if previous is None else previous.of(Kind.SIGNALED)
+
+    @functools.cached_property
     def _processes(self) -> RunProcesses:
         from symphony.host.processes.membership import RunProcesses
 
         return RunProcesses(self._run_id)
+
+    def has_processes(self, leaders: Leaders) -> bool:
+        """Return whether processes of the run are running. They are found again later even if
+        their leaders have exited.
+        """
+        return bool(self._processes.find(leaders.values()))
 
     def signal_group(self, name: str, group: int, number: int) -> bool:
         """Send a signal to a process group; see `ProcessHost`."""
@@ -217,7 +247,7 @@ class ThisHost:
 
     def begin_stop(
         self,
-        loop: EventLoop,
+        loop: Timers,
         spec: ProcessSpec,
         process: ProcessId,
         order: StopOrder,
@@ -228,7 +258,7 @@ class ThisHost:
         if self._stopper is None:
             from symphony.host.supervisor.stopper import Stopper
 
-            self._stopper = Stopper(loop, on_done=self._on_stopped)
+            self._stopper = Stopper(loop, on_done=self._on_stopped, record=self._record)
         run_command = None
         if order.command:
             run_command = functools.partial(run_stop_command, spec, order, env)
@@ -303,13 +333,17 @@ class ThisHost:
         return strays
 
     def _signal_strays(self, strays: list[ProcessId], *, kill: bool) -> None:
+        from symphony.host.processes.stop_record import STRAYS, Kind
+
         stopped = set() if self._stopper is None else self._stopper.programs()
         for process in strays:
             if kill:
                 send_signal(process, signal.SIGKILL)
             elif process not in self._swept and process not in stopped:
-                send_signal(process, signal.SIGTERM)
                 self._swept.add(process)
+                if self._record is not None:
+                    self._record.add(Kind.SIGNALED, STRAYS, [process])
+                send_signal(process, signal.SIGTERM)
 
     def has_descendants(self, name: str, leaders: Leaders) -> bool:
         """Return whether a process may have running descendants; see `ProcessHost`."""

@@ -11,18 +11,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from symphony.host.processes.control import send_signal, signal_group
 from symphony.host.processes.identity import ProcessId, is_alive
 from symphony.host.processes.program_table import ProgramTable, programs_of
 from symphony.host.processes.spec import DEFAULT_STOP_SIGNAL
+from symphony.host.processes.stop_record import Kind
 from symphony.host.processes.tree_stop import TreeStop
 
 if TYPE_CHECKING:
     from symphony.host.processes.identity import TreeStat
     from symphony.host.processes.spec import ProcessSpec
-    from symphony.host.supervisor.event_loop import EventLoop
+    from symphony.host.processes.stop_record import StopRecord
 
 # The interval at which stops are continued. It increases while nothing happens.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 0.25
@@ -63,18 +64,31 @@ class StopOrder:
         return cls(**{**data, "command": tuple(data["command"])})
 
 
+class Timers(Protocol):
+    """The part of an event loop that a `Stopper` uses."""
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, after ``seconds`` seconds."""
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` as soon as possible. Any thread can call this method."""
+
+
 @dataclass(slots=True, eq=False)
 class _Stop:
     """A stop in progress.
 
     ``known`` contains the programs that were running at the last step, and ``awaited`` those of
-    them that were asked to exit.
+    them that were asked to exit. ``recorded`` contains the programs that are recorded as asked in
+    the way ``recorded_kind``.
     """
 
     tree: TreeStop
     order: StopOrder
     known: set[ProcessId]
     awaited: set[ProcessId] = field(default_factory=set)
+    recorded: set[ProcessId] = field(default_factory=set)
+    recorded_kind: Kind = Kind.SIGNALED
     next_time: float = 0.0
     has_begun: bool = False
 
@@ -87,11 +101,19 @@ class Stopper:
     """The stops that are in progress on this machine.
 
     ``on_done`` is called with the name of a process when none of its programs is running any more.
+    With ``record``, stops that a killed program has begun are continued.
     """
 
-    def __init__(self, loop: EventLoop, *, on_done: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        loop: Timers,
+        *,
+        on_done: Callable[[str], None] = lambda _: None,
+        record: StopRecord | None = None,
+    ) -> None:
         self._loop = loop
         self._on_done = on_done
+        self._record = record
         self._stops: dict[str, _Stop] = {}
         self._pause = FIRST_PAUSE_SECONDS
         # The number of the timer that is awaited; earlier timers have no effect.
@@ -125,10 +147,29 @@ class Stopper:
                 sends_signal=not has_command,
             )
             self._stops[name] = stop = _Stop(tree, order, {leader})
-            if run_command is not None and has_command:
+            is_begun = self._resume(stop)
+            if run_command is not None and has_command and not is_begun:
+                if self._record is not None:
+                    self._record.add(Kind.COMMANDED, leader.pid, ())
                 self._run(name, stop, run_command, on_problem)
         self._pause = FIRST_PAUSE_SECONDS
         self._schedule(0.0)
+
+    def _resume(self, stop: _Stop) -> bool:
+        """Continue a stop that a killed program has begun. Return whether there is one."""
+        if self._record is None:
+            return False
+        previous = self._record.take_previous(stop.tree.leader.pid)
+        if previous is None:
+            return False
+        signaled = previous.of(Kind.SIGNALED)
+        sends_signal = bool(signaled) or Kind.COMMANDED not in previous.programs
+        asked = signaled or previous.of(Kind.COMMANDED)
+        stop.tree.resume(asked, previous.of(Kind.HELD), sends_signal=sends_signal)
+        stop.recorded |= asked
+        stop.recorded_kind = Kind.SIGNALED if sends_signal else Kind.COMMANDED
+        stop.has_begun = bool(signaled)
+        return True
 
     def is_active(self, name: str) -> bool:
         """Return whether programs of a process that is being stopped may be running."""
@@ -155,6 +196,8 @@ class Stopper:
 
     def _end(self, name: str) -> None:
         del self._stops[name]
+        if not self._stops and self._record is not None:
+            self._record.clear()
         self._on_done(name)
 
     def _run(
@@ -240,18 +283,42 @@ class Stopper:
         step = stop.tree.step(programs, now)
         stop.next_time = stop.tree.next_time(now)
         stop.awaited = stop.tree.asked & stop.known
+        held = [process for process, sent in step.signals if sent is signal.SIGSTOP]
+        self._note(stop, held)
         for process, sent in step.signals:
             send_signal(process, sent)
         if step.signals:
             self._pause = FIRST_PAUSE_SECONDS
         return step.lists_again
 
+    def _note(self, stop: _Stop, held: Sequence[ProcessId] = ()) -> None:
+        """Record the programs that will be asked to exit or suspended.
+
+        This comes before the signals. A program that receives a signal often runs at once, and this
+        program could be killed before it continues.
+        """
+        record = self._record
+        if record is None:
+            return
+        tree = stop.tree
+        if held:
+            record.add(Kind.HELD, tree.leader.pid, held)
+        kind = Kind.SIGNALED if tree.sends_signal else Kind.COMMANDED
+        if kind is not stop.recorded_kind:
+            stop.recorded.clear()
+            stop.recorded_kind = kind
+        new = tree.asked - stop.recorded
+        if new:
+            record.add(kind, tree.leader.pid, new)
+            stop.recorded |= new
+
     def _signal_group(self, stop: _Stop, members: Sequence[TreeStat]) -> None:
         """Send the signal to the whole process group, whose programs are not asked again."""
         tree = stop.tree
+        asked = [member for member in members if member.group == tree.leader.pid]
+        tree.asked.update(member.process for member in asked)
+        self._note(stop)
         signal_group(tree.leader.pid, tree.number)
-        for member in members:
-            if member.group == tree.leader.pid:
-                tree.asked.add(member.process)
-                if member.is_suspended:
-                    send_signal(member.process, signal.SIGCONT)
+        for member in asked:
+            if member.is_suspended:
+                send_signal(member.process, signal.SIGCONT)

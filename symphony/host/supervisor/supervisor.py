@@ -179,7 +179,7 @@ class Supervisor:
         self._last_error = ""
         self._loop = EventLoop(self._handle_error)
         self._children = children(self._loop, run, self._handle_exit)
-        self._host = host or ThisHost(run_id)
+        self._host = host or ThisHost(run_id, record_path=run.stop_record)
         self._children.keep_terminals(self._host.is_stopping)
         log_limits = {name: spec.log_limit for name, spec in specs.items()}
         self._log_times = self._host.record_logs(self._loop, run, log_limits, self._notes)

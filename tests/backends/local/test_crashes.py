@@ -5,7 +5,9 @@ import json
 import os
 import random
 import resource
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +21,7 @@ from symphony.plan.restart_policy import Backoff
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER
+from tests.starters import SAVES
 
 from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
 
@@ -195,36 +198,70 @@ def has_supervisor(cluster):
         return False
 
 
-def test_supervisor_killed_during_delete(cluster, experiment):
-    """The supervisor has sent SIGTERM and no process has exited. Delete sends SIGTERM again."""
-    names = [f"p-{number}" for number in range(5)]
-    for name in names:
-        python(experiment, name, EXITS_AT_THE_SECOND_SIGTERM).ready(log="up")
-    cluster.launch(experiment)
-    until(cluster, "exp", lambda now: all(item.ready for item in now))
-    run_id, supervisor = run_id_of(cluster), supervisor_of(cluster)
-    code = (
-        "import sys; from symphony import Cluster;"
-        "Cluster.new('local', state_dir=sys.argv[1]).delete('exp')"
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_stop_continues_when_the_supervisor_was_killed(
+    cluster, experiment, tmp_path, is_replaced
+):
+    """Each program receives one signal, and each command that stops a process runs once."""
+    gate = tmp_path / "gate"
+    experiment.new_process(
+        "line", cmd=f"{sys.executable} -uc {shlex.quote(COUNTS)} {gate}; echo next"
     )
-    deleting = subprocess.Popen([sys.executable, "-c", code, str(cluster._root)])
-    eventually(lambda: all(cluster.get_log("exp", name) == "up\nsignal\n" for name in names))
+    python(experiment, "app", COUNTS, gate)
+    commanded = python(experiment, "commanded", WAITS, gate)
+    commanded.stop_command(f"echo run >>{tmp_path}/commands")
+    python(experiment, "db", SAVES)
+    for process in experiment.list_all_processes():
+        process.ready(log="up")
+        if process.name != "db":
+            process.starts_after("db")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=60, until="ready")
+    run_id, supervisor = run_id_of(cluster), supervisor_of(cluster)
+    os.kill(supervisor, signal.SIGTERM)
+    for name in ("line", "app"):
+        eventually(lambda name=name: cluster.get_log("exp", name) == "up\nsignal\n")
+    eventually((tmp_path / "commands").exists)
     kill(supervisor)
-    assert deleting.wait(60) == 0
+    if is_replaced:
+        # The new supervisor has continued the stop when the command returns.
+        cluster.describe_experiment("exp")
+    with ThreadPoolExecutor() as threads:
+        # The stop of db, which does not follow the order any more, comes after those of the others.
+        deletion = threads.submit(cluster.delete, "exp", in_order=False)
+        eventually(lambda: log_of(cluster, "db") == "up\ngot SIGTERM\nsaved\n")
+        gate.touch()
+        deletion.result(60)
     assert marked(run_id) == []
     assert cluster.list_experiments() == []
+    assert (tmp_path / "commands").read_text() == "run\n"
+    record = cluster.at_run(cluster.list_runs()[0])
+    for name in ("line", "app"):
+        assert record.get_log("exp", name) == "up\nsignal\n1\n"
 
 
-EXITS_AT_THE_SECOND_SIGTERM = """
-import signal, time
-def handle(*_):
-    signal.signal(15, signal.SIG_DFL)
-    print("signal")
-signal.signal(15, handle)
+# Waits until a file exists.
+WAITS = """
+import os, sys, time
 print("up")
-while True:
-    time.sleep(100)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
 """
+# Also waits for the first signal, and counts the signals.
+COUNTS = """
+import os, signal, sys, time
+signals = []
+signal.signal(15, lambda *_: signals.append(print("signal")))
+print("up")
+while not (signals and os.path.exists(sys.argv[1])):
+    time.sleep(0.01)
+print(len(signals))
+"""
+
+
+def log_of(cluster, process):
+    """Return a log without looking at the state, which would start a new supervisor."""
+    return RunDirectory(cluster._root / "exp").log(process).read_text()
 
 
 def test_slow_delete_keeps_an_experiment_launched_in_the_meantime(cluster, experiment, monkeypatch):

@@ -28,6 +28,10 @@ STRICT_QUERY = {"fieldValidation": "Strict"}
 SERVICE_ACCOUNT_SECONDS = 10.0
 SERVICE_ACCOUNT_PAUSE_SECONDS = 0.2
 
+# The grace period with which Pods are killed. With 0, the API server would remove the Pod at once,
+# and its node could give the processes the grace period of the Pod.
+KILL_GRACE_SECONDS = 1
+
 
 class NameTaken(BackendError):
     """Raised if an object cannot be created because another object has its name.
@@ -165,7 +169,7 @@ class Creation:
         """
         resource, body = self.created[path]
         try:
-            delete_uid(self._api, path, body["metadata"]["uid"], grace_seconds=0)
+            delete_uid(self._api, path, body["metadata"]["uid"], grace_seconds=KILL_GRACE_SECONDS)
         except ApiError as exc:
             return f"{resource} ({exc.detail})"
         except BackendError:

@@ -24,7 +24,8 @@ from symphony_kube.api.resources import (
     plural_name,
 )
 from symphony_kube.lifecycle import wait_deleted
-from symphony_kube.lifecycle.create import delete_uid, in_parallel
+from symphony_kube.lifecycle.create import KILL_GRACE_SECONDS, delete_uid, in_parallel
+from symphony_kube.lifecycle.queued_groups import group_of, release_groups
 from symphony_kube.lifecycle.rights import may
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
 
@@ -36,6 +37,8 @@ Keeping = Callable[[], contextlib.AbstractContextManager[None]]
 
 # How long to wait for a namespace to disappear after its Pods have disappeared.
 NAMESPACE_SECONDS = 120.0
+# How often to check whether Kubernetes can list what a namespace contains.
+DISCOVERY_SECONDS = 2.0
 # The maximum number of deletion rounds. A launcher that is still running can create more objects
 # during the deletion.
 MAX_ROUNDS = 3
@@ -54,12 +57,16 @@ _NAMES = {"Secret": (SECRETS, KEYS, DESCRIPTION, USAGE), "ConfigMap": (ENVIRONME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionTarget:
-    """An object to delete. ``of_job`` is True for a Pod that belongs to a Job."""
+    """An object to delete. ``of_job`` is True for a Pod that belongs to a Job.
+
+    ``group`` is the name of the group of Pods that a queue manages, or ``""``.
+    """
 
     kind: str
     name: str
     uid: str
     of_job: bool = False
+    group: str = ""
 
     @property
     def owners(self) -> int:
@@ -83,8 +90,8 @@ def delete(
     An experiment that does not exist is not an error. With ``jobs_only``, kinds other than Jobs and
     Pods are skipped if the user is not allowed to list them. ``keeping`` returns a context manager
     in which the objects are deleted, and which keeps the record of the run. With ``at_once``, the
-    Pods have no grace period. Raises `BackendError` if an object cannot be listed or deleted, or
-    still exists after a time limit.
+    Pods have the shortest grace period. Raises `BackendError` if an object cannot be listed or
+    deleted, or still exists after a time limit.
     """
     # The supervisor must not create objects during the deletion.
     with detached.stopped(detached.directory_of(api, scope)), keeping():
@@ -120,23 +127,64 @@ def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = Fa
     """Wait until a namespace that is being deleted is gone.
 
     If ``immediately`` is set, the Pods in the namespace are killed without a grace period. Raises
-    `BackendError` if the Pods do not terminate, or if the namespace still exists
-    `NAMESPACE_SECONDS` seconds after the Pods are gone.
+    `BackendError` if the Pods do not terminate, if the namespace still exists `NAMESPACE_SECONDS`
+    seconds after the Pods are gone, or if Kubernetes cannot find out what the namespace contains.
     """
     _delete_pods(api, scope, immediately=immediately)
     path = collection_path("Pod", scope.namespace)
-    stuck_pods = wait_for_pods(api, path, {}, _pod_uids(api, path))
+    pods = _pods(api, path)
+    release_groups(api, scope, {group_of(pod) for pod in pods})
+    stuck_pods = wait_for_pods(api, path, {}, {pod["metadata"]["uid"] for pod in pods})
     if stuck_pods:
         cause = f"pods {wait_deleted.describe_stuck(stuck_pods)} do not terminate"
     else:
-        query = {"fieldSelector": f"metadata.name={scope.namespace}"}
-        if not wait_deleted.until_gone(api, NAMESPACES, query, {uid}, timeout=NAMESPACE_SECONDS):
-            return
-        cause = why_namespace_remains(api, scope)
+        cause = _wait_for_namespace(api, scope, uid)
+    if not cause:
+        return
     raise BackendError(
         f"namespace {scope.namespace!r} is being deleted, but it is still there: {cause}; remove "
         "what holds it, then delete again"
     )
+
+
+def _wait_for_namespace(api: Api, scope: Scope, uid: str) -> str:
+    """Wait until a namespace without Pods is gone. Return why it remains, or ``""`` if it is gone.
+
+    Kubernetes keeps all namespaces while an API of another program does not answer. This can take
+    any time, so it is reported as soon as it has been seen twice.
+    """
+    query = {"fieldSelector": f"metadata.name={scope.namespace}"}
+    deadline = time.monotonic() + NAMESPACE_SECONDS
+    failures = 0
+    while True:
+        seconds = max(0.0, min(DISCOVERY_SECONDS, deadline - time.monotonic()))
+        if not wait_deleted.until_gone(api, NAMESPACES, query, {uid}, timeout=seconds):
+            return ""
+        failure = _discovery_failure(api, scope)
+        failures = failures + 1 if failure else 0
+        if failures > 1:
+            return (
+                "its Pods are gone, but Kubernetes cannot list what else it contains, because an "
+                f"API of another program does not answer: {failure}; 'kubectl get apiservices' "
+                "shows the API"
+            )
+        if time.monotonic() >= deadline:
+            return why_namespace_remains(api, scope)
+
+
+def _discovery_failure(api: Api, scope: Scope) -> str:
+    """Return the message about the APIs that Kubernetes cannot list, or ``""``."""
+    for condition in _namespace_conditions(api, scope):
+        if condition.get("type") == "NamespaceDeletionDiscoveryFailure":
+            return str(condition.get("message") or "no reason given")
+    return ""
+
+
+def _namespace_conditions(api: Api, scope: Scope) -> list[Object]:
+    """Return the conditions of a namespace that are true."""
+    found = api.find(f"{NAMESPACES}/{scope.namespace}") or {}
+    conditions = found.get("status", {}).get("conditions") or ()
+    return [condition for condition in conditions if condition["status"] == "True"]
 
 
 def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
@@ -149,7 +197,7 @@ def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
         api.call(
             "DELETE",
             collection_path("Pod", scope.namespace),
-            body={"gracePeriodSeconds": 0} if immediately else {},
+            body={"gracePeriodSeconds": KILL_GRACE_SECONDS} if immediately else {},
             accept=ACCEPT_METADATA_LIST,
             timeout=DELETE_PODS_TIMEOUT_SECONDS,
         )
@@ -158,19 +206,16 @@ def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
         return
 
 
-def _pod_uids(api: Api, path: str) -> set[str]:
+def _pods(api: Api, path: str) -> list[Object]:
     try:
-        pods = items_of(api.call("GET", path, accept=ACCEPT_METADATA_LIST))
+        return items_of(api.call("GET", path, accept=ACCEPT_METADATA_LIST))
     except ApiError:
-        return set()
-    return {item["metadata"]["uid"] for item in pods}
+        return []
 
 
 def why_namespace_remains(api: Api, scope: Scope) -> str:
     """Return why a namespace still exists, according to Kubernetes."""
-    found = api.find(f"{NAMESPACES}/{scope.namespace}") or {}
-    conditions = found.get("status", {}).get("conditions") or ()
-    messages = [item.get("message", "") for item in conditions if item["status"] == "True"]
+    messages = [item.get("message", "") for item in _namespace_conditions(api, scope)]
     return "; ".join(message for message in messages if message) or "Kubernetes gives no reason"
 
 
@@ -222,7 +267,7 @@ def _delete_from_shared_namespace(
         targets = _targets(api, scope, jobs_only=jobs_only)
         if not targets:
             return
-        _delete_targets(api, scope, targets, grace_seconds=0 if at_once else None)
+        _delete_targets(api, scope, targets, grace_seconds=KILL_GRACE_SECONDS if at_once else None)
     raise BackendError(
         f"experiment {scope.experiment!r} is being created while it is deleted: stop its "
         "launcher first"
@@ -258,6 +303,7 @@ def _delete_targets(
     for owners in (0, 1, 2):
         step = [target for target in targets if target.owners == owners]
         in_parallel(remove, step, threads=api.connections)
+    release_groups(api, scope, {target.group for target in targets})
     uids_by_kind: dict[str, set[str]] = {}
     for target in targets:
         uids_by_kind.setdefault(target.kind, set()).add(target.uid)
@@ -290,7 +336,7 @@ def end_pods_of_run(api: Api, scope: Scope, run_id: str) -> None:
     query = {"labelSelector": f"{scope.selector},{RUN}={run_id}"}
     pods = items_of(api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST))
     targets = [_target("Pod", pod) for pod in pods]
-    _delete_targets(api, scope, targets, grace_seconds=0)
+    _delete_targets(api, scope, targets, grace_seconds=KILL_GRACE_SECONDS)
 
 
 def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
@@ -406,6 +452,7 @@ def _target(kind: str, item: Object) -> DeletionTarget:
         name=item["metadata"]["name"],
         uid=item["metadata"]["uid"],
         of_job=kind == "Pod" and _job_owner(item) is not None,
+        group=group_of(item),
     )
 
 

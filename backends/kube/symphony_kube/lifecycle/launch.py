@@ -346,15 +346,15 @@ def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[str]:
 def _wait_for_roll_back(api: Api, scope: Scope, creation: Creation) -> None:
     """Wait until the created namespace is gone.
 
-    If the launch created no namespace, delete the Pods that deleted Jobs have left behind, and wait
-    until they are gone.
+    If the launch created no namespace, also delete the Pods that deleted Jobs have left behind, and
+    wait until all its Pods are gone.
     """
     created = list(creation.created.values())
     for resource, body in created:
         if resource.kind == "Namespace":
             delete.finish_namespace(api, scope, body["metadata"]["uid"], immediately=True)
             return
-    if any(resource.kind in ("Job", "JobSet") for resource, _ in created):
+    if any(resource.kind in ("Pod", "Job", "JobSet") for resource, _ in created):
         delete.end_pods_of_run(api, scope, creation.run_id)
 
 

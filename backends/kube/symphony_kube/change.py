@@ -90,6 +90,7 @@ from symphony_kube.render.roster import (
     with_revision,
 )
 from symphony_kube.render.snapshot import LIVE_SETTINGS
+from symphony_kube.render.stop_script import scripts_name
 from symphony_kube.state.change_log import encode_changes, new_change
 from symphony_kube.state.control_state import Attempt, encode_manifest
 from symphony_kube.state.ending import encode_policies
@@ -702,7 +703,7 @@ class _Application:
         for body in self._manifest.base_objects:
             kind, name = body["kind"], body["metadata"]["name"]
             is_put = puts_keys if name == keys else puts_files
-            is_put = is_put or name == environment_name(self._scope)
+            is_put = is_put or name in (environment_name(self._scope), scripts_name(self._scope))
             if CODE in labels_of(body):
                 is_put = not self._has_code(labels_of(body)[CODE])
             if kind == "Service" or (kind != "Namespace" and is_put):

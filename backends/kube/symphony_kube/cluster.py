@@ -577,7 +577,7 @@ class KubeCluster(Cluster):
         check_start_directories(plan, archives)
         options = self._options_to_record()
         return NewDescription(
-            manifest=self._render(plan, files, archives),
+            manifest=self._for_user(self._render(plan, files, archives)),
             snapshot=take_snapshot(plan, self.options, files, archives),
             archives=archives,
             record=launch_record(experiment, self.backend, "", 0.0, launch_options=options),
@@ -585,6 +585,22 @@ class KubeCluster(Cluster):
             supervisor=self._supervisor_options(),
             options=options,
         )
+
+    def _for_user(self, manifest: KubeManifest) -> KubeManifest:
+        """Return a manifest whose objects the user may create, if the only obstacle is the
+        ConfigMap with the script that stops programs.
+        """
+        from symphony_kube.lifecycle.rights import may
+        from symphony_kube.render.stop_script import with_listed_script
+
+        scope = manifest.scope
+        if (
+            not scope.shared
+            or self.options.jobs_only
+            or may(self.api, scope, "create", "ConfigMap")
+        ):
+            return manifest
+        return with_listed_script(manifest)
 
     # --- controlling processes ---
 

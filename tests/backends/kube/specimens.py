@@ -279,7 +279,7 @@ def _abbreviated(value: Any) -> Any:
         }
     if isinstance(value, list):
         return [_abbreviated(item) for item in value]
-    return _SCRIPTS.get(value, value) if isinstance(value, str) else value
+    return _SCRIPTS.get(value.rstrip("\n"), value) if isinstance(value, str) else value
 
 
 if __name__ == "__main__":

@@ -13,8 +13,10 @@ import time
 import pytest
 
 from symphony import Experiment
+from symphony_kube.api.labels import Scope
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.render.container_scripts import (
+    STOP_PATH,
     UNHANDLED_CODE,
     SignalMode,
     is_starter,
@@ -23,6 +25,7 @@ from symphony_kube.render.container_scripts import (
     stop_command,
     with_first_process,
 )
+from symphony_kube.render.stop_script import scripts_object
 
 from .namespaces import Pod, are_available, child_of
 
@@ -55,8 +58,8 @@ GRACE = 3
 class Container:
     """The first process of a container, which is stopped as Kubernetes does it."""
 
-    def __init__(self, pod, shell, command):
-        self.pod, self.shell = pod, shell
+    def __init__(self, pod, shell, command, script_path):
+        self.pod, self.shell, self.script_path = pod, shell, script_path
         self.first = pod.start(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.pid = None
         self.output = ""
@@ -78,9 +81,14 @@ class Container:
             *self.shell, *command[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
 
+    def run_hook(self, number, **options):
+        """Run the script that stops the program, which is a file in the container."""
+        shell, _, *arguments = stop_command(number, GRACE, **options, mounted=True)
+        return self.run([shell, str(self.script_path), *arguments])
+
     def stop(self, number=signal.SIGTERM, **options):
         """Run the hook, send TERM to the first process, and return the exit code of the latter."""
-        hook = self.run(stop_command(number, GRACE, **options))
+        hook = self.run_hook(number, **options)
         while hook.poll() is None and self.first.poll() is None:
             time.sleep(0.01)
         if self.first.poll() is None:
@@ -104,12 +112,15 @@ def _namespaces():
 def start(request, tmp_path, _namespaces):
     """Start containers whose first process and hooks run in one of the shells."""
     pods = []
+    script_path = tmp_path / STOP_PATH.lstrip("/")
+    script_path.parent.mkdir(parents=True)
+    script_path.write_text(scripts_object(Scope(experiment="e", namespace="e"))["data"]["stop"])
 
     def start(*command, first_process=True, ready=("up", 1)):
         pods.append(Pod(tmp_path))
         if first_process:
             command = [*request.param, *with_first_process(command)[1:]]
-        container = Container(pods[-1], request.param, command)
+        container = Container(pods[-1], request.param, command, script_path)
         if ready:
             container.read(ready)
         return container
@@ -276,12 +287,16 @@ def hook_of(**settings):
     return lifecycle.get("preStop", {}).get("exec", {}).get("command")
 
 
+def mounted_stop(*arguments, **options):
+    return stop_command(*arguments, **options, mounted=True)
+
+
 def test_the_hook_depends_on_the_settings():
-    assert hook_of() == stop_command(15, 9)
-    assert hook_of(stop_signal="INT", signal_group=True) == stop_command(2, 9, group=True)
-    assert hook_of(stop_command=["a", "$(b)"]) == stop_command(15, 9, command=["a", "$(b)"])
+    assert hook_of() == mounted_stop(15, 9)
+    assert hook_of(stop_signal="INT", signal_group=True) == mounted_stop(2, 9, group=True)
+    assert hook_of(stop_command=["a", "$(b)"]) == mounted_stop(15, 9, command=["a", "$(b)"])
     line = shell_command(["a | b"])
-    assert hook_of(stop_command="a | b") == stop_command(15, 9, command=line)
+    assert hook_of(stop_command="a | b") == mounted_stop(15, 9, command=line)
     in_directory = hook_of(stop_command="a | b", start_dir="deep")
     assert in_directory[-len(line) :] == line
     assert in_directory != hook_of(stop_command="a | b")
@@ -289,9 +304,9 @@ def test_the_hook_depends_on_the_settings():
 
 def test_overrides_can_replace_and_prevent_the_hook():
     pod_yml = {"spec": {"terminationGracePeriodSeconds": 60}}
-    assert hook_of(pod_yml=pod_yml) == hook_of(options={"pod_yml": pod_yml}) == stop_command(15, 60)
+    assert hook_of(pod_yml=pod_yml) == hook_of(options={"pod_yml": pod_yml}) == mounted_stop(15, 60)
     own = {"lifecycle": {"preStop": {"exec": {"command": ["mine"]}}}}
     assert hook_of(container_yml=own) == ["mine"]
-    assert hook_of(container_yml={"lifecycle": {"postStart": {}}}) == stop_command(15, 9)
+    assert hook_of(container_yml={"lifecycle": {"postStart": {}}}) == mounted_stop(15, 9)
     assert hook_of(termination_grace_period=0) is None
     assert hook_of(pod_yml={"spec": {"hostPID": True}}) is None

@@ -18,11 +18,17 @@ from symphony import Cluster, Experiment, SpecError
 from symphony.plan.policies import Policies
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, ROSTER, SERVICE, UNIT, Scope
 from symphony_kube.cluster import KubeCluster
-from symphony_kube.render.container_scripts import shell_command
+from symphony_kube.render.container_scripts import (
+    SCRIPTS_DIRECTORY,
+    script,
+    shell_command,
+    stop_command,
+)
 from symphony_kube.render.experiment import render
 from symphony_kube.render.manifest import REDACTED, KubeManifest
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.roster import Unit, decode_roster
+from symphony_kube.render.stop_script import scripts_name, with_listed_script
 
 from .specimens import FILES, GOLDEN, IMAGE, SPECIMENS, Specimen, planned, written
 
@@ -39,8 +45,12 @@ def rendered(
 
 
 def by_kind(manifest: KubeManifest) -> dict[str, list[Object]]:
+    """Return the objects of each kind, without the script that stops programs."""
     found: dict[str, list[Object]] = {}
+    scripts = scripts_name(manifest.scope)
     for item in manifest:
+        if item["metadata"]["name"] == scripts:
+            continue
         found.setdefault(item["kind"], []).append(item)
     return found
 
@@ -122,6 +132,45 @@ def test_sixteen_agents_in_groups_of_four() -> None:
         )
     for service in kinds["Service"]:
         assert service["spec"]["selector"] == {EXPERIMENT: "fleet", UNIT: "learner"}
+
+
+def test_script_that_stops_programs_is_in_one_object() -> None:
+    exp = Experiment("e")
+    for number in range(100):
+        exp.new_process(f"agent-{number}", command="agent")
+    manifest = rendered(exp)
+    listed = with_listed_script(manifest)
+    assert len(str(manifest)) * 4 < len(str(listed))
+    (config,) = [item for item in manifest if item["kind"] == "ConfigMap"]
+    assert config["immutable"]
+    assert config["data"] == {"stop": f"{script('stop')}\n"}
+    assert all(item["kind"] != "ConfigMap" for item in listed)
+
+
+def hooks_of(manifest: KubeManifest) -> dict[str, tuple[str, ...] | None]:
+    """Return the command with which each container is stopped."""
+    hooks = {}
+    for name, item in containers_of(manifest).items():
+        hook = item.get("lifecycle", {}).get("preStop")
+        hooks[name] = tuple(hook["exec"]["command"]) if hook else None
+    return hooks
+
+
+def test_script_is_listed_if_the_user_may_not_create_config_maps() -> None:
+    exp = Experiment("e")
+    group = exp.new_process_group("g")
+    group.new_process("p", command="c", env={"A": "1"})
+    group.new_process("q", command="c").mount_empty_dir("/own", name="own")
+    exp.new_process("job", command="c").job()
+    exp.new_process("quick", command="c", termination_grace_period=0)
+    listed = tuple(stop_command(15, 30))
+    expected = {"p": listed, "q": listed, "job": listed, "quick": None}
+    manifest = with_listed_script(rendered(exp))
+    assert hooks_of(manifest) == expected
+    for item in containers_of(manifest).values():
+        assert SCRIPTS_DIRECTORY not in {mount["mountPath"] for mount in item["volumeMounts"]}
+    only_jobs = rendered(exp, RenderOptions(image=IMAGE, jobs_only=True))
+    assert hooks_of(only_jobs) == expected
 
 
 def test_hundred_agents_with_a_secret() -> None:

@@ -27,6 +27,7 @@ from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.snapshot import take_snapshot
+from symphony_kube.render.stop_script import VOLUME as SCRIPTS
 from symphony_kube.render.sync import RESTART_SCRIPT, START_SCRIPT
 
 from .specimens import IMAGE, planned
@@ -55,8 +56,9 @@ def specs(manifest: KubeManifest) -> dict[str, Object]:
 
 
 def mounts_of(container: Object) -> list[Object]:
-    """Return the mounts of a container, without its scratch directory."""
-    return [item for item in container["volumeMounts"] if not item["name"].startswith(SCRATCH)]
+    """Return the mounts of a container, without those that each process has."""
+    mounts = container["volumeMounts"]
+    return [item for item in mounts if not item["name"].startswith((SCRATCH, SCRIPTS))]
 
 
 def test_the_processes_of_a_pod_share_the_unpacked_code(project: Path) -> None:

@@ -15,6 +15,7 @@ from symphony_kube.api.labels import SCRATCH, Scope
 from symphony_kube.render.experiment import read_files, render
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.options import RenderOptions
+from symphony_kube.render.stop_script import VOLUME as SCRIPTS
 from symphony_kube.render.volumes import CHECKOUT_SCRIPT
 
 from .specimens import IMAGE, SPECIMENS, planned
@@ -24,16 +25,17 @@ Object = dict[str, Any]
 
 
 def volumes_of(spec: Object) -> list[Object]:
-    """Return the volumes of a Pod, without the scratch directories, which each process has."""
-    return [item for item in spec["volumes"] if not item["name"].startswith(SCRATCH)]
+    """Return the volumes of a Pod, without those that each process has."""
+    return [item for item in spec["volumes"] if not item["name"].startswith((SCRATCH, SCRIPTS))]
 
 
 def mounted(spec: Object, container: str = "p") -> dict[str, Object]:
-    """Return the volumes of a container by mount path, without their names and without the scratch
-    directory.
+    """Return the volumes of a container by mount path, without their names and without those that
+    each process has.
     """
     found = mounts_of(spec, container)
     found.pop("/symphony/scratch")
+    found.pop("/symphony/scripts", None)
     return found
 
 
@@ -84,7 +86,7 @@ def test_read_only_belongs_to_the_mount() -> None:
     mounts = {
         mount["mountPath"]: mount.get("readOnly", False)
         for mount in spec["containers"][0]["volumeMounts"]
-        if mount["name"] != SCRATCH
+        if mount["name"] not in (SCRATCH, SCRIPTS)
     }
     assert mounts == {"/a": False, "/b": True, "/c": False, "/d": True, "/e": True}
     claims = {

@@ -20,6 +20,9 @@ _MARK = "# symphony: "
 # program, so it does not receive the signals for the program.
 FIRST_PROCESS_MARK = f"{_MARK}first process"
 STOP_MARK = f"{_MARK}stop"
+# The directory in the containers of processes that contains the script "stop".
+SCRIPTS_DIRECTORY = "/symphony/scripts"
+STOP_PATH = f"{SCRIPTS_DIRECTORY}/stop"
 # The exit code of the script that sends a signal if no process handles the signal.
 UNHANDLED_CODE = 3
 # The integers of a shell have 64 bits, and it counts hundredths of a second.
@@ -97,15 +100,22 @@ def late_centiseconds(grace: int) -> int:
 
 
 def stop_command(
-    number: int, grace: int, *, group: bool = False, command: Sequence[str] = ()
+    number: int,
+    grace: int,
+    *,
+    group: bool = False,
+    command: Sequence[str] = (),
+    mounted: bool = False,
 ) -> list[str]:
     """Return the command that stops the program of a container.
 
     ``number`` is the number of the signal, and ``grace`` the grace period in seconds. With
     ``group``, all processes receive the signal. ``command`` stops the program instead of the
-    signal.
+    signal. With ``mounted``, the container has the script at `STOP_PATH`.
     """
     arguments = [str(number), str(late_centiseconds(grace)), "", "group" if group else "", *command]
+    if mounted:
+        return [SHELL, STOP_PATH, *arguments]
     return [SHELL, "-c", script("stop"), SHELL, *arguments]
 
 

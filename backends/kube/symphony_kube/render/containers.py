@@ -335,13 +335,14 @@ def _in_environment(process: PlannedProcess, command: Sequence[str] | str) -> li
 # --- the end ---
 
 
-def stop_arguments(process: PlannedProcess, grace: int) -> list[str]:
-    """Return the command that stops the program of a process. ``grace`` is in seconds."""
+def stop_arguments(process: PlannedProcess, grace: int, *, mounted: bool) -> list[str]:
+    """Return the command that stops the program of a process; see `stop_command`."""
     command = []
     if process.settings.stop_command is not None:
         command = _in_environment(process, process.settings.stop_command)
     group = bool(process.settings.signal_group)
-    return stop_command(stop_signal(process), grace, group=group, command=command)
+    number = stop_signal(process)
+    return stop_command(number, grace, group=group, command=command, mounted=mounted)
 
 
 def stop_signal(process: PlannedProcess) -> signal.Signals:
@@ -349,15 +350,18 @@ def stop_signal(process: PlannedProcess) -> signal.Signals:
     return signal.Signals[f"SIG{process.settings.stop_signal or 'TERM'}"]
 
 
-def with_stop_hook(process: PlannedProcess, rendered: Object, grace: int) -> Object:
+def with_stop_hook(
+    process: PlannedProcess, rendered: Object, grace: int, *, mounted: bool
+) -> Object:
     """Return a container in which a script sends the signal that stops the program.
 
-    Kubernetes does not run hooks without a grace period. A hook of the user is kept.
+    With ``mounted``, the container mounts the script, and does not list it. Kubernetes does not run
+    hooks without a grace period. A hook of the user is kept.
     """
     lifecycle = rendered.get("lifecycle") or {}
     if grace <= 0 or "preStop" in lifecycle:
         return rendered
-    hook = {"exec": {"command": stop_arguments(process, grace)}}
+    hook = {"exec": {"command": stop_arguments(process, grace, mounted=mounted)}}
     return {**rendered, "lifecycle": {**lifecycle, "preStop": hook}}
 
 

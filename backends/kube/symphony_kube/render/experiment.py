@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -44,6 +44,7 @@ from symphony_kube.render.overrides import Override
 from symphony_kube.render.roster import PARAMETERS_KEY, Unit, encode_roster, roster_unit
 from symphony_kube.render.secrets import file_object_name, file_objects, file_sources
 from symphony_kube.render.services import render_services
+from symphony_kube.render.stop_script import mounts_script, scripts_object
 from symphony_kube.render.text import Object
 
 __all__ = ["read_files", "render"]
@@ -131,6 +132,7 @@ def _render(
         base_objects=(
             *_namespace(scope, options),
             *_environment(context),
+            *_scripts(bodies.values(), scope),
             *file_objects(sources, scope, files),
             *config_objects(plan, scope),
             *code_objects(_archives_in_secrets(planned, context), scope),
@@ -209,6 +211,11 @@ def _environment(context: RenderContext) -> list[Object]:
     if not context.shares_environment:
         return []
     return [environment_object(context.common_variables, context.scope)]
+
+
+def _scripts(bodies: Iterable[Object], scope: Scope) -> list[Object]:
+    """Return a list that contains the ConfigMap with the script that stops programs, if any."""
+    return [scripts_object(scope)] if any(map(mounts_script, bodies)) else []
 
 
 def _unit_bodies(

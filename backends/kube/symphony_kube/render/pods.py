@@ -25,6 +25,7 @@ from symphony_kube.render.scheduling import (
     scheduling_labels,
     wait_for_queue,
 )
+from symphony_kube.render.stop_script import with_mounted_script
 from symphony_kube.render.text import Object, check_label_keys
 from symphony_kube.render.volumes import pod_volumes
 
@@ -253,11 +254,19 @@ def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     if settings.pod_yml:
         body = _apply_override(body, settings.pod_yml, f"pod_yml of {unit.description}")
     _check_containers(unit, body["spec"].get("containers"))
-    spec = _with_stop_hooks(body["spec"], unit)
+    spec = _with_stop_hooks(body["spec"], unit, context)
     return {**body, "spec": with_security(spec, options.security)}
 
 
-def _with_stop_hooks(spec: Object, unit: PlannedUnit) -> Object:
+def mounts_scripts(context: RenderContext) -> bool:
+    """Return whether containers mount the script that stops programs.
+
+    With ``jobs_only``, users may not be allowed to create the ConfigMap that contains it.
+    """
+    return not context.options.jobs_only
+
+
+def _with_stop_hooks(spec: Object, unit: PlannedUnit, context: RenderContext) -> Object:
     """Return the spec of a Pod in which the programs are stopped by their containers' hooks.
 
     The hooks depend on the grace period, which overrides can change.
@@ -270,8 +279,10 @@ def _with_stop_hooks(spec: Object, unit: PlannedUnit) -> Object:
     containers = []
     for item in spec["containers"]:
         process = processes.get(item.get("name", ""))
-        containers.append(item if process is None else with_stop_hook(process, item, grace))
-    return {**spec, "containers": containers}
+        if process is not None:
+            item = with_stop_hook(process, item, grace, mounted=mounts_scripts(context))
+        containers.append(item)
+    return with_mounted_script({**spec, "containers": containers}, context.scope)
 
 
 def _check_containers(unit: PlannedUnit, containers: Any) -> None:

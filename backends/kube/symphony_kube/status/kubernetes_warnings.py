@@ -11,7 +11,7 @@ from typing import Any
 
 from symphony.events import EventKind, ExperimentEvent
 from symphony.status import ReasonCode
-from symphony_kube.render.container_scripts import STOP_MARK
+from symphony_kube.render.container_scripts import STOP_MARK, STOP_PATH
 from symphony_kube.state import reasons
 from symphony_kube.state.pod_status import parse_time
 
@@ -40,7 +40,8 @@ _PROBLEMS = frozenset({"Preempted", "BackOff", "TaintManagerEviction", "Evicted"
 # reported.
 _PROBE_FAILURES = re.compile(r"(Readiness|Startup) probe (failed|errored)")
 # The first process of a container can exit before the script that stops the program.
-_INTERRUPTED_STOP = ("FailedPreStopHook", STOP_MARK)
+_INTERRUPTED_STOP = "FailedPreStopHook"
+_STOP_SCRIPTS = (STOP_MARK, STOP_PATH)
 _COMBINED = "(combined from similar events): "
 _CONTAINER = re.compile(r"spec\.containers\{(.+)\}")
 # The number of events of unknown objects that are kept, because their Pods may be observed later.
@@ -119,9 +120,8 @@ def _is_problem(event: Object) -> bool:
         return False
     if _PROBE_FAILURES.match(_message(event)):
         return False
-    reason, text = _INTERRUPTED_STOP
-    if event.get("reason") == reason and text in _message(event):
-        return False
+    if event.get("reason") == _INTERRUPTED_STOP:
+        return not any(text in _message(event) for text in _STOP_SCRIPTS)
     return event.get("type") == "Warning" or event.get("reason") in _PROBLEMS
 
 

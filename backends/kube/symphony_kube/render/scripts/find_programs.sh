@@ -36,7 +36,7 @@ read_stat() {
 has_mark() {
   x=
   read -r x <"/proc/$1/cmdline"
-  case $x in *"# symphony: $2") return 0 ;; *) return 1 ;; esac
+  case $x in *"# symphony: $2" | *"/symphony/scripts/$2"*) return 0 ;; *) return 1 ;; esac
 }
 
 # The first process has started before all others that have no parent in the container.

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from symphony.hidden_values import shown_value
 from symphony.importing import images
 from symphony.importing.host_names import HostNames, Replaced, Service
+from symphony.importing.interpolation import escaped
 from symphony.importing.result import Imported
 
 
@@ -126,7 +128,9 @@ def _image(process: Process) -> str:
 def _texts(process: Process) -> list[str]:
     settings = process.settings
     values = settings.get("env", {}).values()
-    return [*map(str, values), *settings.get("command", ()), *settings.get("args", ())]
+    in_files = [value for file in process.env_files.values() for value in file.values()]
+    words = [*settings.get("command", ()), *settings.get("args", ())]
+    return [*map(str, values), *in_files, *words]
 
 
 class _Addresses:
@@ -145,6 +149,7 @@ class _Addresses:
         env = settings.get("env", {})
         for key, value in env.items():
             env[key] = self._use(self._hosts.variable(key, str(value)), f"environment.{key}")
+        self._copy_from_env_files()
         key_of_command = "entrypoint" if "command" in settings else "command"
         for key in ("command", "args"):
             if key in settings:
@@ -157,10 +162,34 @@ class _Addresses:
         others = [name for name in self._used if name not in own]
         if others:
             settings["connects"] = others
-        for path, values in self._process.env_files.items():
-            for key, value in values.items():
-                self._report(path, key, self._hosts.variable(key, value), value)
         return set(self._used)
+
+    def _copy_from_env_files(self) -> None:
+        """Set the variables of env files whose values contain host names, with addresses in them.
+
+        A value that can contain a password is not copied, because the env file is often private.
+        """
+        has_parameters = bool(self._imported.document.get("parameters"))
+        given = self._process.settings.get("env", {})
+        # A variable that several files set has the value of the last file.
+        sources: dict[str, tuple[str, str]] = {}
+        for path, values in self._process.env_files.items():
+            sources.update({key: (path, value) for key, value in values.items()})
+        for key, (path, value) in sources.items():
+            text = escaped(value, has_parameters=has_parameters)
+            replaced = self._hosts.variable(key, text)
+            has_host = replaced.text != text or bool(replaced.unknown)
+            if key in given or not has_host:
+                continue
+            problem = f"the value of {key} in {path} contains a host name"
+            fix = f"set {key} in env, and write ${{SERVICE.host}} or ${{SERVICE.addr}}"
+            if not replaced.unknown and shown_value(key, value) == value:
+                env = self._process.settings.setdefault("env", {})
+                env[key] = self._use(replaced, "env_file")
+                fix = f"env sets {key} with the address; change it there"
+            else:
+                problem += ", which exists only in compose"
+            self._imported.omit(f"{self._process.where}.env_file", problem, fix)
 
     def _words(self, words: Sequence[str], where: str) -> list[str]:
         result: list[str] = []
@@ -178,12 +207,3 @@ class _Addresses:
                 f"write ${{SERVICE.host}} with a service that the process of {host!r} binds",
             )
         return replaced.text
-
-    def _report(self, path: str, key: str, replaced: Replaced, value: str) -> None:
-        """Report a variable in an env file whose value contains a host name."""
-        if replaced.text != value or replaced.unknown:
-            self._imported.omit(
-                f"{self._process.where}.env_file",
-                f"the value of {key} in {path} contains a host name, which exists only in compose",
-                f"set {key} in env, and write ${{SERVICE.host}} or ${{SERVICE.addr}}",
-            )

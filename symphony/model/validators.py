@@ -10,6 +10,7 @@ import functools
 import math
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
@@ -174,6 +175,22 @@ def absolute_path(value: object, subject: str) -> str:
             f"{subject} must be an absolute path, not {shown(result)}; for example {example!r}"
         )
     return result
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile the regular expression of a user.
+
+    Raises `re.error` if it is not valid, or if Python warns that a later version will interpret it
+    in another way: a bracket within brackets, as in ``[[:digit:]]``.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        try:
+            return re.compile(pattern)
+        except FutureWarning as exc:
+            raise re.error(
+                f"{str(exc).lower()}; write \\[ for a bracket, and [0-9] instead of [[:digit:]]"
+            ) from exc
 
 
 def whole_number(value: object, subject: str, *, least: int = 0) -> int:

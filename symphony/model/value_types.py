@@ -346,7 +346,7 @@ def _stop_signal(value: object, subject: str) -> str:
 def _regular_expression(value: object, subject: str) -> str:
     pattern = validators.text(value, subject)
     try:
-        re.compile(pattern)
+        validators.compiled(pattern)
     except re.error as exc:
         raise SpecError(f"{subject} is not a regular expression: {shown(pattern)}: {exc}") from exc
     return pattern

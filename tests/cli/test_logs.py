@@ -204,6 +204,7 @@ class TestSave:
         (["--previous", "--timestamps"], "--previous and --timestamps cannot be combined"),
         (["--save", "x", "--grep", "x"], "--save and --grep cannot be combined"),
         (["--grep", "("], "--grep: '(' is not a regular expression"),
+        (["--grep", "[[:digit:]]"], "--grep: '[[:digit:]]' is not a regular expression: possible"),
         (["--save", "x", "--json"], "--save and --json cannot be combined"),
     ],
 )

@@ -205,7 +205,9 @@ def test_addresses_replace_host_names(tmp_path: Path) -> None:
 
 
 def test_every_host_name_of_a_service_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "b.env").write_text("DB_URL=postgres://database:5432\nLEVEL=info\n")
+    (tmp_path / "b.env").write_text(
+        "LEVEL=info\nDB_URL=postgres://me:pw@database:5432\nCACHE=$${x}//database:5432\nA=//db:1\n"
+    )
     result = imported(
         tmp_path,
         """
@@ -225,7 +227,12 @@ def test_every_host_name_of_a_service_is_replaced(tmp_path: Path) -> None:
     )
     processes = result.document["processes"]
     address = "//${db.addr}"
-    assert processes["app"]["env"] == {"A": address, "B": address, "C": address, "OTHER": "named"}
+    assert processes["app"]["env"] == {
+        "A": address,
+        "B": address,
+        "C": address,
+        "OTHER": "named",
+    } | {"CACHE": f"$${{x}}{address}"}
     assert processes["app"]["starts_after"] == {"db": "started"}
     # The alias of a link is a host name only for the service that has the link.
     assert processes["other"]["env"]["A"] == "//database:5432"
@@ -236,6 +243,7 @@ def test_every_host_name_of_a_service_is_replaced(tmp_path: Path) -> None:
         f"services.app.environment.OTHER: {in_value} 'named', which exists only in compose",
         "services.app.env_file: the value of DB_URL in b.env contains a host name, which exists "
         "only in compose",
+        "services.app.env_file: the value of CACHE in b.env contains a host name",
         f"services.other.environment.PEER_HOST: {in_value} 'app', which exists only in compose",
     ]
 

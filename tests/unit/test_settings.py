@@ -402,6 +402,7 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.ready(http=("a", "h")), "the path of http must be an absolute path, not 'h'"),
     (lambda c: c.ready(command=[]), "ready command is empty; give a program"),
     (lambda c: c.ready(log="("), "log is not a regular expression: '('"),
+    (lambda c: c.ready(log="[[:digit:]]"), "possible nested set at position 1; write"),
     (lambda c: c.starts_after("Bad"), "process name 'Bad' is not valid"),
     (lambda c: c.starts_after("a", "done"), "must be one of ready, started, succeeded, not 'done'"),
     (lambda c: c.mount_nfs("s", "p", "/m"), "the NFS path must be an absolute path, not 'p'"),

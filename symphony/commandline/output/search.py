@@ -10,6 +10,7 @@ from symphony.commandline.exit_codes import UsageError
 from symphony.events import ExperimentEvent
 from symphony.line_search.helper import LineSearcher
 from symphony.log_blocks import LineAssembler, LogBlock
+from symphony.model.validators import compiled
 
 
 class OutputSearch:
@@ -22,7 +23,7 @@ class OutputSearch:
 
     def __init__(self, pattern: str) -> None:
         try:
-            self._pattern = re.compile(pattern)
+            self._pattern = compiled(pattern)
         except re.error as exc:
             raise UsageError(f"--grep: {pattern!r} is not a regular expression: {exc}") from exc
         self._searcher = LineSearcher()

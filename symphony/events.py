@@ -288,9 +288,19 @@ def _process_events(
     has_ended = process.state in ENDED and old.state not in ENDED
     if has_exited or has_ended:
         yield _exit_event(old, process, now)
-    is_new = before is None or (old.state, old.reason) != (process.state, process.reason)
+    is_new = before is None or _pending_reason(old) != _pending_reason(process)
     if process.state is State.PENDING and (is_new or has_exited):
         yield from _pending_events(process, now)
+
+
+def _pending_reason(process: ProcessStatus) -> tuple[Any, ...]:
+    """Return the values that differ if there is a new reason for which a process is pending.
+
+    The text for a restart can become more precise, and the restart remains the same.
+    """
+    if process.reason_code in _RESTART_CODES:
+        return process.state, process.restart_number or process.restarts, process.next_start
+    return process.state, process.reason
 
 
 def _running_events(

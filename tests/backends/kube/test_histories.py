@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from symphony.events import EventKind, events_between
 from symphony.status import ENDED, State
 from symphony_kube.api import labels
 from symphony_kube.state.observe import JOB_SETS, JOBS, PODS
@@ -304,3 +305,56 @@ def test_the_next_attempt_of_a_job_is_announced_when_its_container_exits():
     assert change.body["status"]["phase"] == "Running"
     assert process.next_start == process.ended + 10
     assert (process.restart_number, process.max_restarts) == (1, 2)
+
+
+def event_texts(name: str) -> dict[str, list[str]]:
+    """Return the texts of all events of each process, in the order in which they are shown."""
+    history = read_history(name)
+    observer = history.observer()
+    texts: dict[str, list[str]] = {}
+    previous = None
+    for change in history.changes:
+        observer.apply(change.kind, change.event, change.body)
+        status = observer.observe(change.at).status
+        for event in events_between(previous, status, change.at):
+            if event.process is not None and event.kind is not EventKind.WAITING:
+                texts.setdefault(event.process, []).append(event.text)
+        previous = status
+        assert not status.note
+    return texts
+
+
+def test_the_events_of_a_job_that_retries():
+    assert event_texts("06-job-retries-then-succeeds")["j"] == [
+        "started",
+        "exited with 1",
+        "restarting in 9.27 s (1 of 2)",
+        "started again (restart 1)",
+        "exited with 1",
+        "restarting in 19.2 s (2 of 2)",
+        "started again (restart 2)",
+        "exited with 0",
+    ]
+
+
+def test_the_events_of_a_job_set_that_restarts():
+    """A restart is announced once, although more and more is known of it."""
+    texts = event_texts("20-jobset-restarts-once")
+    failed = ["started", "exited with 5", "restarting (1 of 2)"]
+    stopped = ["started", "restarting (1 of 2)"]
+    again = ["started again (restart 1)", "exited with 0"]
+    assert texts["js-2"] == [*failed, *again]
+    assert texts["js-0"] == texts["js-1"] == [*stopped, *again]
+    assert texts["js-3"] == ["started", "stopping", "restarting (1 of 2)", *again]
+
+
+def test_the_cause_of_the_restart_of_a_job_set_is_remembered():
+    reasons = [reason for _, _, reason in words("20-jobset-restarts-once")["js-0"]]
+    causes = [reason for reason in reasons if "restarts" in reason]
+    assert causes == ["the unit restarts: js-2 exited with 5"]
+
+
+def test_pods_that_a_controller_deletes_do_not_mean_that_the_experiment_is_deleted():
+    assert event_texts("08-job-policy-and-deadline")["deadline"][-1] == (
+        "exited with 0 (DeadlineExceeded: ran longer than 6 s)"
+    )

@@ -167,6 +167,8 @@ class PodObserver:
         # The Jobs that have finished and no longer exist, by unit.
         self._removed_jobs: dict[str, JobStatus] = {}
         self._ready_times: dict[tuple[str, str], float] = {}
+        # The first failure in each attempt of a JobSet, by its UID and the number of the attempt.
+        self._failures: dict[tuple[str, int], str] = {}
         # These are caches. ``_units`` and ``_created`` are valid until an object is created or
         # deleted.
         self._unit_statuses: dict[str, UnitStatus] = {}
@@ -583,7 +585,10 @@ class PodObserver:
             pods += self._pods.get(rank, {}).values()
             if rank in self._deleted:
                 pods.append(self._deleted[rank])
-        return describe_failure(pods, attempt)
+        failure = describe_failure(pods, attempt)
+        if failure:
+            self._failures.setdefault((job.uid, attempt), failure)
+        return self._failures.get((job.uid, attempt), "")
 
     def _latest_attempt(self, unit: str) -> tuple[list[PodStatus], JobStatus | None]:
         """Return the Pods, oldest first, and the Job of the latest attempt to run a unit.
@@ -754,9 +759,9 @@ class PodObserver:
     def _is_being_deleted(self) -> bool:
         """Return whether the experiment has Pods and all of them are being deleted.
 
-        The controller of a JobSet deletes its Pods when it restarts.
+        The controllers of Jobs and JobSets delete Pods, for example after a deadline.
         """
-        if any(job.kind == "JobSet" and not job.deleting for job in self._current_jobs()):
+        if any(not job.deleting for job in self._current_jobs()):
             return False
         found = False
         for pods in self._pods.values():

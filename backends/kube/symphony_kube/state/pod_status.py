@@ -4,6 +4,9 @@ All functions are pure, and their results do not depend on the current time.
 
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus describes
 the fields. The field values of Kubernetes 1.20 and all later versions are supported.
+
+The classes are not frozen, although their objects are not modified, because creating the objects of
+frozen classes would take half of the time in which a Pod is parsed.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ EXIT_UNKNOWN = "exit status unknown"
 CREATING = Reason("ContainerCreating", ReasonCode.CREATING)
 SCHEDULING = Reason("being scheduled", ReasonCode.SCHEDULING)
 
+# The reason of a container that the kubelet has lost.
+_LOST = "ContainerStatusUnknown"
 _RESULTS = (State.SUCCEEDED, State.FAILED)
 # The exit codes of a container that was terminated by SIGKILL or SIGTERM.
 _EXIT_CODES_OF_STOPPED = (137, 143)
@@ -45,11 +50,22 @@ _UNFINISHED_PHASES = ("Pending", "Running")
 # The reasons for which a Pod is not ready because its node has decided that it finishes.
 _FINISHING_REASONS = ("PodCompleted", "PodFailed")
 _DEFAULT_GRACE_SECONDS = 30.0
+_NO_CONDITION: Object = {}
+_NO_STATUS: Object = {}
+_NO_NAMES: frozenset[str] = frozenset()
+# The annotations whose values are fields of the state of a Pod.
+_TEXT_FIELDS = {
+    labels.ROSTER: "roster",
+    labels.PROBLEMS: "problems",
+    labels.ENDING: "ending",
+    labels.POLICIES: "policies",
+    labels.CHANGES: "changes",
+}
 # A Pod stops when it has run for this time, which is the shortest that Kubernetes accepts.
 SHORTEST_DEADLINE_SECONDS = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ContainerStatus:
     """The state of one process. This class implements `symphony.plan.start_order.Awaited`.
 
@@ -91,7 +107,7 @@ class ContainerStatus:
 NOT_CREATED = ContainerStatus()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ContainerRef:
     """A process's container in one Pod, with the data that log and access commands need.
 
@@ -123,7 +139,7 @@ class ContainerRef:
         return self.state == "running" and not self.finished
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PodStatus:
     """The state of a Pod. Times are seconds since the epoch.
 
@@ -200,6 +216,7 @@ def parse_pod(pod: Object) -> PodStatus:
     metadata, spec = pod["metadata"], pod["spec"]
     status = pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
+    conditions = {item["type"]: item for item in status.get("conditions") or ()}
     deadline = parse_time(metadata.get("deletionTimestamp"))
     delete_requested = None
     if deadline is not None:
@@ -207,13 +224,14 @@ def parse_pod(pod: Object) -> PodStatus:
     # When a node stops reporting, the node controller sets the Ready condition of the node's Pods
     # to False. The kubelet always sets Ready and ContainersReady together, whereas a readiness gate
     # changes only Ready.
+    ready = conditions.get("Ready", _NO_CONDITION)
     node_silent = (
-        _condition(status, "Ready").get("status") == "False"
-        and _condition(status, "ContainersReady").get("status") == "True"
+        ready.get("status") == "False"
+        and conditions.get("ContainersReady", _NO_CONDITION).get("status") == "True"
         and not spec.get("readinessGates")
     )
-    ready_by_log = annotations.get(labels.READY, "").split(",")
-    probed = [item["name"] for item in spec["containers"] if "readinessProbe" in item]
+    active_deadline = spec.get("activeDeadlineSeconds")
+    refs = container_refs(pod)
     return PodStatus(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
@@ -227,33 +245,52 @@ def parse_pod(pod: Object) -> PodStatus:
         grace_seconds=spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS),
         phase=status.get("phase", ""),
         node_silent=node_silent,
-        is_being_stopped=_condition(status, "Ready").get("reason") == "PodFailed",
-        roster=annotations.get(labels.ROSTER, ""),
-        problems=annotations.get(labels.PROBLEMS, ""),
-        ending=annotations.get(labels.ENDING, ""),
-        policies=annotations.get(labels.POLICIES, ""),
-        changes=annotations.get(labels.CHANGES, ""),
+        is_being_stopped=ready.get("reason") == "PodFailed",
         attempt=_attempt(metadata),
-        control=decode_control(annotations.get(labels.CONTROL)),
-        has_manifest=labels.MANIFEST in annotations,
-        is_stopped=spec.get("activeDeadlineSeconds") == SHORTEST_DEADLINE_SECONDS,
-        time_limit=spec.get("activeDeadlineSeconds") if labels.DEADLINE in annotations else None,
-        ready_by_log=frozenset(name for name in ready_by_log if name),
-        ready_by_log_at=_modified(metadata, labels.READY) if labels.READY in annotations else None,
-        log_problems=_log_problems(annotations),
-        probed=frozenset(probed),
-        refs=tuple(container_refs(pod)),
-        containers=_PodParser(metadata, spec, status).containers(),
+        is_stopped=active_deadline == SHORTEST_DEADLINE_SECONDS,
+        probed=_probed(spec),
+        refs=tuple(refs),
+        containers=_PodParser(metadata, spec, status, conditions).containers(),
+        **_parse_annotations(metadata, annotations, active_deadline),
     )
+
+
+def _parse_annotations(
+    metadata: Object, annotations: Object, active_deadline: int | None
+) -> dict[str, Any]:
+    """Return the fields of `PodStatus` that follow from the annotations of symphony.
+
+    Most Pods have few of them.
+    """
+    found: dict[str, Any] = {}
+    for annotation, name in _TEXT_FIELDS.items():
+        if annotation in annotations:
+            found[name] = annotations[annotation]
+    if labels.CONTROL in annotations:
+        found["control"] = decode_control(annotations[labels.CONTROL])
+    if labels.MANIFEST in annotations:
+        found["has_manifest"] = True
+    if labels.DEADLINE in annotations:
+        found["time_limit"] = active_deadline
+    if labels.READY in annotations:
+        names = annotations[labels.READY].split(",")
+        found["ready_by_log"] = frozenset(name for name in names if name)
+        found["ready_by_log_at"] = _modified(metadata, labels.READY)
+    if labels.LOG_PROBLEMS in annotations:
+        found["log_problems"] = _log_problems(annotations)
+    return found
+
+
+def _probed(spec: Object) -> frozenset[str]:
+    """Return the names of the containers that have a readiness probe."""
+    names = [item["name"] for item in spec["containers"] if "readinessProbe" in item]
+    return frozenset(names) if names else _NO_NAMES
 
 
 def _log_problems(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the log problems that a supervisor has recorded. A damaged value is ignored."""
-    text = annotations.get(labels.LOG_PROBLEMS)
-    if text is None:
-        return ()
     try:
-        problems = json.loads(text)
+        problems = json.loads(annotations[labels.LOG_PROBLEMS])
     except ValueError:
         return ()
     if not isinstance(problems, dict):
@@ -266,30 +303,31 @@ def container_refs(pod: Object) -> list[ContainerRef]:
     metadata, spec = pod["metadata"], pod["spec"]
     status = pod.get("status") or {}
     statuses = _by_name(status.get("containerStatuses"))
-    attempt = _attempt(metadata)
+    unit, attempt = _unit(metadata), _attempt(metadata).number
+    created = parse_time(metadata.get("creationTimestamp")) or 0.0
+    has_finished = status.get("phase") in FINISHED_PHASES
+    of_job = bool(_job_of(metadata))
     refs = []
     for container in spec["containers"]:
-        reported = statuses.get(container["name"], {})
-        state = next(iter(reported.get("state") or {}), "")
+        reported = statuses.get(container["name"], _NO_STATUS)
+        state = next(iter(reported.get("state") or ()), "")
         restarts = int(reported.get("restartCount") or 0)
         has_run_before = restarts > 0 or bool(reported.get("lastState"))
-        finished = status.get("phase") in FINISHED_PHASES
-        if state == "terminated":
-            finished = finished or _is_final(reported, pod)
+        finished = has_finished or (state == "terminated" and _is_final(reported, pod))
         ref = ContainerRef(
             process=container["name"],
-            unit=_unit(metadata),
+            unit=unit,
             pod=metadata["name"],
             uid=metadata.get("uid", ""),
-            created=parse_time(metadata.get("creationTimestamp")) or 0.0,
-            of_job=bool(_job_of(metadata)),
+            created=created,
+            of_job=of_job,
             host=status.get("hostIP") or "",
             state=state,
             restarts=restarts,
             has_log=state in ("running", "terminated") or has_run_before,
             finished=finished,
             deleting="deletionTimestamp" in metadata,
-            attempt=attempt.number,
+            attempt=attempt,
             tty=bool(container.get("tty")),
         )
         refs.append(ref)
@@ -387,14 +425,6 @@ def _modified(metadata: Object, field_name: str = "") -> float | None:
     return max(times, default=None)
 
 
-def _condition(status: Object, kind: str) -> Object:
-    for condition in status.get("conditions") or ():
-        if condition["type"] == kind:
-            found: Object = condition
-            return found
-    return {}
-
-
 def _by_name(statuses: Sequence[Object] | None) -> dict[str, Object]:
     return {status["name"]: status for status in statuses or ()}
 
@@ -402,12 +432,15 @@ def _by_name(statuses: Sequence[Object] | None) -> dict[str, Object]:
 class _PodParser:
     """A parser that derives the state of each container in one Pod."""
 
-    def __init__(self, metadata: Object, spec: Object, status: Object) -> None:
+    def __init__(
+        self, metadata: Object, spec: Object, status: Object, conditions: Mapping[str, Object]
+    ) -> None:
         self._metadata = metadata
         self._spec = spec
         self._status = status
         self._phase = status.get("phase", "")
         self._queue = (metadata.get("labels") or {}).get(labels.QUEUE, "")
+        self._conditions = conditions
         self._statuses = _by_name(status.get("containerStatuses"))
 
     def containers(self) -> dict[str, ContainerStatus]:
@@ -419,15 +452,20 @@ class _PodParser:
         }
         if self._phase not in _UNFINISHED_PHASES:
             return containers
+        if not any(container.state in _RESULTS for container in containers.values()):
+            return containers
         is_finishing = all(container.state in ENDED for container in containers.values())
         if not is_finishing:
-            is_finishing = _condition(self._status, "Ready").get("reason") in _FINISHING_REASONS
+            is_finishing = self._condition("Ready").get("reason") in _FINISHING_REASONS
         for name, container in containers.items():
             if container.state not in _RESULTS:
                 continue
             if is_finishing or self._has_reached_deadline(container.ended):
                 containers[name] = replace(container, awaits_pod=True)
         return containers
+
+    def _condition(self, kind: str) -> Object:
+        return self._conditions.get(kind, _NO_CONDITION)
 
     # --- one container ---
 
@@ -446,52 +484,72 @@ class _PodParser:
             ended = _modified(self._metadata)
             return ContainerStatus(state=State.SUCCEEDED, exit_code=0, ended=ended)
         if "running" in state:
-            is_ready = bool(status.get("ready"))
-            return ContainerStatus(
-                state=State.RUNNING,
-                ready=is_ready,
-                restarts=restarts,
-                started=parse_time(state["running"].get("startedAt")),
-                ready_since=self._ready_since() if is_ready else None,
-            )
+            return self._running(container, status, state["running"])
         return blocked or self._waiting(container, status, state.get("waiting") or {})
+
+    def _running(self, container: Object, status: Object, running: Object) -> ContainerStatus:
+        started = parse_time(running.get("startedAt"))
+        is_ready, ready_since = True, started
+        if "readinessProbe" in container:
+            is_ready = bool(status.get("ready"))
+            ready_since = self._ready_since() if is_ready else None
+        return ContainerStatus(
+            state=State.RUNNING,
+            ready=is_ready,
+            was_ready=is_ready,
+            restarts=status.get("restartCount", 0),
+            started=started,
+            ready_since=ready_since,
+        )
 
     def _ready_since(self) -> float | None:
         """Return when all containers became ready, or None if they are not."""
-        condition = _condition(self._status, "ContainersReady")
+        condition = self._condition("ContainersReady")
         if condition.get("status") != "True":
             return None
         return parse_time(condition.get("lastTransitionTime"))
 
     def _terminated(self, container: Object, status: Object, terminated: Object) -> ContainerStatus:
-        exit_code = terminated.get("exitCode", 0)
+        exit_code: int | None = terminated.get("exitCode", 0)
         if not exit_code and terminated.get("signal"):
             exit_code = 128 + terminated["signal"]
-        parsed = ContainerStatus(
-            exit_code=exit_code,
-            restarts=status.get("restartCount", 0),
-            started=parse_time(terminated.get("startedAt")),
-            ended=parse_time(terminated.get("finishedAt")) or _modified(self._metadata),
-        )
-        start_failure = _start_failure(terminated)
-        if start_failure is not None:
+        started = parse_time(terminated.get("startedAt"))
+        ended = parse_time(terminated.get("finishedAt")) or _modified(self._metadata)
+        state, cause = self._result(container, terminated, exit_code or 0, ended)
+        is_lost = state is not State.PENDING and terminated.get("reason") == _LOST
+        if terminated.get("reason") in reasons.START_FAILURE_REASONS:
             # The exit code and start time that the runtime reports are placeholders.
-            parsed = replace(parsed, exit_code=None, started=None)
+            exit_code = started = None
+        elif is_lost:
+            exit_code = None
+        is_probed = "readinessProbe" in container
+        return ContainerStatus(
+            state=state,
+            was_ready=started is not None and not is_probed,
+            ready_since=None if is_probed else started,
+            exit_code=exit_code,
+            cause=cause,
+            restarts=status.get("restartCount", 0),
+            started=started,
+            ended=ended,
+            next_start=ended if cause.code is ReasonCode.BACKING_OFF else None,
+        )
+
+    def _result(
+        self, container: Object, terminated: Object, exit_code: int, ended: float | None
+    ) -> tuple[State, Reason]:
+        """Return the state and its reason of a process whose container has terminated."""
         if self._is_restarted(container, exit_code):
-            if start_failure is not None:
-                return replace(parsed, cause=start_failure)
-            cause = Reason(reasons.restarting(parsed.exit_code), ReasonCode.BACKING_OFF)
-            return replace(parsed, cause=cause, next_start=parsed.ended)
-        if terminated.get("reason") == "ContainerStatusUnknown":
-            return self._status_unknown(parsed, terminated)
-        if exit_code == 0 and self._was_stopped_with_pod(parsed.ended):
+            cause = Reason(reasons.restarting(exit_code), ReasonCode.BACKING_OFF)
+            return State.PENDING, _start_failure(terminated) or cause
+        if terminated.get("reason") == _LOST:
+            return self._lost(terminated)
+        if exit_code:
+            return State.FAILED, self._failure(container, terminated, exit_code)
+        if self._was_stopped_with_pod(ended):
             # A process that exits with 0 when it is stopped has not finished its work.
-            cause = self._pod_reason() or reasons.exited(exit_code)
-            return replace(parsed, state=State.FAILED, cause=cause)
-        if exit_code == 0:
-            return replace(parsed, state=State.SUCCEEDED)
-        cause = self._failure(container, terminated, exit_code)
-        return replace(parsed, state=State.FAILED, cause=cause)
+            return State.FAILED, self._pod_reason() or NO_REASON
+        return State.SUCCEEDED, NO_REASON
 
     def _was_stopped_with_pod(self, ended: float | None) -> bool:
         """Return whether a process exited because its Pod exceeded its deadline or was evicted.
@@ -503,7 +561,7 @@ class _PodParser:
         if self._status.get("reason") == "DeadlineExceeded":
             is_stopped = self._spec.get("activeDeadlineSeconds") == SHORTEST_DEADLINE_SECONDS
             return not is_stopped and self._has_reached_deadline(ended)
-        disruption = _condition(self._status, "DisruptionTarget")
+        disruption = self._condition("DisruptionTarget")
         since = parse_time(disruption.get("lastTransitionTime"))
         if disruption.get("status") != "True" or since is None:
             return False
@@ -528,20 +586,19 @@ class _PodParser:
             return pod_reason
         return _start_failure(terminated) or reasons.exited(exit_code)
 
-    def _status_unknown(self, parsed: ContainerStatus, terminated: Object) -> ContainerStatus:
-        """Return the state of a container that the kubelet has lost.
+    def _lost(self, terminated: Object) -> tuple[State, Reason]:
+        """Return the state and its reason of a process whose container the kubelet has lost.
 
         The exit code that the kubelet reports for such a container is a placeholder.
         """
         pod_reason = self._pod_reason()
         if pod_reason is not None:
-            return replace(parsed, state=State.FAILED, exit_code=None, cause=pod_reason)
+            return State.FAILED, pod_reason
         if self._was_disrupted_by("DeletionByPodGC"):
             why = self._node_gone()
         else:
             why = reasons.shorten(terminated.get("message", "")).lower()
-        cause = exit_unknown(why or "its container was lost")
-        return replace(parsed, state=State.UNKNOWN, exit_code=None, cause=cause)
+        return State.UNKNOWN, exit_unknown(why or "its container was lost")
 
     def _failed_with_pod(
         self, status: Object, state: Object, blocked: ContainerStatus | None
@@ -583,13 +640,13 @@ class _PodParser:
             return deadline_exceeded(deadline)
         if reason and self._phase == "Failed":
             return reasons.pod_ended(reason, self._status.get("message", ""))
-        disruption = _condition(self._status, "DisruptionTarget")
+        disruption = self._condition("DisruptionTarget")
         if disruption.get("status") == "True" and disruption.get("reason"):
             return reasons.pod_ended(disruption["reason"], disruption.get("message", ""))
         return None
 
     def _was_disrupted_by(self, reason: str) -> bool:
-        return _condition(self._status, "DisruptionTarget").get("reason") == reason
+        return self._condition("DisruptionTarget").get("reason") == reason
 
     def _node_gone(self) -> str:
         node = self._spec.get("nodeName")
@@ -635,7 +692,7 @@ class _PodParser:
 
     def _scheduling_reason(self) -> Reason:
         """Return why the Pod has no node, or `CREATING` if its node is setting the Pod up."""
-        scheduled = _condition(self._status, "PodScheduled")
+        scheduled = self._condition("PodScheduled")
         if scheduled.get("status") != "False":
             return CREATING if self._spec.get("nodeName") else SCHEDULING
         reason, message = scheduled.get("reason", ""), scheduled.get("message", "")
@@ -651,7 +708,7 @@ class _PodParser:
         Since version 1.29, Kubernetes reports whether the Pod's sandbox is ready. Once the sandbox
         is ready, the container waits only for its image.
         """
-        sandbox = _condition(self._status, "PodReadyToStartContainers")
+        sandbox = self._condition("PodReadyToStartContainers")
         if sandbox.get("status") == "True" and not status.get("imageID"):
             return Reason(f"pulling image {container.get('image', '')}", ReasonCode.PULLING_IMAGE)
         return CREATING

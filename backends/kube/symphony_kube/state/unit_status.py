@@ -330,12 +330,9 @@ class UnitStatus:
         has_check = checks_log or name in pod.probed
         running = container.state is State.RUNNING
         if not has_check:
-            container = replace(
-                container,
-                ready=running,
-                was_ready=container.started is not None,
-                ready_since=container.started,
-            )
+            has_started = container.started is not None
+            if container.was_ready != has_started:
+                container = replace(container, was_ready=has_started, ready_since=container.started)
         elif checks_log:
             container = replace(
                 container,
@@ -343,8 +340,6 @@ class UnitStatus:
                 was_ready=log_matched,
                 ready_since=pod.ready_by_log_at,
             )
-        else:
-            container = replace(container, was_ready=container.ready)
         if has_check and running and not container.was_ready:
             return self._not_ready(name, container)
         if running and pod.node_silent:

@@ -213,3 +213,20 @@ def test_removed_events_are_reported_and_the_state_is_kept() -> None:
     assert lines(translator.translate(started(103.0, "s"))) == [
         "process s started again (restart 1)"
     ]
+
+
+def test_a_restart_is_announced_once_although_more_becomes_known_of_it() -> None:
+    def waiting(reason: str, number: int) -> ExperimentStatus:
+        process = ProcessStatus(
+            name="c",
+            state=State.PENDING,
+            reason=reason,
+            reason_code=ReasonCode.BACKING_OFF,
+            restart_number=number,
+        )
+        return ExperimentStatus(name="e", backend="kube", processes=(process,))
+
+    first = waiting("exit code 3", 1)
+    assert events_between(first, waiting("the unit restarts: c exited with 3", 1), 5.0) == []
+    again = events_between(first, waiting("exit code 3", 2), 5.0)
+    assert lines(again) == ["process c restarting (2)"]

@@ -183,11 +183,13 @@ def test_bookmark_only_changes_the_version(serve):
     [
         [event("MODIFIED", 101), '{"type": "MODI'],
         [event("MODIFIED", 101), error(500)],
+        [event("MODIFIED", 101), error(429)],
     ],
-    ids=["half a line", "an error of the server's own"],
+    ids=["half a line", "an error of the server's own", "too many requests"],
 )
-def test_lost_watch_is_continued(serve, end):
-    server, api = serve(end, 503, [event("MODIFIED", 102)])
+@pytest.mark.parametrize("answer", [503, 429])
+def test_lost_watch_is_continued(serve, end, answer):
+    server, api = serve(end, answer, [event("MODIFIED", 102)])
     with Watcher(api, PODS, "a=b") as watcher:
         watcher.start("pods")
         assert versions(take_changes(watcher, 2)) == [("MODIFIED", "101"), ("MODIFIED", "102")]

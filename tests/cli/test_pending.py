@@ -90,7 +90,7 @@ class TestPendingReasons:
         reasons = PendingReasons()
         reasons.update(status(*[FULL] * 64, "ImagePullBackOff: a"), 0.0)
         assert reasons.due_lines(PROBLEM_DELAY_SECONDS) == [
-            f"p0, p1, p2, p3 and 60 more: pending: {FULL}",
+            f"p0, p1, p2 and 61 more: pending: {FULL}",
             "p64: pending: ImagePullBackOff: a",
         ]
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from symphony.causes import group_by_cause
 from symphony.commandline.output.terminal import ProgressLine, print_note
-from symphony.names import join_names
 from symphony.status import ReasonCode, State
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _USUAL_CODES = {
     ReasonCode.PULLING_IMAGE,
     ReasonCode.CREATING,
 }
-_MAX_NAMES = 4
 
 ReportLine = Callable[[str], object]
 OnChange = Callable[["ExperimentStatus"], None]
@@ -86,15 +85,15 @@ class PendingReasons:
         Processes with the same reason share a line. A reason that recurs is not reported again. For
         example, two reasons alternate while Kubernetes retries an image pull.
         """
-        paths_by_reason: dict[str, list[str]] = {}
+        due = []
         for path, pending in self._unreported().items():
             if pending.due <= now:
-                paths_by_reason.setdefault(pending.reason, []).append(path)
-                self._reported.add((path, pending.reason))
+                due.append((path, pending.reason))
+        self._reported.update(due)
         lines: list[str] = []
-        for reason, paths in paths_by_reason.items():
-            line = f"{join_names(paths, limit=_MAX_NAMES)}: pending"
-            lines.append(f"{line}: {reason}" if reason else line)
+        for group in group_by_cause(due):
+            line = f"{group}: pending"
+            lines.append(f"{line}: {group.cause}" if group.cause else line)
         return lines
 
     def next_time(self) -> float | None:

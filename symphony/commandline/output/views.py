@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from symphony.causes import MAX_NAMES, group_by_cause
 from symphony.commandline.output.tables import Column, format_age
 from symphony.commandline.output.terminal import STATE_COLOURS
 
@@ -143,21 +144,38 @@ def state_colour(title: str, cell: str) -> str:
 
 
 def failure_lines(status: ExperimentStatus) -> list[str]:
-    """Return one line for each failed process, in the order in which the processes exited."""
+    """Return one line for each failed process, in the order in which the processes exited.
+
+    Many processes with the same cause share a line.
+    """
     failed = [process for process in status if process.failed]
     failed.sort(key=lambda process: process.ended or float("inf"))
-    return [failure_line(process) for process in failed]
+    group_of = {}
+    for group in group_by_cause((process.path, _failure(process)) for process in failed):
+        group_of.update(dict.fromkeys(group.names, group))
+    lines = []
+    for process in failed:
+        group = group_of[process.path]
+        if len(group.names) <= MAX_NAMES:
+            lines.append(failure_line(process))
+        elif group.names[0] == process.path:
+            lines.append(f"{group} {group.cause}")
+    return lines
 
 
 def failure_line(process: ProcessStatus) -> str:
     """Return the path, state, exit code and reason of a process as one line."""
+    return f"{process.path} {_failure(process)}"
+
+
+def _failure(process: ProcessStatus) -> str:
+    """Return the state, exit code and reason of a process."""
     causes: list[str] = []
     if process.exit_code is not None:
         causes.append(f"exit code {process.exit_code}")
     if process.reason:
         causes.append(process.reason)
-    text = f"{process.path} {process.state}"
-    return f"{text}: {', '.join(causes)}" if causes else text
+    return f"{process.state}: {', '.join(causes)}" if causes else str(process.state)
 
 
 def summary_line(status: ExperimentStatus) -> str:

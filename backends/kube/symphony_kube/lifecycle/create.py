@@ -142,10 +142,10 @@ class Creation:
 
     # --- rollback ---
 
-    def roll_back(self) -> list[str]:
+    def roll_back(self) -> list[tuple[str, str]]:
         """Delete the created objects, which are identified by their UIDs.
 
-        Return a description of each object that could not be deleted or may still exist, with the
+        Return a description of each object that could not be deleted or may still exist, and the
         reason.
         """
         self.stopped.set()
@@ -160,21 +160,18 @@ class Creation:
         else:
             failures = in_parallel(self._delete, list(self.created), threads=self._api.connections)
             uncertain = [_no_answer(resource) for resource in self.uncertain.values()]
-        return [*(failure for failure in failures if failure), *uncertain]
+        return [*(failure for failure in failures if failure is not None), *uncertain]
 
-    def _delete(self, path: str) -> str:
-        """Delete the object at a path.
-
-        Return why it could not be deleted, or ``""`` if it was deleted.
-        """
+    def _delete(self, path: str) -> tuple[str, str] | None:
+        """Delete the object at a path. Return None, or a description and why it remains."""
         resource, body = self.created[path]
         try:
             delete_uid(self._api, path, body["metadata"]["uid"], grace_seconds=KILL_GRACE_SECONDS)
         except ApiError as exc:
-            return f"{resource} ({exc.detail})"
+            return str(resource), exc.detail
         except BackendError:
             return _no_answer(resource)
-        return ""
+        return None
 
     def _resolve_uncertain(self) -> None:
         """Determine which of the uncertain objects were created."""
@@ -188,8 +185,8 @@ class Creation:
             del self.uncertain[path]
 
 
-def _no_answer(resource: Resource) -> str:
-    return f"perhaps {resource} (the server did not answer)"
+def _no_answer(resource: Resource) -> tuple[str, str]:
+    return f"perhaps {resource}", "the server did not answer"
 
 
 def delete_uid(

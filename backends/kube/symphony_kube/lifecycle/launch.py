@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from symphony.causes import group_by_cause
 from symphony.cluster.matching import experiment_exists
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, LaunchIncomplete, NotFound
 from symphony.names import join_names
@@ -269,7 +270,7 @@ def _create_or_roll_back(
             raise LaunchFailed(
                 f"{error or 'the launch was interrupted'}; not all created objects could be "
                 f"deleted again, in namespace {scope.namespace!r} these remain: "
-                f"{', '.join(remaining)}; delete {scope.experiment!r} when the problem is fixed",
+                f"{_describe(remaining)}; delete {scope.experiment!r} when the problem is fixed",
                 trouble=is_trouble,
             ) from exc
         if error is None or error is exc:
@@ -328,10 +329,15 @@ def _name_taken_error(api: Api, scope: Scope, exc: NameTaken) -> LaunchFailed | 
     return _Leftovers(f"{what} remains from an earlier launch of {scope.experiment!r}")
 
 
-def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[str]:
+def _describe(remaining: Iterable[tuple[str, str]]) -> str:
+    """Return which objects remain, and why."""
+    return ", ".join(f"{group} ({group.cause})" for group in group_by_cause(remaining))
+
+
+def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[tuple[str, str]]:
     """Delete the created objects, and wait until they are gone.
 
-    Return descriptions of the remaining objects.
+    Return the remaining objects, each with the reason.
     """
     try:
         with detached.stopped(detached.directory_of(api, scope)):
@@ -339,7 +345,7 @@ def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[str]:
         if not remaining:
             _wait_for_roll_back(api, scope, creation)
     except BackendError as exc:
-        return [f"objects that are not deleted yet ({exc})"]
+        return [("objects that are not deleted yet", str(exc))]
     return remaining
 
 

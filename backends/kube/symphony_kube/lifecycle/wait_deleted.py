@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from symphony.causes import group_by_cause
 from symphony.errors import Unreachable
 from symphony_kube.api.client import ACCEPT_METADATA, ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
@@ -20,8 +21,6 @@ Object = dict[str, Any]
 STUCK_SECONDS = 120.0
 # The pause between list calls if the objects cannot be watched.
 LIST_PAUSE_SECONDS = 0.5
-# The maximum number of stuck objects that a message names.
-MAX_NAMES = 5
 
 
 def until_gone(
@@ -91,13 +90,11 @@ def grace_seconds(item: Object) -> float:
 
 def describe_stuck(items: Iterable[Object]) -> str:
     """Return the names of stuck objects, with the finalizers that block their deletion."""
-    words = []
+    holders = []
     for item in items:
-        word = repr(item["metadata"]["name"])
-        finalizers = item["metadata"].get("finalizers")
-        if finalizers:
-            word += f" (held by {', '.join(finalizers)})"
-        words.append(word)
-    shown = ", ".join(words[:MAX_NAMES])
-    hidden = len(words) - MAX_NAMES
-    return f"{shown} and {hidden} more" if hidden > 0 else shown
+        finalizers = item["metadata"].get("finalizers") or ()
+        holders.append((repr(item["metadata"]["name"]), ", ".join(finalizers)))
+    words = []
+    for group in group_by_cause(holders):
+        words.append(f"{group} (held by {group.cause})" if group.cause else str(group))
+    return ", ".join(words)

@@ -7,6 +7,7 @@ logs from all of the Job's Pods.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -102,8 +103,12 @@ def open_log(
     since: str | None = None,
     tail: int | None = None,
     follow: bool = False,
+    cancelled: threading.Event | None = None,
 ) -> ResponseStream:
-    """Open a log for reading. Raises `ApiError` or `Unreachable` if the log cannot be opened."""
+    """Open a log for reading. Raises `ApiError` or `Unreachable` if the log cannot be opened.
+
+    A failed request is not repeated once ``cancelled`` is set.
+    """
     query: dict[str, str | int | None] = {
         "container": source.ref.process,
         "previous": "true" if source.previous else None,
@@ -116,6 +121,7 @@ def open_log(
         pod_path(scope, source.ref.pod, "log"),
         query=query,
         idle_timeout=FOLLOW_IDLE_SECONDS if follow else READ_IDLE_SECONDS,
+        cancelled=cancelled,
     )
 
 

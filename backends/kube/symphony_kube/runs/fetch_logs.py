@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symphony.causes import group_by_cause, renamed
 from symphony.errors import SymphonyError
 from symphony.model.durations import parse_duration
 from symphony.model.quantities import parse_quantity
-from symphony.names import join_names
 from symphony.open_files import raise_open_file_limit
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 MAX_FOLLOWED = 200
 # How long to wait, after the Pods are gone, for the last output of processes.
 LAST_OUTPUT_SECONDS = 2.0
+# After this number of errors of a node in a row, its other logs are not read.
+MAX_FAILURES = 3
+# HTTP status codes from this one on are errors of the server or the node.
+SERVER_ERRORS = 500
 # The smallest share of the limit that the log of one process gets.
 MIN_LOG_BYTES = 1 << 16
 
@@ -81,6 +86,27 @@ class _ProcessLog:
         self.problem = self.problem or problem
 
 
+@dataclass(slots=True)
+class _Node:
+    """The failures of one node to provide logs, one after another.
+
+    After too many of them, ``given_up`` is set, and the last one is the ``problem`` of ``process``.
+    Each failed attempt takes seconds, because a node that restarts is asked again.
+    """
+
+    failures: int = 0
+    problem: str = ""
+    process: str = ""
+    given_up: threading.Event = field(default_factory=threading.Event)
+
+    def note_failure(self, process: str, problem: str) -> None:
+        """Note that the log of a process could not be read."""
+        self.failures += 1
+        if self.failures >= MAX_FAILURES and not self.given_up.is_set():
+            self.problem, self.process = problem, process
+            self.given_up.set()
+
+
 class LogFetcher:
     """The fetching of all logs of an experiment into ``directory``. Errors become `problems`."""
 
@@ -101,6 +127,7 @@ class LogFetcher:
         share = limits.max_bytes // max(1, len(self._logs))
         self._max_bytes = max(share, MIN_LOG_BYTES)
         self._futures: dict[str, Future[None]] = {}
+        self._nodes: defaultdict[str, _Node] = defaultdict(_Node)
 
     def start(self) -> None:
         """Read the finished logs, and open the others. Return when the deletion can begin.
@@ -140,11 +167,8 @@ class LogFetcher:
 
     def problems(self) -> list[str]:
         """Return messages about the logs that are incomplete, one for each problem."""
-        processes: dict[str, list[str]] = {}
-        for log in self._logs:
-            if log.problem:
-                processes.setdefault(log.problem, []).append(log.name)
-        return [f"the log of {join_names(names)} {problem}" for problem, names in processes.items()]
+        groups = group_by_cause((log.name, log.problem) for log in self._logs if log.problem)
+        return [f"the log of {group} {group.cause}" for group in groups]
 
     def _is_over(self, log: _ProcessLog) -> bool:
         return self._closed or bool(log.problem)
@@ -164,6 +188,9 @@ class LogFetcher:
             return
         try:
             for source in log.sources:
+                node = self._nodes[source.ref.host]
+                if node.given_up.is_set():
+                    log.add_problem(renamed(node.problem, node.process, log.name))
                 self._read(log, source, writer)
             writer.close()
             if writer.is_cut:
@@ -175,6 +202,18 @@ class LogFetcher:
             writer.discard()
             log.settled.set()
 
+    def _open(self, log: _ProcessLog, source: LogSource, *, follow: bool) -> ResponseStream:
+        """Open one log that the API provides."""
+        given_up = self._nodes[source.ref.host].given_up
+        stream = open_log(self._api, self._scope, source, follow=follow, cancelled=given_up)
+        self._nodes[source.ref.host].failures = 0
+        log.stream = stream
+        if self._is_over(log):  # The log was closed while it was being opened.
+            stream.close()
+        if follow:
+            log.settled.set()
+        return stream
+
     def _read(self, log: _ProcessLog, source: LogSource, writer: LogWriter) -> None:
         """Write one log that the API provides. An error ends this log."""
         if self._is_over(log):
@@ -182,17 +221,15 @@ class LogFetcher:
         is_last = source is log.sources[-1]
         assembler = LineAssembler()
         try:
-            stream = open_log(self._api, self._scope, source, follow=log.follow and is_last)
-            log.stream = stream
-            if self._is_over(log):  # The log was closed while it was being opened.
-                stream.close()
-            if log.follow and is_last:
-                log.settled.set()
+            stream = self._open(log, source, follow=log.follow and is_last)
             for chunk in stream.chunks():
                 writer.write(assembler.add(chunk))
         except ApiError as exc:
             if exc.status not in NO_LOG_STATUSES:
-                log.add_problem(f"cannot be read: {log_error(exc, log.name, self._scope)}")
+                problem = f"cannot be read: {log_error(exc, log.name, self._scope)}"
+                log.add_problem(problem)
+                if exc.status >= SERVER_ERRORS:
+                    self._nodes[source.ref.host].note_failure(log.name, problem)
         except SymphonyError as exc:
             log.add_problem(f"cannot be read: {exc}")
         rest = assembler.flush()

@@ -1,7 +1,8 @@
 """References to the addresses of services, such as ``${redis.addr}``, in the values of a process.
 
 ``${service.field}`` stands for a part of the address of a service, and ``${service.2.field}`` for
-that of replica 2. The dot distinguishes such a reference from a parameter, and from every valid
+that of replica 2. In a file of ``configs``, a line with ``${service.*.field}`` is repeated for each
+replica. The dot distinguishes such a reference from a parameter, and from every valid
 reference to a shell variable. ``$${service.field}`` stands for the text ``${service.field}``. This
 module contains the notation; `symphony.plan.address_values` replaces the references.
 """
@@ -14,8 +15,11 @@ from dataclasses import dataclass
 
 ADDRS = "addrs"
 FIELDS = ("addr", "host", "port", "bind_host", ADDRS)
+# What stands for the number of each replica, and the field that contains this number.
+EACH, INDEX = "*", "index"
+FIELDS_OF_EACH = ("addr", "host", "port", "bind_host", INDEX)
 
-_CONTENT = r"[A-Za-z_][-A-Za-z0-9_]*(?:\.[-A-Za-z0-9_]+)+"
+_CONTENT = r"[A-Za-z_][-A-Za-z0-9_]*(?:\.(?:[-A-Za-z0-9_]+|\*))+"
 _WHOLE_CONTENT = re.compile(_CONTENT)
 _REFERENCE = re.compile(rf"(\$+)\{{({_CONTENT})\}}")
 
@@ -24,14 +28,15 @@ _REFERENCE = re.compile(rf"(\$+)\{{({_CONTENT})\}}")
 class AddressReference:
     """A reference. ``content`` is the text between the braces.
 
-    ``number`` is the number of a replica, or None. ``service`` is empty if the reference has too
-    many parts.
+    ``number`` is the number of a replica, or None. ``is_each`` is true for a reference to each
+    replica. ``service`` is empty if the reference has too many parts.
     """
 
     content: str
     service: str = ""
     number: int | None = None
     field: str = ""
+    is_each: bool = False
 
     @classmethod
     def of(cls, content: str) -> AddressReference:
@@ -41,6 +46,8 @@ class AddressReference:
             return cls(content, service, None, field)
         if len(middle) == 1 and middle[0].isdecimal():
             return cls(content, service, int(middle[0]), field)
+        if middle == [EACH]:
+            return cls(content, service, None, field, is_each=True)
         return cls(content)
 
     def __str__(self) -> str:

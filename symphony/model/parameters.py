@@ -41,7 +41,7 @@ PARAMETER_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_PREFIX = re.compile(r"SYMPH_|SYMPHONY_")
 _REFERENCE = re.compile(r"(\$+)\{([^}]*)(\}?)")
 # A reference to an address can itself contain references, as in `${pool.${index}.addr}`.
-_ADDRESS = re.compile(r"(\$+\{)((?:[-\w.]|\$\{\w+\})+)\}")
+_ADDRESS = re.compile(r"(\$+\{)((?:[-\w.*]|\$\{\w+\})+)\}")
 _INNER_REFERENCE = re.compile(r"\$\{\w+\}")
 _NAME_WITH_DEFAULT = re.compile(rf"({PARAMETER_NAME_PATTERN.pattern})(?::-(.*))?", re.DOTALL)
 _INTEGER = re.compile(r"0|[1-9][0-9]*")

@@ -606,7 +606,8 @@ class Settings:
     configs: dict[str, str] = _setting(
         CONTAINER,
         "Text files that the process finds in the directory SYMPHONY_CONFIG_DIR: {name: path}, a "
-        "path, or a list of paths. References to the addresses of services in them are replaced.",
+        "path, or a list of paths. References to the addresses of services in them are replaced, "
+        "and a line with ${service.*.addr} is repeated for each replica.",
         FILES,
         method="configs",
     )

@@ -15,6 +15,8 @@ from symphony.errors import dotted
 from symphony.model.address_references import (
     ADDRS,
     FIELDS,
+    FIELDS_OF_EACH,
+    INDEX,
     AddressReference,
     is_shell_expansion,
     references,
@@ -60,21 +62,35 @@ class ServiceNames:
     def __contains__(self, service: str) -> bool:
         return service in self.names or service in self.replicas
 
-    def problem(self, reference: AddressReference) -> tuple[str, str] | None:
-        """Return what is wrong with a reference, and how to fix it, or None."""
+    def numbers(self, service: str) -> Iterable[int | None]:
+        """Return the numbers of a service's replicas, or None alone if it is not replicated."""
+        return range(self.replicas[service]) if service in self.replicas else (None,)
+
+    def problem(
+        self, reference: AddressReference, *, in_file: bool = False
+    ) -> tuple[str, str] | None:
+        """Return what is wrong with a reference, and how to fix it, or None.
+
+        ``in_file`` states that a file of `configs` contains the reference.
+        """
         service, number = reference.service, reference.number
         if not service:
             notation = "write ${service.field}, ${service.NUMBER.field}"
             return "is not a reference to an address", f"{notation}, or ${reference} for the text"
         if service not in self:
             return self._unknown_service(reference)
-        if reference.field not in FIELDS:
-            hint = did_you_mean(reference.field, FIELDS) or f"; fields: {join_names(FIELDS)}"
+        if reference.is_each and not in_file:
+            return "stands for a line for each replica, which only a file of configs can have", (
+                f"write ${{{service}.addrs}} for all addresses"
+            )
+        fields = FIELDS_OF_EACH if reference.is_each else FIELDS
+        if reference.field not in fields:
+            hint = did_you_mean(reference.field, fields) or f"; fields: {join_names(fields)}"
             return f"has an unknown field {reference.field!r}", hint.removeprefix("; ")
         count = self.replicas.get(service)
         if number is not None:
             return self._unknown_replica(reference, count)
-        if count == 0 and reference.field != ADDRS:
+        if count == 0 and reference.field != ADDRS and not reference.is_each:
             return f"has no value, because service {service!r} has no replicas", (
                 "set replicas of the process that binds it to at least 1"
             )
@@ -181,16 +197,17 @@ class ProcessValues:
     services: ServiceNames
     variables: Mapping[str, str]
 
-    def text(self, text: str, *, in_shell_line: bool = False) -> str:
+    def text(self, text: str, *, in_shell_line: bool = False, replica: int | None = None) -> str:
         """Return a text with the addresses instead of the references.
 
-        The references must satisfy the rules of `check_address_references`.
+        The references must satisfy the rules of `check_address_references`. Those to each replica
+        stand for ``replica``, which is None for a service without replicas.
         """
 
         def value(reference: AddressReference) -> str | None:
             if _belongs_to_shell(reference, self.services, in_shell_line=in_shell_line):
                 return None
-            return self._value(reference)
+            return self._value(reference, replica)
 
         return replace_references(text, value)
 
@@ -208,10 +225,13 @@ class ProcessValues:
             return self.text(command, in_shell_line=True)
         return list(self.texts(command))
 
-    def _value(self, reference: AddressReference) -> str:
+    def _value(self, reference: AddressReference, replica: int | None) -> str:
         service, field = reference.service, reference.field
-        if reference.number is not None:
-            service = f"{service}-{reference.number}"
+        number = replica if reference.is_each else reference.number
+        if field == INDEX:
+            return str(number or 0)
+        if number is not None:
+            service = f"{service}-{number}"
         elif field == ADDRS and service not in self.services.replicas:
             # A service without replicas has one address.
             field = "addr"

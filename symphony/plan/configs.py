@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError, SymphonyError, shown_name
-from symphony.model.address_references import references
+from symphony.model.address_references import EACH, references
+from symphony.names import join_names
 from symphony.plan.address_values import RULE as ADDRESS_RULE
 from symphony.plan.address_values import ServiceNames
 from symphony.plan.findings import Finding, finding_of
@@ -38,11 +39,29 @@ class ConfigTemplates:
 
     def rendered(self, configs: Mapping[str, str], values: ProcessValues) -> dict[str, str]:
         """Return the texts of a process's files by their names."""
-        return {name: values.text(self.texts[path]) for name, path in configs.items()}
+        return {name: _rendered(self.texts[path], values) for name, path in configs.items()}
 
     def services(self) -> set[str]:
         """Return the services whose addresses the templates contain."""
         return {reference.service for text in self.texts.values() for reference in references(text)}
+
+
+def _rendered(template: str, values: ProcessValues) -> str:
+    """Return the text of a template. A line with a reference to each replica is repeated."""
+    if f".{EACH}." not in template:
+        return values.text(template)
+    lines: list[str] = []
+    for line in template.split("\n"):
+        service = next(iter(_services_of_each(line)), None)
+        numbers = (None,) if service is None else values.services.numbers(service)
+        lines += [values.text(line, replica=number) for number in numbers]
+    return "\n".join(lines)
+
+
+def _services_of_each(line: str) -> list[str]:
+    """Return the services to each replica of which a line refers."""
+    found = [reference.service for reference in references(line) if reference.is_each]
+    return list(dict.fromkeys(found))
 
 
 def read_config_templates(experiment: Experiment) -> ConfigTemplates:
@@ -96,13 +115,18 @@ def check_configs(
                 yield finding_of(component, RULE, problem, hint, below=(KEY, name))
                 continue
             for line, text in enumerate(templates.texts[path].split("\n"), 1):
+                place, below = f"{shown_name(path)}:{line}", (KEY, name)
                 for reference in references(text):
                     services = services or ServiceNames.of(experiment)
-                    found = services.problem(reference)
+                    found = services.problem(reference, in_file=True)
                     if found is not None:
-                        problem = f"{shown_name(path)}:{line}: {reference} {found[0]}"
-                        below = (KEY, name)
+                        problem = f"{place}: {reference} {found[0]}"
                         yield finding_of(component, ADDRESS_RULE, problem, found[1], below=below)
+                repeated = _services_of_each(text)
+                if len(repeated) > 1:
+                    problem = f"{place}: the line refers to each replica of {join_names(repeated)}"
+                    hint = "write a line for each service"
+                    yield finding_of(component, ADDRESS_RULE, problem, hint, below=below)
     for process in experiment.list_all_processes():
         paths = settings[process.name].configs.values()
         size = sum(len(templates.texts.get(path, "").encode()) for path in paths)

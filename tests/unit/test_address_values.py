@@ -129,6 +129,7 @@ def test_values_of_env_files_are_not_changed(tmp_path: Path) -> None:
         ("${redi.addr}", "service 'redi', which no process binds or exposes; did you mean 'redis'"),
         ("${zzz.addr}", "services: pool, pool-0, pool-1, redis (write $${zzz.addr} for the text)"),
         ("${redis.adr}", "has an unknown field 'adr'; did you mean 'addr'"),
+        ("${pool.*.addr}", "only a file of configs can have; write ${pool.addrs} for all addresse"),
         ("${redis.ip}", "has an unknown field 'ip'; fields: addr, host, port, bind_host, addrs"),
         (
             "${redis.0.addr}",

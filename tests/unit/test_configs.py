@@ -51,6 +51,19 @@ def test_addresses_in_files_are_replaced_for_each_process(directory: Path) -> No
     }
 
 
+@pytest.mark.parametrize("replicas", [0, 1, 3])
+def test_a_line_is_repeated_for_each_replica(directory: Path, replicas: int) -> None:
+    (directory / "a.in").write_bytes(
+        b"[\r\n  s${pool.*.index} ${pool.*.addr} ${app.port} $${pool.*.addr}\r\n]\r\n"
+        b"${app.*.host}:${app.*.port} ${app.*.index}"
+    )
+    app = {"configs": {"a": "a.in"}, "binds": {"app": 80}}
+    line = "  s{0} pool-{0}.example:720{0} 80 ${{pool.*.addr}}\r\n"
+    lines = "".join(line.format(number) for number in range(replicas))
+    found = configs(resolve(loaded(directory, app, replicas), SCHEME))["app"]["a"]
+    assert found == f"[\r\n{lines}]\r\napp.example:80 0"
+
+
 def test_members_of_a_group_have_its_files_and_their_own(directory: Path) -> None:
     experiment = Experiment("e")
     experiment.base_dir = directory
@@ -89,6 +102,8 @@ def test_a_changed_file_or_address_is_a_difference(directory: Path) -> None:
             "typo.in:2: ${pol.addr} refers to service 'pol', which no process binds or expo",
         ),
         ("field.in", "field.in:1: ${pool.adr} has an unknown field 'adr'; did you mean 'addr'"),
+        ("each.in", "each.in:1: ${pool.*.addrs} has an unknown field 'addrs'; did you mean 'addr'"),
+        ("two.in", "two.in:1: the line refers to each replica of pool, other; write a line for"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_error(directory: Path, path: str, message: str) -> None:
@@ -97,7 +112,9 @@ def test_a_file_that_cannot_be_used_is_one_error(directory: Path, path: str, mes
     (directory / "large").write_bytes(b"a" * ((1 << 20) + 1))
     (directory / "typo.in").write_text("\n${pol.addr}")
     (directory / "field.in").write_text("${pool.adr}")
-    experiment = loaded(directory, {"configs": {"a": path}})
+    (directory / "each.in").write_text("${pool.*.addrs}")
+    (directory / "two.in").write_text("${pool.*.addr} ${other.*.addr}")
+    experiment = loaded(directory, {"configs": {"a": path}, "binds": "other"})
     with pytest.raises(SpecError) as caught:
         resolve(experiment, SCHEME)
     assert str(caught.value).startswith("process 'app': ")

@@ -31,7 +31,7 @@ def test_causes_that_differ_only_in_the_name_are_the_same():
 def test_many_processes_that_failed_in_the_same_way_share_a_line():
     codes = [9, 1, 7, 1, 1, 1, 7]
     processes = [
-        ProcessStatus(name=f"p{number}", state=State.FAILED, exit_code=code, ended=float(number))
+        ProcessStatus(name=f"p{number}", state=State.FAILED, exit_code=code, ended=number + 1.0)
         for number, code in enumerate(codes)
     ]
     status = ExperimentStatus(name="e", backend="paper", processes=tuple(processes))

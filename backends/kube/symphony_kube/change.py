@@ -572,7 +572,9 @@ class _Application:
         self._running = difference.running
         self._observation = difference.observation
         self._revision = difference.running.revision + 1
-        self._creation = Creation(api, scope, difference.running.run_id)
+        self._creation = Creation(
+            api, scope, difference.running.run_id, self._new.manifest.overrides
+        )
         self._roster = {unit.name: unit for unit in self._manifest.roster}
         self._roster_annotations = difference.roster_annotations
         self._run = _supervised_run(api, scope, difference)

@@ -98,11 +98,18 @@ def name_taken(kind: str, name: str, scope: Scope, found: Mapping[str, Any] | No
     )
 
 
-def unknown_fields(kind: str, name: str, scope: Scope, where: str, fields: Sequence[str]) -> str:
-    """Return the message for fields that the server does not know and would drop."""
+def unknown_fields(kind: str, name: str, scope: Scope, fields: Mapping[str, Sequence[str]]) -> str:
+    """Return the message for fields that the server does not know.
+
+    ``fields`` maps what has set them, such as ``container_yml of process 'db'``, to their paths.
+    """
+    parts = [
+        f"{where} has fields that the server does not know: {join_names(paths)}"
+        for where, paths in fields.items()
+    ]
     return (
         f"cannot create {describe(kind, name)} in namespace {scope.namespace!r} as written: "
-        f"{where} has fields that the server does not know and would drop: {join_names(fields)}"
+        f"{'; '.join(parts)}"
     )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from symphony.errors import BackendError
+from symphony.errors import BackendError, LaunchFailed
 from symphony_kube.api import error_messages
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import RUN, Scope
+from symphony_kube.api.labels import RUN, UNIT, Scope
 from symphony_kube.api.resources import Resource, labels_of
+from symphony_kube.render.overrides import Override
+from symphony_kube.render.unknown_fields import unknown_fields
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -55,8 +58,11 @@ class Creation:
     wait for others. ``stopped`` is set when no more objects are to be created.
     """
 
-    def __init__(self, api: Api, scope: Scope, run_id: str) -> None:
+    def __init__(
+        self, api: Api, scope: Scope, run_id: str, overrides: Sequence[Override] = ()
+    ) -> None:
         self._api = api
+        self._overrides = overrides
         self._scope = scope
         self.run_id = run_id
         self.created: dict[str, tuple[Resource, dict[str, Any]]] = {}
@@ -79,8 +85,7 @@ class Creation:
         except BackendError as exc:
             if isinstance(exc, ApiError) and exc.status < 500:
                 del self.uncertain[resource.path]
-            text = error_messages.cannot_create(resource.kind, resource.name, self._scope, exc)
-            raise error_messages.launch_failed(text, exc) from exc
+            raise refusal(resource, self._scope, exc, self._overrides) from exc
         self.created[resource.path] = (resource, body)
         del self.uncertain[resource.path]
         return body
@@ -98,8 +103,7 @@ class Creation:
             # An admission webhook can refuse to check objects that are not created.
             if isinstance(exc, ApiError) and "does not support dry run" in exc.detail:
                 return
-            text = error_messages.cannot_create(resource.kind, resource.name, self._scope, exc)
-            raise error_messages.launch_failed(text, exc) from exc
+            raise refusal(resource, self._scope, exc, self._overrides) from exc
 
     def create_all(self, resources: Sequence[Resource]) -> None:
         """Create objects in parallel. After the first failure, no more objects are created."""
@@ -183,6 +187,26 @@ class Creation:
             if found is not None and labels_of(found).get(RUN) == self.run_id:
                 self.created[path] = (resource, found)
             del self.uncertain[path]
+
+
+def refusal(
+    resource: Resource, scope: Scope, exc: BackendError, overrides: Sequence[Override] = ()
+) -> LaunchFailed:
+    """Return the error for an object that the server does not create.
+
+    ``overrides`` are those of the experiment. Fields that the server does not know can be in them.
+    """
+    kind, name = resource.kind, resource.name
+    fields: Mapping[str, Sequence[str]] = {}
+    if isinstance(exc, ApiError):
+        body = json.loads(resource.data)
+        unit = labels_of(body).get(UNIT)
+        own = [item for item in overrides if kind == "JobSet" or item.unit == unit]
+        fields = unknown_fields(exc.detail, body, own)
+    if fields:
+        return LaunchFailed(error_messages.unknown_fields(kind, name, scope, fields))
+    text = error_messages.cannot_create(kind, name, scope, exc)
+    return error_messages.launch_failed(text, exc)
 
 
 def _no_answer(resource: Resource) -> tuple[str, str]:

@@ -255,7 +255,7 @@ def _create_or_roll_back(
     await_code: Callable[[], None],
 ) -> tuple[str, ...]:
     scope = manifest.scope
-    creation = Creation(api, scope, run_id)
+    creation = Creation(api, scope, run_id, manifest.overrides)
     try:
         return _create(api, manifest, creation, run_id, supervisor, description, await_code)
     except BaseException as exc:

@@ -13,7 +13,7 @@ from symphony_kube.api import error_messages
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import to_resource
-from symphony_kube.lifecycle.create import STRICT_QUERY, in_parallel
+from symphony_kube.lifecycle.create import STRICT_QUERY, in_parallel, refusal
 from symphony_kube.lifecycle.requirements import check_requirements
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.overrides import Override, dropped_fields
@@ -109,11 +109,12 @@ def _check_object(
         if can_ignore(exc):
             return
         exc.detail = exc.detail.replace(temporary_name, name)
-        text = error_messages.cannot_create(kind, name, check_scope, exc)
-        raise error_messages.launch_failed(text, exc) from exc
+        named = to_resource(body, namespace)
+        raise refusal(named, check_scope, exc, candidate.overrides) from exc
+    dropped = {}
     for override in candidate.overrides:
         fields = dropped_fields(override, answer)
         if fields:
-            raise LaunchFailed(
-                error_messages.unknown_fields(kind, name, check_scope, override.description, fields)
-            )
+            dropped[override.description] = fields
+    if dropped:
+        raise LaunchFailed(error_messages.unknown_fields(kind, name, check_scope, dropped))

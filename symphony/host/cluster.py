@@ -503,9 +503,11 @@ class HostCluster(Cluster):
         from symphony.host.stop import stop
 
         with self._find(experiment).pin() as run:
-            # A supervisor records that the processes were stopped. It is not necessary, however.
-            with contextlib.suppress(BackendError):
-                self._reader(run).read()
+            if not run.is_locked():
+                # The new supervisor of a killed one records that the processes were stopped. It is
+                # not necessary, however.
+                with contextlib.suppress(BackendError):
+                    self._reader(run).read()
             stop(run, at_once=at_once)
 
     # --- changing ---

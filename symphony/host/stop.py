@@ -54,10 +54,6 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
         raise BackendError(run.other_host_message(other_host))
     from symphony.host.replacement import lock_unsupervised
 
-    # The manifest is read before the supervisor exits, because another program that deletes the
-    # experiment can then remove it. It can be large and is read only once.
-    manifest = _manifest(run)
-    timeout = 2 * _longest_stop(_processes(manifest)) + MARGIN_SECONDS
     while True:
         supervisor = find_supervisor(run)
         if supervisor is not None:
@@ -65,8 +61,12 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
             if not in_order:
                 run.stop_together()
             send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
+            # The manifest can be large. It is read while the processes are being stopped, and not
+            # before. When the supervisor has exited, another program can remove it.
+            manifest = _manifest(run)
             # The supervisor gives its child processes their grace periods, and can then give the
             # same time to processes that have left their process groups.
+            timeout = 2 * _longest_stop(_processes(manifest)) + MARGIN_SECONDS
             if not wait_for_exit(supervisor, timeout):
                 check_not_suspended(run)
                 raise BackendError(
@@ -79,7 +79,7 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
         # The supervisor was killed. Another program may be starting a new one.
         with lock_unsupervised(run) as lock:
             if lock is not None or run.recorded_supervisor() is None:
-                _stop_unsupervised(run, manifest, in_order=in_order, at_once=at_once)
+                stop_remaining(run, in_order=in_order, at_once=at_once)
                 return
 
 
@@ -88,16 +88,10 @@ def stop_remaining(run: RunDirectory, *, in_order: bool = True, at_once: bool = 
 
     For the options, see `stop`.
     """
-    _stop_unsupervised(run, _manifest(run), in_order=in_order, at_once=at_once)
-
-
-def _stop_unsupervised(
-    run: RunDirectory, manifest: Mapping[str, Any] | None, *, in_order: bool, at_once: bool
-) -> None:
     if not is_finished(run.events):
         from symphony.host.unsupervised_stop import stop_unsupervised
 
-        stop_unsupervised(run, manifest, in_order=in_order, at_once=at_once)
+        stop_unsupervised(run, _manifest(run), in_order=in_order, at_once=at_once)
     run.wait_for_output()
 
 

@@ -82,7 +82,7 @@ def stop_unsupervised(
     state = _read_state(run, manifest)
     if state.finished:
         return
-    host = ThisHost(run_id, record_path=run.stop_record)
+    host = ThisHost(run_id, record_path=run.stop_record, observes_exits=False)
     leaders = _leaders(run, run_id, state)
     if not host.has_processes(leaders):
         return

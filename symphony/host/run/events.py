@@ -29,6 +29,7 @@ from symphony.status import ENDED, ReasonCode, State
 
 Event = Mapping[str, Any]
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 # The cause of the exit of a process that a user restarts.
 RESTART_REQUESTED = "restart requested"
 # The event "finished" is shorter than this.
@@ -563,7 +564,7 @@ def recorded_leaders(run: RunState) -> dict[str, ProcessId]:
 
 def encode(event: Event) -> bytes:
     """Return the event-log line for an event."""
-    return json.dumps(event, separators=(",", ":")).encode() + b"\n"
+    return _ENCODER.encode(event).encode() + b"\n"
 
 
 def is_finished(path: str | os.PathLike[str]) -> bool:

@@ -12,6 +12,7 @@ path.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
@@ -26,6 +27,9 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     sys.path[:] = preparation["path"]
+    # This function is called after all others. Without it, Python would remove each object before
+    # it exits, which takes time in proportion to the number of processes.
+    atexit.register(os._exit, 0)
     from symphony.signals import reset_signals
 
     # The launcher may have been started with blocked or ignored signals. The supervisor must

@@ -11,6 +11,7 @@ import itertools
 import selectors
 import signal
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class EventLoop:
 
     def __init__(self, on_error: ErrorCallback) -> None:
         self._on_error = on_error
+        self._thread = threading.get_ident()
         self._paused: dict[int, Callback] = {}
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Callback]] = []
@@ -79,6 +81,9 @@ class EventLoop:
     def post(self, callback: Callback) -> None:
         """Call ``callback`` as soon as possible. This method can be called from any thread."""
         self._posted.append(callback)
+        if threading.get_ident() == self._thread:
+            # The loop calls the callback before it sleeps.
+            return
         with contextlib.suppress(BlockingIOError):
             self._wake_write.send(b"\0")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -42,6 +43,8 @@ class LogTimes:
     ) -> None:
         self._loop = loop
         self._run = run
+        # Thousands of processes can exit at the same time, and pathlib is slow.
+        self._logs = str(run.logs)
         self._limits = dict(limits)
         self._notes = notes
         self._unlimited: list[str] = []
@@ -208,6 +211,6 @@ class LogTimes:
 
     def _log_size(self, process: str) -> int:
         try:
-            return self._run.log(process).stat().st_size
+            return os.stat(f"{self._logs}/{process}.log").st_size  # noqa: PTH116
         except OSError:
             return 0

@@ -180,6 +180,7 @@ class ThisHost:
     ``on_stopped`` is called with the name of a process when all programs of a process that was
     being stopped have exited. ``record_path`` is the path of the record of the programs that were
     asked to exit; see `symphony.host.processes.stop_record`. If it is None, nothing is recorded.
+    If ``observes_exits`` is false, `handle_exit` is not called.
     """
 
     def __init__(
@@ -188,10 +189,12 @@ class ThisHost:
         on_stopped: Callable[[str], None] = lambda _: None,
         *,
         record_path: Path | None = None,
+        observes_exits: bool = True,
     ) -> None:
         self._run_id = run_id
         self._on_stopped = on_stopped
         self._record_path = record_path
+        self._observes_exits = observes_exits
         # Most experiments are not stopped, so the module is imported later.
         self._stopper: Stopper | None = None
 
@@ -258,7 +261,12 @@ class ThisHost:
         if self._stopper is None:
             from symphony.host.supervisor.stopper import Stopper
 
-            self._stopper = Stopper(loop, on_done=self._on_stopped, record=self._record)
+            self._stopper = Stopper(
+                loop,
+                on_done=self._on_stopped,
+                record=self._record,
+                is_notified=self._observes_exits,
+            )
         run_command = None
         if order.command:
             run_command = functools.partial(run_stop_command, spec, order, env)

@@ -6,6 +6,7 @@ machine's processes serve all stops that are in progress.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -79,7 +80,8 @@ class _Stop:
     """A stop in progress.
 
     ``known`` contains the programs that were running at the last step, and ``awaited`` those of
-    them that were asked to exit. ``recorded`` contains the programs that are recorded as asked in
+    them that were asked to exit. ``polled`` contains those of them whose exit must be polled.
+    ``recorded`` contains the programs that are recorded as asked in
     the way ``recorded_kind``.
     """
 
@@ -87,6 +89,7 @@ class _Stop:
     order: StopOrder
     known: set[ProcessId]
     awaited: set[ProcessId] = field(default_factory=set)
+    polled: set[ProcessId] = field(default_factory=set)
     recorded: set[ProcessId] = field(default_factory=set)
     recorded_kind: Kind = Kind.SIGNALED
     next_time: float = 0.0
@@ -101,7 +104,8 @@ class Stopper:
     """The stops that are in progress on this machine.
 
     ``on_done`` is called with the name of a process when none of its programs is running any more.
-    With ``record``, stops that a killed program has begun are continued.
+    With ``record``, stops that a killed program has begun are continued. If ``is_notified`` is
+    true, the caller calls `handle_exit` when a process that symphony has started has exited.
     """
 
     def __init__(
@@ -110,14 +114,17 @@ class Stopper:
         *,
         on_done: Callable[[str], None] = lambda _: None,
         record: StopRecord | None = None,
+        is_notified: bool = True,
     ) -> None:
         self._loop = loop
+        self._is_notified = is_notified
         self._on_done = on_done
         self._record = record
         self._stops: dict[str, _Stop] = {}
         self._pause = FIRST_PAUSE_SECONDS
         # The number of the timer that is awaited; earlier timers have no effect.
         self._timer = 0
+        self._is_posted = False
 
     def begin(
         self,
@@ -234,15 +241,22 @@ class Stopper:
     # --- progress ---
 
     def _schedule(self, seconds: float) -> None:
+        if self._is_posted:
+            # The next step comes before each timer.
+            return
         self._timer += 1
         number = self._timer
         if seconds:
             self._loop.after(seconds, lambda: self._continue(number))
         else:
+            self._is_posted = True
             self._loop.post(lambda: self._continue(number))
 
     def _continue(self, number: int) -> None:
-        if number != self._timer or not self._stops:
+        if number != self._timer:
+            return
+        self._is_posted = False
+        if not self._stops:
             return
         try:
             self._step()
@@ -263,7 +277,7 @@ class Stopper:
     def _is_due(self, stop: _Stop) -> bool:
         if time.monotonic() >= stop.next_time:
             return True
-        return not stop.awaited or not all(is_alive(process) for process in stop.awaited)
+        return not stop.awaited or not all(is_alive(process) for process in stop.polled)
 
     def _advance(self, name: str, table: ProgramTable) -> bool:
         """Do the next step of a stop. Return whether the programs must be listed again for it."""
@@ -282,11 +296,18 @@ class Stopper:
         programs = programs_of(members, number, reads_single=bool(stop.tree.asked))
         step = stop.tree.step(programs, now)
         stop.next_time = stop.tree.next_time(now)
-        stop.awaited = stop.tree.asked & stop.known
+        stop.awaited = stop.polled = stop.tree.asked & stop.known
+        if self._is_notified and stop.known == {stop.tree.leader}:
+            stop.polled = set()
         held = [process for process, sent in step.signals if sent is signal.SIGSTOP]
         self._note(stop, held)
+        children = {member.process for member in members if member.parent == os.getpid()}
         for process, sent in step.signals:
-            send_signal(process, sent)
+            if process in children:
+                # The pid of a child is not used again before this thread collects its exit.
+                os.kill(process.pid, sent)
+            else:
+                send_signal(process, sent)
         if step.signals:
             self._pause = FIRST_PAUSE_SECONDS
         return step.lists_again

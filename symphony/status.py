@@ -58,6 +58,8 @@ class ReasonCode(str, enum.Enum):
     NOT_READY_YET = "not-ready-yet"
     # The process did not become ready before its timeout.
     NOT_READY = "not-ready"
+    # The process has exited, and the backend has not decided yet whether it has succeeded.
+    FINISHING = "finishing"
     # The process has received SIGTERM, and is killed when its grace period is over.
     STOPPING = "stopping"
     # The process is being stopped and removed.

@@ -673,7 +673,7 @@ TOO_LONG = condition("Failed", "True", "DeadlineExceeded", "Job was active too l
         (
             job(condition("SuccessCriteriaMet", at=7)),
             9,
-            (RUNNING, None, None, "exited; its Job has not finished yet"),
+            (RUNNING, None, Code.FINISHING, "exited; its Job has not finished yet"),
         ),
         (job(condition("Complete", at=7)), 9, SUCCEEDS),
         (job(), 5, NOT_CREATED),
@@ -801,7 +801,12 @@ def test_an_indexed_job_runs_while_any_of_its_pods_does():
     assert summary(observer.observe(AT + 3).status.processes[0]) == RUNS
     observer.apply(PODS, "MODIFIED", pod_of_job("a", ended(0, at=4)))
     state = observer.observe(AT + 5).status.processes[0]
-    assert summary(state) == (RUNNING, None, None, "exited with 0; its Job has not finished yet")
+    assert summary(state) == (
+        RUNNING,
+        None,
+        Code.FINISHING,
+        "exited with 0; its Job has not finished yet",
+    )
     observer.apply(JOBS, "MODIFIED", job(condition("Complete", at=5), limit=1, **indexed))
     assert summary(observer.observe(AT + 6).status.processes[0]) == SUCCEEDS
 
@@ -845,7 +850,7 @@ EVICTED_BY_NODE = condition("DisruptionTarget", "True", "TerminationByKubelet", 
         (
             ended(0, at=6, phase="Running", startTime=stamp(0)),
             5,
-            (RUNNING, None, None, "exited with 0; its Pod has not finished yet"),
+            (RUNNING, None, Code.FINISHING, "exited with 0; its Pod has not finished yet"),
         ),
     ],
 )

@@ -109,6 +109,10 @@ def test_other_events_are_ignored(event: dict[str, Any]) -> None:
         {"started": NOW - 1},
         {"state": State.PENDING},
         {"reason": "being stopped", "reason_code": ReasonCode.STOPPING},
+        {
+            "reason": "exited with 0; its Pod has not finished yet",
+            "reason_code": ReasonCode.FINISHING,
+        },
     ],
 )
 def test_events_are_read_only_if_a_process_takes_longer_than_usual(fields: dict[str, Any]) -> None:

@@ -589,7 +589,7 @@ def await_result(container: ContainerStatus, kind: str) -> ContainerStatus:
         ended=None,
         next_start=None,
         awaits_pod=False,
-        cause=Reason(f"{exit_words}; its {kind} has not finished yet"),
+        cause=Reason(f"{exit_words}; its {kind} has not finished yet", ReasonCode.FINISHING),
     )
 
 

@@ -11,15 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.kueue import workloads_path
 from symphony_kube.api.labels import POD_GROUP, Scope
 from symphony_kube.api.resources import labels_of
 from symphony_kube.lifecycle.create import in_parallel
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
-
-_GROUP_PATH = "/apis/kueue.x-k8s.io"
-_DEFAULT_VERSION = "v1beta1"
 
 
 def group_of(item: Mapping[str, Any]) -> str:
@@ -35,8 +33,7 @@ def release_groups(api: Api, scope: Scope, groups: Iterable[str]) -> None:
     names = {group for group in groups if group}
     if not names:
         return
-    version = _served_version(api)
-    path = f"{_GROUP_PATH}/{version}/namespaces/{scope.namespace}/workloads"
+    path = workloads_path(api, scope.namespace)
 
     def release(name: str) -> None:
         try:
@@ -46,12 +43,3 @@ def release_groups(api: Api, scope: Scope, groups: Iterable[str]) -> None:
             return
 
     in_parallel(release, sorted(names), threads=api.connections)
-
-
-def _served_version(api: Api) -> str:
-    """Return the version of Kueue's API that the server prefers."""
-    try:
-        group = api.call("GET", _GROUP_PATH)
-    except ApiError:
-        return _DEFAULT_VERSION
-    return str((group.get("preferredVersion") or {}).get("version") or _DEFAULT_VERSION)

@@ -19,6 +19,7 @@ from symphony_kube.status import pod_events
 from symphony_kube.status.job_events import find_results_of_missing_jobs
 from symphony_kube.status.list_objects import list_objects, list_pods
 from symphony_kube.status.permission_errors import refused
+from symphony_kube.status.queue_reasons import explain_queues, waits_in_queue
 from symphony_kube.status.stored_roster import read_stored_roster
 
 if TYPE_CHECKING:
@@ -92,8 +93,7 @@ def experiment_status(
     already begun.
     """
     observer, pods = observe_once(api, scope, pods_request)
-    status = current_status(api, scope, observer)
-    return pod_events.explain_delays(api, scope, status, pods, now=api.now())
+    return explain(api, scope, current_status(api, scope, observer), pods, observer)
 
 
 def observe_once(
@@ -134,16 +134,34 @@ def current_status(api: Api, scope: Scope, observer: PodObserver) -> ExperimentS
     return replace(observer.observe(api.now()).status, clock_offset=api.clock_offset)
 
 
-def explain_now(api: Api, scope: Scope, status: ExperimentStatus) -> ExperimentStatus | None:
-    """Return ``status`` with a reason for each process that is slow to be set up or to be ready.
+def can_explain(status: ExperimentStatus) -> bool:
+    """Return whether `explain` can add reasons to a status."""
+    return pod_events.can_explain(status) or any(map(waits_in_queue, status))
 
-    Return None if the Pods cannot be listed now.
+
+def explain(
+    api: Api,
+    scope: Scope,
+    status: ExperimentStatus,
+    pods: Iterable[Object],
+    observer: PodObserver,
+) -> ExperimentStatus:
+    """Return ``status`` with a reason for each process that is slow to be set up or to be ready, or
+    that waits in a queue.
     """
+    status = explain_queues(api, scope, status, observer.processes_of)
+    return pod_events.explain_delays(api, scope, status, pods, now=api.now())
+
+
+def explain_now(
+    api: Api, scope: Scope, status: ExperimentStatus, observer: PodObserver
+) -> ExperimentStatus | None:
+    """Return ``status`` with the reasons of `explain`, or None if the Pods cannot be listed now."""
     try:
         pods = list_pods(api, scope)
     except SymphonyError:
         return None
-    return pod_events.explain_delays(api, scope, status, pods, now=api.now())
+    return explain(api, scope, status, pods, observer)
 
 
 def list_if_possible(list_objects: Callable[[], Iterable[Object]]) -> list[Object]:

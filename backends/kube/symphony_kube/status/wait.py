@@ -11,7 +11,7 @@ from symphony.errors import LaunchFailed
 from symphony.status import ExperimentStatus, ReasonCode, State
 from symphony_kube.state import reasons
 from symphony_kube.status import pod_events
-from symphony_kube.status.experiments import explain_now
+from symphony_kube.status.experiments import can_explain, explain_now
 from symphony_kube.status.follow_status import ObservationStream
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
     from symphony_kube.render.roster import Roster
-    from symphony_kube.state.observe import Observation
+    from symphony_kube.state.observe import Observation, PodObserver
 
 # How long a wait without a time limit continues while an image cannot be pulled. Kubernetes retries
 # for as long as the Pod exists, and a registry can be unavailable for some minutes.
@@ -77,15 +77,17 @@ def wait(
                 if later is None:
                     return observation.status
             else:
-                return _with_test_results(api, scope, observation.status)
+                return _with_test_results(api, scope, observation.status, stream.observer)
             observation = later
 
 
-def _with_test_results(api: Api, scope: Scope, status: ExperimentStatus) -> ExperimentStatus:
+def _with_test_results(
+    api: Api, scope: Scope, status: ExperimentStatus, observer: PodObserver
+) -> ExperimentStatus:
     """Return a status with the results of the tests of processes that are not ready in time."""
     if not any(process.not_ready_in_time for process in status):
         return status
-    return explain_now(api, scope, status) or status
+    return explain_now(api, scope, status, observer) or status
 
 
 def _image_deadline(
@@ -149,7 +151,7 @@ def _next(
     nothing. The reason for the delay is therefore read periodically from the Pod's events and
     passed to ``on_change``. The reason why a process is not ready is read less and less often.
     """
-    if on_change is None or not pod_events.can_explain(observation.status):
+    if on_change is None or not can_explain(observation.status):
         return stream.next(_seconds_left(deadline))
     reported = observation.status
     pause = pod_events.SLOW_SETUP_SECONDS
@@ -162,7 +164,7 @@ def _next(
             return later
         # An error is ignored, because the watch receives the same error and determines whether it
         # is temporary.
-        status = explain_now(api, scope, observation.status)
+        status = explain_now(api, scope, observation.status, stream.observer)
         if not pod_events.is_setting_up(observation.status):
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         if status is not None and status != reported:

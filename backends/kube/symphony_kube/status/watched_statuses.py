@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from symphony.cluster import WatchedStatuses
 from symphony.errors import NotFound
 from symphony_kube.status import pod_events
-from symphony_kube.status.experiments import explain_now
+from symphony_kube.status.experiments import can_explain, explain_now
 from symphony_kube.status.follow_experiments import ExperimentsWatch
 from symphony_kube.status.follow_status import ObservationStream
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus
     from symphony_kube.api.client import Api
     from symphony_kube.api.labels import Scope
-    from symphony_kube.state.observe import Observation
+    from symphony_kube.state.observe import Observation, PodObserver
 
 # A watch that the server has ended is usually continued much faster.
 OUTAGE_SECONDS = 2.0
@@ -39,7 +39,7 @@ def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedSta
     with ExitStack() as opened:
         stream = opened.enter_context(ObservationStream(api, scope))
         observation = stream.first()
-        setup.update(observation)
+        setup.update(observation, stream.observer)
 
         def read() -> WatchedStatuses:
             nonlocal stream, observation
@@ -52,7 +52,7 @@ def watch_experiment(api: Api, scope: Scope) -> Iterator[Callable[[], WatchedSta
                 observation = stream.first()
             # Requests would wait for the end of an outage.
             if not stream.silent_seconds:
-                setup.update(observation)
+                setup.update(observation, stream.observer)
             status = replace(setup.explain(observation.status), clock_offset=api.clock_offset)
             return WatchedStatuses([status], _outage(api, stream.silent_seconds))
 
@@ -87,14 +87,14 @@ class _SetupReasons:
         self._status: ExperimentStatus | None = None
         self._next = 0.0
 
-    def update(self, observation: Observation) -> None:
+    def update(self, observation: Observation, observer: PodObserver) -> None:
         """Read the reasons again if that is due, or if reasons are known of an earlier status."""
         status = observation.status
         has_reasons = self._explained != self._status
         is_due = time.monotonic() >= self._next or (has_reasons and status != self._status)
-        if not is_due or not pod_events.can_explain(status):
+        if not is_due or not can_explain(status):
             return
-        self._explained = explain_now(self._api, self._scope, status)
+        self._explained = explain_now(self._api, self._scope, status, observer)
         self._status = status
         self._next = time.monotonic() + pod_events.SLOW_SETUP_SECONDS
 

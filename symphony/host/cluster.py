@@ -540,20 +540,29 @@ class HostCluster(Cluster):
             previous = unfinished_previous(reader.state, reader.manifest)
             leaving = {port for item in previous for port in item["releases"]}
 
-            def reserve(port: int) -> str | None:
-                if port in leaving:
-                    # The port is reserved until its process has exited, and then free.
-                    return None
+            @functools.cache
+            def ports() -> PortLeases:
                 # Most changes need no new port.
                 from symphony.host.resources.leases import PortLeases
 
                 unsupervised = self._unsupervised_usage(except_run=found)
                 finishing = self._finishing_ports()
-                ports = PortLeases(finishing=finishing, unsupervised=unsupervised)
-                return stack.enter_context(ports).reserve(port)
+                leases = PortLeases(finishing=finishing, unsupervised=unsupervised)
+                return stack.enter_context(leases)
+
+            def reserve(port: int) -> str | None:
+                # The port of a leaving process is reserved until it has exited, and then free.
+                return None if port in leaving else ports().reserve(port)
 
             update = self._difference(
-                run, reader, status, experiment, archives, reserve, start=start
+                run,
+                reader,
+                status,
+                experiment,
+                archives,
+                reserve,
+                lambda port: ports().avoid(port),
+                start=start,
             )
             return update.changes
 
@@ -565,18 +574,21 @@ class HostCluster(Cluster):
         experiment: Experiment,
         archives: CodeArchives,
         reserve_port: Callable[[int], str | None],
+        avoid_port: Callable[[int], bool],
         *,
         start: Sequence[str] | None,
     ) -> Update:
         """Return the difference between a running experiment and ``experiment``.
 
         ``reader`` has read ``status``. ``archives`` contains the code of the processes.
-        ``reserve_port`` is called for new ports. ``start`` contains the processes that are started
-        if they have exited; None means all.
+        ``reserve_port`` and ``avoid_port`` are called for new ports; see `_render`. ``start``
+        contains the processes that are started if they have exited; None means all.
         """
         from symphony.host.update import Update
 
-        manifest = self._render_again(experiment, archives, reader.manifest, reserve_port)
+        manifest = self._render_again(
+            experiment, archives, reader.manifest, reserve_port, avoid_port
+        )
         return Update(run, reader, status, manifest, archives, start=start)
 
     def _launching(self, experiment: Experiment, archives: CodeArchives, reason: str) -> Changes:
@@ -615,10 +627,11 @@ class HostCluster(Cluster):
         archives: CodeArchives,
         running: Mapping[str, Any],
         reserve_port: Callable[[int], str | None],
+        avoid_port: Callable[[int], bool],
     ) -> HostManifest:
         """Return the new manifest of a running experiment, whose services keep their ports.
 
-        ``reserve_port`` is called for new ports.
+        ``reserve_port`` and ``avoid_port`` are called for new ports; see `_render`.
         """
         services = running["services"].items()
         present = {name: int(address.rpartition(":")[2]) for name, address in services}
@@ -632,6 +645,7 @@ class HostCluster(Cluster):
             experiment,
             reserve,
             archives,
+            avoid_port=avoid_port,
             present=present,
             run_id=running["run_id"],
             copies_code=any(code["directory"] != code["source"] for code in codes),
@@ -663,7 +677,14 @@ class HostCluster(Cluster):
                 GpuLeases(devices, unsupervised) as gpus,
             ):
                 update = self._difference(
-                    run, reader, status, experiment, archives, ports.reserve, start=start
+                    run,
+                    reader,
+                    status,
+                    experiment,
+                    archives,
+                    ports.reserve,
+                    ports.avoid,
+                    start=start,
                 )
                 if not update.changes.is_empty:
                     self._check_change(update.changes)

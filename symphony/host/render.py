@@ -103,6 +103,8 @@ class HostManifest(Manifest):
       hidden.
     * ``configs`` maps the names of processes to the texts of their configuration files, which are
       written to the run directory.
+    * ``movable_ports`` maps services to the ranges from which another port can be chosen when
+      their ranks restart.
     """
 
     experiment: str
@@ -121,6 +123,7 @@ class HostManifest(Manifest):
     snapshots: Mapping[str, CodeSnapshot] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    movable_ports: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of the manifest file as a dictionary of JSON-serializable values."""
@@ -131,6 +134,7 @@ class HostManifest(Manifest):
             "launched": self.launched,
             "run_id": self.run_id,
             "services": self.services,
+            "movable_ports": dict(self.movable_ports),
             "exposed": list(self.exposed),
             "secrets": self.secrets,
             "env": self.env,
@@ -261,6 +265,7 @@ def render(
         snapshots=snapshots,
         parameters=plan.parameters,
         configs={process.name: process.configs for process in plan if process.configs},
+        movable_ports=plan.movable_ports,
     )
 
 

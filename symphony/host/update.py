@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -132,11 +132,19 @@ class Update:
             preflight.check_processes(new, started)
         return changes
 
-    def apply(self, experiment: Experiment, send: SendRequest, *, keep_holds: bool) -> None:
+    def apply(
+        self,
+        experiment: Experiment,
+        send: SendRequest,
+        *,
+        keep_holds: bool,
+        accepted: Collection[int] = (),
+    ) -> None:
         """Make the supervisor change the experiment, and return when this is done.
 
         ``send`` also gives it the leases for new ports and GPUs. With ``keep_holds``, the holds on
-        ports are kept until the experiment has finished. Raises BackendError if the supervisor
+        ports are kept until the experiment has finished. For ``accepted``, see
+        `ProcessHost.reserve_addresses`. Raises BackendError if the supervisor
         refuses the change. In this case, nothing is changed.
         """
         from symphony.runs.code_state import CodeCapture
@@ -144,9 +152,16 @@ class Update:
         with CodeCapture(experiment.base_dir or Path.cwd(), self._run.file(".")) as code:
             if self.changes.has_new_code:
                 code.start()
-            self._apply(experiment, send, keep_holds=keep_holds)
+            self._apply(experiment, send, keep_holds=keep_holds, accepted=accepted)
 
-    def _apply(self, experiment: Experiment, send: SendRequest, *, keep_holds: bool) -> None:
+    def _apply(
+        self,
+        experiment: Experiment,
+        send: SendRequest,
+        *,
+        keep_holds: bool,
+        accepted: Collection[int],
+    ) -> None:
         from symphony.host.run import change_directory
 
         path = change_directory.create(self._run, self.running)
@@ -158,7 +173,13 @@ class Update:
 
         try:
             self._write(path, experiment)
-            request = {"request": "change", "directory": path.name, "keep_holds": keep_holds}
+            request: dict[str, Any] = {
+                "request": "change",
+                "directory": path.name,
+                "keep_holds": keep_holds,
+            }
+            if accepted:
+                request["accepted"] = sorted(accepted)
             send(request, on_sent=note_sent)
         except BaseException as exc:
             # Without the manifest, the change has happened, and its other files are needed. A

@@ -8,7 +8,7 @@ contains the process's own address. The notation is that of `symphony.model.addr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from symphony.errors import dotted
@@ -167,10 +167,12 @@ def shown_key(component: Component | None, path: DocumentPath) -> str:
 class AddressValues:
     """The replacement of references by the addresses of an experiment.
 
-    ``addresses`` contains all addresses.
+    ``addresses`` contains all addresses. ``used`` contains the services whose addresses have
+    replaced references.
     """
 
     def __init__(self, services: ServiceNames, addresses: AddressBook) -> None:
+        self.used: set[str] = set()
         self._services = services
         self._shared = addresses.environment()
         self._own: dict[str, dict[str, str]] = {}
@@ -184,18 +186,19 @@ class AddressValues:
         for owner in owners:
             if owner in self._own:
                 variables = {**variables, **self._own[owner]}
-        return ProcessValues(self._services, variables)
+        return ProcessValues(self._services, variables, self.used)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessValues:
     """The replacement of references in the values of one process.
 
-    ``variables`` contains the addresses in its environment.
+    ``variables`` contains the addresses in its environment. For ``used``, see `AddressValues`.
     """
 
     services: ServiceNames
     variables: Mapping[str, str]
+    used: set[str] = field(default_factory=set)
 
     def text(self, text: str, *, in_shell_line: bool = False, replica: int | None = None) -> str:
         """Return a text with the addresses instead of the references.
@@ -226,13 +229,14 @@ class ProcessValues:
         return list(self.texts(command))
 
     def _value(self, reference: AddressReference, replica: int | None) -> str:
-        service, field = reference.service, reference.field
+        service, name = reference.service, reference.field
+        self.used.add(service)
         number = replica if reference.is_each else reference.number
-        if field == INDEX:
+        if name == INDEX:
             return str(number or 0)
         if number is not None:
             service = f"{service}-{number}"
-        elif field == ADDRS and service not in self.services.replicas:
+        elif name == ADDRS and service not in self.services.replicas:
             # A service without replicas has one address.
-            field = "addr"
-        return self.variables[f"{PREFIX}{service_env_name(service)}_{field.upper()}"]
+            name = "addr"
+        return self.variables[f"{PREFIX}{service_env_name(service)}_{name.upper()}"]

@@ -26,6 +26,8 @@ VARIABLES = (
     "MASTER_ADDR",
     "MASTER_PORT",
 )
+# The variables that contain the port at which the ranks meet.
+PORT_VARIABLES = ("MASTER_PORT", "SYMPHONY_MASTER_PORT")
 # torchrun sets this variable. Libraries such as Lightning and Accelerate use the other variables as
 # they are if it is set, and otherwise derive ranks from the numbers of devices and machines.
 _LAUNCHED_VARIABLE = "TORCHELASTIC_RUN_ID"

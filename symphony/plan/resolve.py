@@ -44,7 +44,7 @@ from symphony.plan.process_settings import (
     effective_settings,
     encryption_key_variables,
 )
-from symphony.plan.ranks import check_ranks, master_service, rank_environment
+from symphony.plan.ranks import check_ranks, master_service, rank_environment, units_of
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.services import (
     check_services,
@@ -123,7 +123,9 @@ class Plan:
     relative paths are resolved. It is ignored when plans are compared. ``policies`` contains the
     rules for the end of the experiment. ``sbatch_options`` contains further options of sbatch.
     ``parameters`` contains the values of parameters that the user has given, in which secrets are
-    hidden.
+    hidden. ``movable_ports`` maps the services at which ranks meet to the first and the last port
+    from which another port can be chosen when the ranks restart. It does not contain services that
+    other processes use.
     """
 
     experiment: str
@@ -135,6 +137,7 @@ class Plan:
     policies: Policies = field(default_factory=Policies)
     sbatch_options: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
+    movable_ports: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     base_dir: Path | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[PlannedProcess]:
@@ -235,11 +238,9 @@ def resolve(
     for finding in _check(experiment, settings, env_files, templates):
         raise finding.to_error()
     encrypted = encrypted_services(experiment)
+    port_range = experiment.port_range or DEFAULT_PORT_RANGE
     addresses = assign_addresses(
-        service_requests(experiment),
-        scheme,
-        experiment.port_range or DEFAULT_PORT_RANGE,
-        replicated_services(experiment),
+        service_requests(experiment), scheme, port_range, replicated_services(experiment)
     )
     values = AddressValues(ServiceNames.of(experiment), addresses)
     dependencies = start_dependencies(experiment)
@@ -274,8 +275,18 @@ def resolve(
         policies=resolve_policies(experiment, record_usage=(defaults or Defaults()).record_usage),
         sbatch_options=tuple(experiment.sbatch_options),
         parameters=experiment.given.shown_parameters,
+        movable_ports=dict.fromkeys(_unused_masters(experiment, values), port_range),
         base_dir=experiment.base_dir,
     )
+
+
+def _unused_masters(experiment: Experiment, values: AddressValues) -> list[str]:
+    """Return the services at which ranks meet and whose addresses only these ranks use.
+
+    ``values`` has replaced the references of all processes.
+    """
+    masters = [master_service(unit) for unit in units_of(experiment)]
+    return [service for service in masters if service not in values.used]
 
 
 def check_experiment(experiment: Experiment) -> Iterator[Finding]:

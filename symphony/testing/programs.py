@@ -86,10 +86,15 @@ address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 # One write for the whole line, so that the lines of several ranks do not mix.
 print(f"rank {rank} of {size}\\n", end="", flush=True)
 if rank == 0:
-    server = socket.create_server(("", address[1]))
+    # After a restart, this server cannot bind a port that has closed connections.
+    server = socket.socket()
+    server.bind(("", address[1]))
+    server.listen()
     connections = [server.accept()[0] for _ in range(size - 1)]
     for connection in connections:
         connection.sendall(b"go")
+        # The side that closes a connection first keeps its state.
+        connection.close()
 else:
     while True:
         try:

@@ -22,6 +22,7 @@ from symphony.host.resources.gpus import assign_gpus
 from symphony.host.resources.leases import (
     GpuLeases,
     PortLeases,
+    better_port,
     close_port_sockets,
     held_resource,
     take_lease,
@@ -52,14 +53,20 @@ def test_lease_has_one_holder_and_is_not_inherited_by_programs(take: TakeLease) 
     os.close(other)
 
 
+def close_connection(server: socket.socket) -> int:
+    """Return the port of a server, which has had a connection that the server closed first."""
+    port: int = server.getsockname()[1]
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        accepted, _ = server.accept()
+        # The side that closes first keeps the state of the connection.
+        accepted.close()
+        client.recv(1)
+    return port
+
+
 def test_a_port_with_closed_connections_is_avoided_unless_it_is_leased() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            accepted, _ = server.accept()
-            # The side that closes first keeps the state of the connection.
-            accepted.close()
-            client.recv(1)
+        port = close_connection(server)
         with PortLeases() as leases:
             # The port is in use, which is another reason.
             assert not leases.avoid(port)
@@ -71,6 +78,30 @@ def test_a_port_with_closed_connections_is_avoided_unless_it_is_leased() -> None
         unused = server.getsockname()[1]
     with PortLeases() as leases:
         assert not leases.avoid(unused)
+
+
+def test_a_better_port_is_one_that_each_server_can_bind() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        first = close_connection(server)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        second = close_connection(server)
+        with PortLeases() as leases:
+            assert leases.reserve(first) is None
+            # The program that has reserved a port holds it until its server starts.
+            assert better_port(leases, first, (1, 65535)) is None
+            os.close(leases.holds.pop(first))
+            # The only other port is in use.
+            assert better_port(leases, first, (second, second)) is None
+    with PortLeases() as leases:
+        assert leases.reserve(first) is None
+        os.close(leases.holds.pop(first))
+        # The only other port has closed connections, too.
+        assert better_port(leases, first, (second, second)) is None
+        better = better_port(leases, first, (20000, 29999))
+        assert better is not None
+        assert better in leases.holds
+        os.close(leases.holds.pop(better))
+        assert better_port(leases, better, (20000, 29999)) is None
 
 
 HOLDER = """

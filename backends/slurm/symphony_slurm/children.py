@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import ProcessSpec
+from symphony.host.resources.leases import CLOSED_CONNECTIONS
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import Track
 from symphony.host.run.note import NoteWriter
@@ -349,8 +350,21 @@ class RemoteHost:
         """True: the nodes belong to the job, and their agents read the secrets."""
         return True
 
-    def reserve_addresses(self, addresses: Collection[str]) -> Mapping[str, str]:
+    def reserve_addresses(
+        self, addresses: Collection[str], accepted: Collection[int]
+    ) -> Mapping[str, str]:
         """Reserve the ports of addresses on their nodes; see `ProcessHost`."""
+        preferred = [address for address in addresses if port_of(address) not in accepted]
+        found = [
+            (address, agent, agent.ask("avoid", port=port_of(address)))
+            for address in preferred
+            for agent in self._agents.at(address)
+        ]
+        avoided = [
+            (address, agent.node) for address, agent, number in found if agent.answer(number)
+        ]
+        if avoided:
+            return {address: f"{CLOSED_CONNECTIONS} on node {node}" for address, node in avoided}
         asked = [
             (address, agent, agent.ask("reserve", port=port_of(address)))
             for address in addresses
@@ -367,6 +381,17 @@ class RemoteHost:
         for address in addresses:
             for agent in self._agents.at(address):
                 agent.order("release", port=port_of(address))
+
+    def replace_port(
+        self, address: str, port_range: tuple[int, int]
+    ) -> tuple[int, Mapping[int, int]] | None:
+        """Reserve another port for an address on its node; see `ProcessHost`."""
+        for agent in self._agents.at(address):
+            number = agent.ask("replace_port", port=port_of(address), port_range=port_range)
+            port = agent.answer(number)
+            if port is not None:
+                return port, {}
+        return None
 
     def signal_group(self, name: str, group: int, number: int) -> bool:
         """Send a signal to a process group. Return False if it has no members."""

@@ -534,16 +534,18 @@ class SlurmCluster(TerminalCluster):
         experiment: Experiment,
         archives: CodeArchives,
         reserve_port: Callable[[int], str | None],
+        avoid_port: Callable[[int], bool],
         *,
         start: Sequence[str] | None,
     ) -> Update:
         """Return the difference between a running experiment and ``experiment``.
 
-        The supervisor reserves new ports when it changes the experiment, so ``reserve_port`` is not
-        called. The same applies if the job has not started, but then it must be submitted again.
+        The supervisor reserves new ports when it changes the experiment, so ``reserve_port`` and
+        ``avoid_port`` are not called. The same applies if the job has not started, but then it must
+        be submitted again.
         """
-        del reserve_port
-        return self._difference_with(run, reader, status, experiment, archives, {}, start)
+        del reserve_port, avoid_port
+        return self._difference_with(run, reader, status, experiment, archives, {}, (), start)
 
     def _difference_with(
         self,
@@ -553,10 +555,12 @@ class SlurmCluster(TerminalCluster):
         experiment: Experiment,
         archives: CodeArchives,
         unavailable: Mapping[int, str],
+        avoided: Collection[int],
         start: Sequence[str] | None,
     ) -> Update:
         """Return the difference. ``unavailable`` maps ports to the reasons why nothing can use
-        them. ``start`` contains the processes that are started if they have exited.
+        them. Those in ``avoided`` are used last. ``start`` contains the processes that are started
+        if they have exited.
         """
         from symphony.host.update import Update
         from symphony_slurm import change
@@ -582,6 +586,7 @@ class SlurmCluster(TerminalCluster):
             backend=self.backend,
             defaults=self.defaults,
             refuse=unavailable.get,
+            avoid=lambda port: port in avoided,
             present={name: int(address.rpartition(":")[2]) for name, address in services},
         )
         problems: list[str] = []
@@ -641,31 +646,44 @@ class SlurmCluster(TerminalCluster):
         """Change an experiment. If new ports are unavailable on their nodes, use other ports."""
         from symphony.code.snapshot import take_snapshots
         from symphony.host.control import AddressesUnavailable
+        from symphony.host.resources.leases import CLOSED_CONNECTIONS
         from symphony.host.supervisor.process_host import port_of
 
         archives = take_snapshots(experiment)
         unavailable: dict[int, str] = {}
+        avoided: set[int] = set()
         while True:
             update = self._difference_with(
-                run, reader, status, experiment, archives, unavailable, start
+                run, reader, status, experiment, archives, unavailable, avoided, start
             )
             if update.changes.is_empty:
                 return update.changes
             if update.changes.relaunch:
                 raise cannot_change(update.changes)
             try:
-                self._apply(run, update, experiment)
+                self._apply(run, update, experiment, avoided)
             except AddressesUnavailable as exc:
                 found = {port_of(address): text for address, text in exc.reasons.items()}
-                if found.keys() <= unavailable.keys() or len(unavailable) > MAX_REFUSED_PORTS:
+                closed = {
+                    port for port, text in found.items() if text.startswith(CLOSED_CONNECTIONS)
+                }
+                refused = {port: text for port, text in found.items() if port not in closed}
+                is_known = closed <= avoided and refused.keys() <= unavailable.keys()
+                if is_known or len(unavailable) + len(avoided) > MAX_REFUSED_PORTS:
                     raise
-                unavailable.update(found)
+                avoided.update(closed)
+                unavailable.update(refused)
             else:
                 _wait_for_change(reader)
                 return update.changes
 
-    def _apply(self, run: RunDirectory, update: Update, experiment: Experiment) -> None:
-        """Let the supervisor change the experiment."""
+    def _apply(
+        self, run: RunDirectory, update: Update, experiment: Experiment, accepted: Collection[int]
+    ) -> None:
+        """Let the supervisor change the experiment.
+
+        For ``accepted``, see `ProcessHost.reserve_addresses`.
+        """
         from symphony_slurm.change import choose_gpus
         from symphony_slurm.placement import Placement
 
@@ -678,7 +696,7 @@ class SlurmCluster(TerminalCluster):
 
         update.assign_gpus(choose)
         send = functools.partial(self._send, run)
-        update.apply(experiment, send, keep_holds=False)
+        update.apply(experiment, send, keep_holds=False, accepted=accepted)
 
     def _other_backend(self, name: str) -> str | None:
         del name

@@ -19,7 +19,7 @@ from symphony.host.processes.scratch import SCRATCH_VARIABLE
 from symphony.host.processes.signaling import send_signals
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.processes.tree import group_members
-from symphony.host.resources.leases import PortLeases
+from symphony.host.resources.leases import PortLeases, better_port
 from symphony.host.run.directory import RunDirectory, remove_tree
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, StartRefused
@@ -163,6 +163,14 @@ class Agent:
             descriptor = sockets.pop(port, None)
             if descriptor is not None:
                 os.close(descriptor)
+
+    def _order_replace_port(self, port: int, port_range: list[int]) -> int | None:
+        """Reserve another port than ``port``; see `ProcessHost.replace_port`."""
+        first, last = port_range
+        new = better_port(self._ports, port, (first, last))
+        if new is not None:
+            self._order_release(port)
+        return new
 
     def _order_start(self, specs: list[dict[str, Any]]) -> None:
         """Start processes, and report each of them."""

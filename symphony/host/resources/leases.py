@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from symphony.errors import SpecError
 from symphony.host.processes.spec import AMD_GPU_VARIABLE, GPU_VARIABLE
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from symphony.host.resources.unsupervised import UnsupervisedUsage
 
 ANY_ADDRESS = "0.0.0.0"
+# The reason why a port is avoided; see `PortLeases.avoid`.
+CLOSED_CONNECTIONS = "has closed connections"
 AMD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
 
@@ -68,6 +71,33 @@ def has_closed_connections(port: int) -> bool:
     The kernel keeps the state of closed connections for about a minute.
     """
     return not _can_bind(port, reuse=False) and _can_bind(port, reuse=True)
+
+
+def better_port(ports: PortLeases, port: int, port_range: tuple[int, int]) -> int | None:
+    """Reserve a port that is preferable to ``port``, which this program has leased, and return it.
+
+    Return None if each server could bind ``port``, if this program holds it, or if no better port
+    is available.
+    """
+    from symphony.plan.addresses import ServiceRequest, choose_ports
+
+    if _is_held(port) or _can_bind(port, reuse=False):
+        return None
+
+    def refuse(candidate: int) -> str | None:
+        return CLOSED_CONNECTIONS if ports.avoid(candidate) else ports.reserve(candidate)
+
+    request = ServiceRequest(name="", owner="")
+    try:
+        return choose_ports([request], port_range, refuse)[request.name]
+    except SpecError:
+        return None
+
+
+def _is_held(port: int) -> bool:
+    return any(
+        held_resource(int(name)) == ("hold", str(port)) for name in os.listdir("/proc/self/fd")
+    )
 
 
 def _can_bind(port: int, *, reuse: bool) -> bool:

@@ -101,6 +101,8 @@ def prepare(
         raise RequestRefused("the change is for another run")
     if manifest["change"]["revision"] != state.revision + 1:
         raise RequestRefused("another program has changed the experiment; try again")
+    if manifest["previous"]["services"] != running["services"]:
+        raise RequestRefused("ranks have restarted with another MASTER_PORT; try again")
     stopped = (*manifest["change"]["removed"], *manifest["change"]["restarted"])
     return Change(
         manifest,
@@ -130,7 +132,8 @@ def take_resources(
     ``gpus`` maps process names to the leases that the supervisor holds. Raises RequestRefused if
     another experiment has leased one of the GPUs, or if an address is unavailable.
     """
-    unavailable = host.reserve_addresses(change.new_addresses)
+    accepted: list[int] = request.get("accepted", [])
+    unavailable = host.reserve_addresses(change.new_addresses, accepted)
     if unavailable:
         texts = [f"the address {address} {reason}" for address, reason in unavailable.items()]
         raise RequestRefused("; ".join(texts), unavailable)

@@ -16,7 +16,8 @@ stop       names, grace           no process of the groups is running
 start      names                  each process has started, or waits for its start conditions
 restart    names, grace           as for stop, and then as for start
 signal     names, signal, force   the signal was sent
-change     directory, keep_holds  removed processes are gone, and the others as for restart
+change     directory, keep_holds, removed processes are gone, and the others as for restart
+           accepted
 finish                            the experiment, which must be stopped, begins to finish
 attach     names                  the connection has joined the terminal of the only process;
                                   see `symphony.host.supervisor.terminal`
@@ -608,7 +609,7 @@ _KINDS: dict[str, _Kind] = {
     "start": _Kind(Control._start, frozenset({"names"})),
     "restart": _Kind(Control._restart, frozenset({"names", "grace"})),
     "signal": _Kind(Control._signal, frozenset({"names", "signal", "force"})),
-    "change": _Kind(Control._change, frozenset({"directory", "keep_holds"})),
+    "change": _Kind(Control._change, frozenset({"directory", "keep_holds", "accepted"})),
     "finish": _Kind(Control._finish),
     "attach": _Kind(Control._attach, frozenset({"names"})),
     "usage": _Kind(Control._usage, observes=True),

@@ -66,14 +66,26 @@ class ProcessHost(Protocol):
         GPUs of such machines need no leases, and the machines read secrets themselves.
         """
 
-    def reserve_addresses(self, addresses: Collection[str]) -> Mapping[str, str]:
+    def reserve_addresses(
+        self, addresses: Collection[str], accepted: Collection[int]
+    ) -> Mapping[str, str]:
         """Reserve the ports of new addresses ``host:port`` until their processes start.
 
-        Return the reasons why addresses are unavailable. In this case, nothing is reserved.
+        Return the reasons why addresses are unavailable. In this case, nothing is reserved. A port
+        that has closed connections counts as unavailable, unless it is in ``accepted``.
         """
 
     def release_addresses(self, addresses: Collection[str]) -> None:
         """Release the ports of addresses that no service has any more."""
+
+    def replace_port(
+        self, address: str, port_range: tuple[int, int]
+    ) -> tuple[int, Mapping[int, int]] | None:
+        """Reserve another port for an address whose server will start again, and release its own.
+
+        Return the new port, and the holds of this machine, or None if the port remains; see
+        `leases.better_port`.
+        """
 
     def signal_group(self, name: str, group: int, number: int) -> bool:
         """Send a signal to the process group of a process. Return False if it has no members."""
@@ -203,9 +215,11 @@ class ThisHost:
         """False; see `ProcessHost`."""
         return False
 
-    def reserve_addresses(self, addresses: Collection[str]) -> Mapping[str, str]:
+    def reserve_addresses(
+        self, addresses: Collection[str], accepted: Collection[int]
+    ) -> Mapping[str, str]:
         """Do nothing: the program that changes the experiment reserves ports of its machine."""
-        del addresses
+        del addresses, accepted
         return {}
 
     def release_addresses(self, addresses: Collection[str]) -> None:
@@ -214,6 +228,20 @@ class ThisHost:
 
         for address in addresses:
             close_port_sockets(port_of(address))
+
+    def replace_port(
+        self, address: str, port_range: tuple[int, int]
+    ) -> tuple[int, Mapping[int, int]] | None:
+        """Reserve another port for an address; see `ProcessHost`."""
+        from symphony.host.resources.leases import PortLeases, better_port
+
+        leases = PortLeases()
+        port = better_port(leases, port_of(address), port_range)
+        if port is None:
+            return None
+        self.release_addresses([address])
+        # The lease remains until this process exits.
+        return port, leases.holds
 
     @functools.cached_property
     def _record(self) -> StopRecord | None:

@@ -902,7 +902,34 @@ class Supervisor:
             return start_order.Verdict("wait", WAITING_FOR_LEFTOVERS)
         return verdict
 
+    def _replace_master_ports(self, names: Collection[str]) -> None:
+        """Let the ranks of units that restart as a whole meet at another port, if necessary."""
+        started = set(names)
+        for unit, ranks in self._units.items():
+            if not started.issuperset(ranks) or self._state.tracks[ranks[0]].group is None:
+                continue
+            from symphony.host.supervisor.master_ports import replace_master_port
+
+            try:
+                new = replace_master_port(self._directory, self._host, unit)
+            except OSError as exc:
+                # The manifest cannot be written. Most servers can bind the previous port, too.
+                self._handle_error(exc)
+                continue
+            if new is None:
+                continue
+            self._specs = {
+                **self._specs,
+                **{name: new.spec(self._specs[name]) for name in ranks},
+            }
+            self._env = {**self._env, **new.shared_env()}
+            self._holds.update(new.holds)
+            shared = self._directory.load_manifest(is_new=True)["env"]
+            self._children.change(list(self._specs), shared)
+
     def _start(self, names: Sequence[str], *, launching: bool = False) -> None:
+        if not launching:
+            self._replace_master_ports(names)
         specs = [self._specs[name] for name in names if self._is_available(name)]
         for spec in specs:
             self._release_ports(spec)

@@ -9,12 +9,18 @@ from symphony.testing import programs
 from symphony.testing.contract import all_running, until
 from tests.backends.slurm.jobs import PYTHON, forever, job_of
 
-# The server uses the port that symphony would choose next, if no lower port was avoided before.
+# The server uses the port that symphony would choose next, if no lower port was avoided before, and
+# leaves a closed connection at the following one.
 SERVER = f"""
 import os, socket
 names = [name for name in os.environ if name.startswith("SYMPH_") and name.endswith("_PORT")]
-blocked = socket.create_server(("", max(int(os.environ[name]) for name in names) + 1))
-print("blocks", blocked.getsockname()[1])
+next_port = max(int(os.environ[name]) for name in names) + 1
+blocked = socket.create_server(("", next_port))
+with socket.create_server(("", next_port + 1)) as server:
+    with socket.create_connection(("127.0.0.1", next_port + 1)) as client:
+        server.accept()[0].close()
+        client.recv(1)
+print("blocks", next_port, next_port + 1)
 {programs.FOREVER}
 """
 REPORT = f"{programs.REPORT}\n{programs.FOREVER}"
@@ -59,8 +65,8 @@ def test_changed_experiment_uses_free_ports_and_gpus_of_its_nodes(new_cluster, t
     assert new["SYMPH_OF_THREE_HOST"] == env["SYMPH_ECHO_HOST"]
     services = ("ECHO", "OF_ONE", "OF_TWO")
     used = {new[f"SYMPH_{service}_PORT"] for service in services}
-    used.add(cluster.get_log("faults", "server").split()[1])
-    assert len(used) == 4
+    used.update(cluster.get_log("faults", "server").split()[1:3])
+    assert len(used) == 5
     assert new["SYMPH_OF_THREE_PORT"] not in used
     assert new["CUDA_VISIBLE_DEVICES"] == "1"
     assert new["TOKEN"] == "new"

@@ -277,6 +277,27 @@ def noting(calls, function):
     return note_and_call
 
 
+def test_up_avoids_ports_with_closed_connections(cluster):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", closed)) as client:
+            # The side that closes a connection first keeps its state.
+            server.accept()[0].close()
+            client.recv(1)
+
+    def describe(*names):
+        experiment = cluster.new_experiment("exp", port_range=(closed, min(closed + 50, 65535)))
+        for name in names:
+            sleeper(experiment, name).binds(name)
+        return experiment
+
+    cluster.launch(describe("one"))
+    assert cluster.up(describe("one", "two")).names("added") == ["two"]
+    ports = [service.port for service in cluster.describe_topology("exp").services]
+    assert len(set(ports)) == 2
+    assert closed not in ports
+
+
 def test_up_waits_for_a_launch_in_progress(with_port, monkeypatch):
     cluster, experiment, port = with_port
     has_waited = threading.Event()
@@ -425,16 +446,19 @@ def test_force_keeps_the_old_experiment_if_a_port_or_a_gpu_of_the_new_one_is_mis
         sleeper(experiment, "server").binds({"web": port}).resource_limit(gpu=gpus)
         return experiment
 
-    with socket.create_server(("127.0.0.1", 0)) as used, socket.create_server(("", 0)) as free:
-        own = free.getsockname()[1]
-        free.close()
-        cluster.launch(describe(own, 2))
-        before = cluster.describe_experiment("exp")
-        with pytest.raises(SpecError, match=str(used.getsockname()[1])):
-            cluster.launch(describe(used.getsockname()[1], 1), force=True)
-        with pytest.raises(LaunchFailed, match="requests 3 GPUs"):
-            cluster.launch(describe(own, 3), force=True)
-        assert cluster.describe_experiment("exp") == before
-        # The port and the GPUs of the old experiment are free for the new one.
-        cluster.launch(describe(own, 2), force=True)
-        assert cluster.describe_experiment("exp").processes[0].pid != before.processes[0].pid
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as used, socket.create_server(("", 0)) as free:
+            own = free.getsockname()[1]
+            free.close()
+            cluster.launch(describe(own, 2))
+            before = cluster.describe_experiment("exp")
+            with pytest.raises(SpecError, match=str(used.getsockname()[1])):
+                cluster.launch(describe(used.getsockname()[1], 1), force=True)
+            with pytest.raises(LaunchFailed, match="requests 3 GPUs"):
+                cluster.launch(describe(own, 3), force=True)
+            assert cluster.describe_experiment("exp") == before
+            # The port and the GPUs of the old experiment are free for the new one.
+            cluster.launch(describe(own, 2), force=True)
+            assert cluster.describe_experiment("exp").processes[0].pid != before.processes[0].pid
+    finally:
+        cluster.delete("exp")

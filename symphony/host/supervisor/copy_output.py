@@ -1,15 +1,16 @@
 """The program that copies the output of processes from pipes to their logs.
 
 It is started by path and without ``site``, so it imports only the standard library. Its standard
-input is a socket that is connected to the supervisor, and the first argument is a descriptor that
-locks the directory of the pipes.
+input is a socket that is connected to the supervisor. The first argument is a descriptor that locks
+the directory of the pipes. The others are descriptors of the directories that contain the pipes and
+the logs; without them, the program cannot find pipes by itself.
 
 A message of the supervisor consists of a kind and the names of processes, separated by newlines.
 With `ADD`, it contains two descriptors for each name: the pipe and the log. With `DRAIN`, the
 program copies the output that is in the pipes, and then answers with the same names. Its first
-message is `READY`. Until then, the supervisor keeps the pipes. If the
-supervisor was killed, the program continues until no process has a pipe open, or until a new
-supervisor sends `LEAVE_SIGNAL`.
+message is `READY`. Until then, the supervisor keeps the pipes. The supervisor sends `END` before it
+exits. If it was killed, the program opens the pipes that it has not received, and continues until
+no process has a pipe open, or until a new supervisor sends `LEAVE_SIGNAL`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import signal
 import socket
 import sys
 
-ADD, DRAIN, READY = b"+", b"-", b"!"
+ADD, DRAIN, READY, END = b"+", b"-", b"!", b"."
 LEAVE_SIGNAL = signal.SIGUSR1
 
 MAX_MESSAGE_BYTES = 1 << 16
@@ -38,10 +39,16 @@ _PAUSE_SECONDS = 0.002
 
 
 class Copier:
-    """The pipes and the logs of processes, by the names of the processes."""
+    """The pipes and the logs of processes, by the names of the processes.
 
-    def __init__(self, channel: socket.socket) -> None:
+    ``directories`` contains descriptors of the directories of the pipes and of the logs, or is
+    empty.
+    """
+
+    def __init__(self, channel: socket.socket, directories: list[int]) -> None:
         self._channel: socket.socket | None = channel
+        self._directories = directories
+        self._has_ended = False
         self._poll = select.epoll()
         self._poll.register(channel.fileno(), select.EPOLLIN)
         self._pipes: dict[str, int] = {}
@@ -99,12 +106,17 @@ class Copier:
             self._poll.unregister(channel.fileno())
             channel.close()
             self._channel = None
+            if self._directories and not self._has_ended:
+                self._find_pipes(*self._directories)
             return
         kind, names = message[:1], message[1:].decode().split("\n")
         if kind == ADD:
             pairs = zip(descriptors[::2], descriptors[1::2], strict=True)
             for name, (pipe, log) in zip(names, pairs, strict=False):
                 self._add(name, pipe, log)
+            return
+        if kind == END:
+            self._has_ended = True
             return
         for name in names:
             if name in self._pipes:
@@ -114,6 +126,20 @@ class Copier:
         except OSError:
             # The supervisor was killed. The end of the channel is received next.
             return
+
+    def _find_pipes(self, pipes: int, logs: int) -> None:
+        """Open the pipes that the supervisor, which was killed, has not sent.
+
+        The supervisor creates the pipe of a process before it starts the process. A pipe that no
+        process has open is closed again when it is read.
+        """
+        for name in os.listdir(pipes):
+            if name in self._pipes:
+                continue
+            with contextlib.suppress(OSError):
+                pipe = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=pipes)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._add(name, pipe, os.open(f"{name}.log", flags, 0o600, dir_fd=logs))
 
     def _add(self, name: str, pipe: int, log: int) -> None:
         if name in self._pipes:
@@ -175,7 +201,8 @@ def main() -> None:
     lock = int(sys.argv[1])
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    copier = Copier(socket.socket(fileno=os.dup(0)))
+    directories = [int(argument) for argument in sys.argv[2:]]
+    copier = Copier(socket.socket(fileno=os.dup(0)), directories)
     signal.signal(LEAVE_SIGNAL, copier.leave)
     os.pwrite(lock, b"%d\n" % os.getpid(), 0)
     copier.announce()

@@ -223,11 +223,16 @@ class OutputPipes:
         except OSError:
             return False
         try:
+            directories = self._open_directories()
+        except OSError:
+            directories = []
+        try:
+            arguments = map(str, (lock, *directories))
             self._program = subprocess.Popen(
-                [sys.executable, "-I", "-S", copy_output.__file__, str(lock)],
+                [sys.executable, "-I", "-S", copy_output.__file__, *arguments],
                 stdin=program_end.fileno(),
                 stdout=subprocess.DEVNULL,
-                pass_fds=[lock],
+                pass_fds=[lock, *directories],
                 start_new_session=True,
                 cwd="/",
                 # The program does not belong to the run, so it is not stopped with the processes.
@@ -238,13 +243,31 @@ class OutputPipes:
             return False
         finally:
             program_end.close()
-            os.close(lock)
+            for descriptor in (lock, *directories):
+                os.close(descriptor)
         channel.setblocking(False)
         self._started = time.monotonic()
         self._is_ready = False
         self._channel = channel
         self._loop.watch(channel.fileno(), self._receive)
         return True
+
+    def _open_directories(self) -> list[int]:
+        """Return descriptors of the directories of the pipes and of the logs.
+
+        The list is empty if several machines share the directories, because a pipe belongs to one
+        of them, and processes on these machines do not outlive the one that started them.
+        """
+        if self._run.is_remote():
+            return []
+        self._run.pipes.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        pipes = os.open(self._run.pipes, flags)
+        try:
+            return [pipes, os.open(self._run.logs, flags)]
+        except OSError:
+            os.close(pipes)
+            raise
 
     def _take_lock(self) -> int:
         """Return a locked descriptor of the directory's lock file.
@@ -313,6 +336,9 @@ class OutputPipes:
     def _finish(self) -> None:
         """Let the program exit when no process has a pipe open, and wait for a short time."""
         if self._channel is not None and self._program is not None:
+            if not self._new:
+                with contextlib.suppress(OSError):
+                    self._channel.send(copy_output.END)
             self._channel.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._program.wait(_EXIT_SECONDS)

@@ -100,27 +100,48 @@ def test_process_outlives_the_program_that_copies_its_output(cluster, writer, is
         assert status.processes[0].state is State.SUCCEEDED
 
 
-def test_the_program_outlives_a_supervisor_that_has_not_read_its_message(tmp_path):
-    """The program has sent that it is ready, and the supervisor exits before it reads this."""
-    fifo, log = tmp_path / "fifo", tmp_path / "log"
-    os.mkfifo(fifo)
-    writer = os.open(fifo, os.O_RDWR)
-    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_the_program_outlives_a_supervisor(tmp_path, is_killed):
+    """The supervisor has not read that the program is ready, and it has not sent the pipe of q."""
+    pipes, logs = tmp_path / "pipes", tmp_path / "logs"
+    pipes.mkdir()
+    logs.mkdir()
+    writers = {}
+    for name in "pq":
+        os.mkfifo(pipes / name)
+        writers[name] = os.open(pipes / name, os.O_RDWR)
+    reader = os.open(pipes / "p", os.O_RDONLY | os.O_NONBLOCK)
     channel, program_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with (tmp_path / "lock").open("w") as lock, log.open("ab") as output, program_end:
+    directories = [os.open(path, os.O_RDONLY) for path in (pipes, logs)]
+    with (tmp_path / "lock").open("w") as lock, (logs / "p.log").open("ab") as log, program_end:
+        descriptors = [lock.fileno(), *directories]
         program = subprocess.Popen(
-            [sys.executable, "-I", "-S", copy_output.__file__, str(lock.fileno())],
+            [sys.executable, "-I", "-S", copy_output.__file__, *map(str, descriptors)],
             stdin=program_end,
-            pass_fds=[lock.fileno()],
+            pass_fds=descriptors,
         )
         select.select([channel], [], [])
-        socket.send_fds(channel, [copy_output.ADD + b"p"], [reader, output.fileno()])
+        socket.send_fds(channel, [copy_output.ADD + b"p"], [reader, log.fileno()])
+        if not is_killed:
+            channel.send(copy_output.END)
         channel.close()
-    os.close(reader)
-    os.write(writer, b"late output")
-    os.close(writer)
+    for descriptor in (reader, *directories):
+        os.close(descriptor)
+    late = b"late output" * 10_000
+    os.write(writers["p"], b"late")
+    if is_killed:
+        # More than a pipe can contain, so the program reads it at the same time.
+        os.write(writers["q"], late)
+    os.close(writers["p"])
+    if is_killed:
+        os.close(writers.pop("q"))
     assert program.wait(30) == 0
-    assert log.read_bytes() == b"late output"
+    assert (logs / "p.log").read_bytes() == b"late"
+    if is_killed:
+        assert (logs / "q.log").read_bytes() == late
+    else:
+        assert not (logs / "q.log").exists()
+        os.close(writers["q"])
 
 
 def test_exit_is_reported_although_the_program_does_not_respond(cluster, experiment):

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,16 +15,18 @@ from symphony.host.run.directory import RunDirectory
 
 
 @pytest.fixture
-def state(tmp_path) -> Path:
-    return tmp_path / "state"
+def state(tmp_path) -> Iterator[Path]:
+    """The directory of the run directories. At the end, the experiments in it are deleted."""
+    state = tmp_path / "state"
+    yield state
+    cluster = Cluster.new("local", state_dir=str(state))
+    for name in cluster.list_experiments():
+        cluster.delete(name)
 
 
 @pytest.fixture
 def cluster(state):
-    cluster = Cluster.new("local", state_dir=str(state))
-    yield cluster
-    for name in cluster.list_experiments():
-        cluster.delete(name)
+    return Cluster.new("local", state_dir=str(state))
 
 
 @pytest.fixture

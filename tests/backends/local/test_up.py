@@ -242,12 +242,17 @@ def test_new_supervisor_completes_a_change_that_is_not_recorded(cluster, experim
     assert [process.name for process in reader.read()] == ["kept", "changed", "added", "removed"]
     assert [name for name, track in reader.state.tracks.items() if track.outdated] == ["changed"]
     cluster.describe_experiment("exp")
-    status = until(cluster, "exp", lambda now: all_running(now) and len(now.processes) == 3)
-    after = {process.name: process.pid for process in status}
+
+    def is_done(now):
+        # The process that is restarted is running until it is stopped.
+        is_restarted = now.processes[1].pid != before["changed"]
+        return all_running(now) and len(now.processes) == 3 and is_restarted
+
+    after = {process.name: process.pid for process in until(cluster, "exp", is_done)}
     assert list(after) == ["kept", "changed", "added"]
     assert after["kept"] == before["kept"]
-    assert sorted(marked(run_id_of(cluster))) == sorted(after.values())
     # A process is reported as running before it has executed its program.
+    eventually(lambda: sorted(marked(run_id_of(cluster))) == sorted(after.values()))
     environment = Path(f"/proc/{after['added']}/environ")
     eventually(lambda: b"TOKEN=new" in environment.read_bytes())
     eventually(lambda: events(cluster, "request-done"))
@@ -437,8 +442,8 @@ def test_a_changed_file_restarts_its_process_and_the_scratch_files_are_removed_a
 
 
 def test_force_keeps_the_old_experiment_if_a_port_or_a_gpu_of_the_new_one_is_missing(state):
-    # Another program on this machine can have leased the device 0.
-    devices = [f"GPU-{state.parent.name}-{number}" for number in range(2)]
+    # Another program on this machine, such as another run of this test, can have leased a device.
+    devices = [f"GPU-{os.getpid()}-{number}" for number in range(2)]
     cluster = Cluster.new("local", state_dir=str(state), gpus=devices)
 
     def describe(port, gpus):

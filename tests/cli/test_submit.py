@@ -186,9 +186,12 @@ def test_job_contains_every_option(program: Program) -> None:
         mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
     }
     own_mounts = {"/data": False, "/me": False, "/c": True, "/dev/shm": False}
-    assert mounts == {**own_mounts, "/symphony/scratch": False}
+    assert mounts == {**own_mounts, "/symphony/scratch": False, "/symphony/scripts": True}
     kinds = [next(key for key in volume if key != "name") for volume in pod["volumes"]]
-    assert sorted(kinds) == ["emptyDir", "emptyDir", "hostPath", "nfs", "persistentVolumeClaim"]
+    assert sorted(kinds) == [
+        "configMap",
+        *("emptyDir", "emptyDir", "hostPath", "nfs", "persistentVolumeClaim"),
+    ]
 
 
 def test_options_that_are_not_given_are_not_rendered(program: Program) -> None:

@@ -131,7 +131,7 @@ class Copier:
         """Open the pipes that the supervisor, which was killed, has not sent.
 
         The supervisor creates the pipe of a process before it starts the process. A pipe that no
-        process has open is closed again when it is read.
+        process has open is closed again.
         """
         for name in os.listdir(pipes):
             if name in self._pipes:
@@ -140,6 +140,8 @@ class Copier:
                 pipe = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=pipes)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._add(name, pipe, os.open(f"{name}.log", flags, 0o600, dir_fd=logs))
+                # Only reading shows that no process has had the pipe open since it was opened here.
+                self._copy(name)
 
     def _add(self, name: str, pipe: int, log: int) -> None:
         if name in self._pipes:

@@ -102,10 +102,14 @@ def test_process_outlives_the_program_that_copies_its_output(cluster, writer, is
 
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_the_program_outlives_a_supervisor(tmp_path, is_killed):
-    """The supervisor has not read that the program is ready, and it has not sent the pipe of q."""
+    """The supervisor has not read that the program is ready, and it has not sent the pipe of q.
+
+    The process of another pipe has exited.
+    """
     pipes, logs = tmp_path / "pipes", tmp_path / "logs"
     pipes.mkdir()
     logs.mkdir()
+    os.mkfifo(pipes / "exited")
     writers = {}
     for name in "pq":
         os.mkfifo(pipes / name)

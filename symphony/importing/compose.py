@@ -325,25 +325,27 @@ class _Import:
                 self._omit(f"{process.where}.stop_signal", problem, "write its name")
 
     def _translate_profiles(self, process: Process) -> None:
-        """Let a parameter switch a process on that belongs to a profile."""
+        """Let a parameter switch a process on that belongs to profiles.
+
+        Processes with the same profiles share the parameter. compose runs a service if one of its
+        profiles is active, which the parameters of single profiles could not express.
+        """
         profiles = list(map(str, process.given.get("profiles") or ()))
         if not profiles:
             return
-        first, *others = ["profile_" + re.sub(r"\W", "_", profile) for profile in profiles]
-        process.profile = first
+        words = [re.sub(r"\W", "_", profile) for profile in profiles]
+        parameter = f"profile_{'_or_'.join(words)}"
+        process.profile = parameter
         parameters = self._imported.document.setdefault("parameters", {})
         where = f"{process.where}.profiles"
         number = process.settings.get("replicas", 1)
-        process.settings["replicas"] = f"${{{first}}}"
+        process.settings["replicas"] = f"${{{parameter}}}"
         if {"*", *profiles} & self._active_profiles:
-            parameters[first] = str(number)
-            self._omit(where, f"parameter {first} switches the process on")
+            parameters[parameter] = str(number)
+            self._omit(where, f"parameter {parameter} switches the process on")
             return
-        parameters[first] = "0"
-        self._omit(where, "the process is switched off", f"launch --set {first}={number}")
-        for name in others:
-            problem = f"parameter {name} does not switch the process on, too"
-            self._omit(where, problem, f"launch --set {first}={number}")
+        parameters[parameter] = "0"
+        self._omit(where, "the process is switched off", f"launch --set {parameter}={number}")
 
     def _report_names(self, process: Process) -> None:
         """Report the keys that only give host names, and the labels."""

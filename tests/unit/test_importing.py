@@ -278,18 +278,18 @@ def test_a_parameter_switches_a_profile_on(tmp_path: Path) -> None:
         """,
     )
     document = result.document
-    assert document["parameters"] == {"profile_dev_tools": "0"}
-    assert document["processes"]["tools"]["replicas"] == "${profile_dev_tools}"
+    assert document["parameters"] == {"profile_dev_tools_or_test": "0"}
+    assert document["processes"]["tools"]["replicas"] == "${profile_dev_tools_or_test}"
     assert document["processes"]["web"]["env"] == {
         "DEBUG": "http://${tools.addrs}/x",
         "TOOLS_HOST": "tools",
     }
     omissions = {str(omission) for omission in result.omissions}
-    switched_off = "the process is switched off; launch --set profile_dev_tools=1"
+    switched_off = "the process is switched off; launch --set profile_dev_tools_or_test=1"
     assert f"services.tools.profiles: {switched_off}" in omissions
     names = [process.name for process in Experiment.load_dict(document).list_all_processes()]
     assert names == ["web"]
-    chosen = Experiment.load_dict(document, parameters={"profile_dev_tools": "1"})
+    chosen = Experiment.load_dict(document, parameters={"profile_dev_tools_or_test": "1"})
     assert [process.name for process in chosen.list_all_processes()] == ["web", "tools-0"]
 
 

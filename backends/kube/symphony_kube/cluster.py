@@ -315,7 +315,7 @@ class KubeCluster(Cluster):
                 manifest,
                 run_id=run.run_id,
                 force=force,
-                supervisor=self._supervisor_options(),
+                supervisor=new.supervisor,
                 run_name=run.run,
                 keeping=self._keeping_record(experiment.name, launching=run.run),
                 description=description,
@@ -357,13 +357,12 @@ class KubeCluster(Cluster):
         scope = self.scope(experiment)
         return self._sending_code(scope, recording.recorded_code(self.api, scope))
 
-    def _supervisor_options(self) -> SupervisorOptions:
+    def _supervisor_options(self, manifest: KubeManifest) -> SupervisorOptions:
+        """Return the options for the supervisor of an experiment with a manifest."""
         from symphony_kube.lifecycle.supervisor.in_cluster import SupervisorOptions
 
-        return SupervisorOptions(
-            image=self._supervisor_image,
-            image_pull_secrets=self.options.image_pull_secrets,
-            security=self.options.security,
+        return SupervisorOptions(image=self._supervisor_image, cluster=self.options).like(
+            manifest.units
         )
 
     def check(self, manifest: Manifest) -> str:
@@ -576,13 +575,14 @@ class KubeCluster(Cluster):
         archives = take_snapshots(experiment)
         check_start_directories(plan, archives)
         options = self._options_to_record()
+        manifest = self._for_user(self._render(plan, files, archives))
         return NewDescription(
-            manifest=self._for_user(self._render(plan, files, archives)),
+            manifest=manifest,
             snapshot=take_snapshot(plan, self.options, files, archives),
             archives=archives,
             record=launch_record(experiment, self.backend, "", 0.0, launch_options=options),
             jobs_only=self.options.jobs_only,
-            supervisor=self._supervisor_options(),
+            supervisor=self._supervisor_options(manifest),
             options=options,
         )
 

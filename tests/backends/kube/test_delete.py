@@ -9,7 +9,9 @@ import pytest
 from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import BackendError
 from symphony_kube.api import labels as names
+from symphony_kube.api.labels import Scope
 from symphony_kube.lifecycle.supervisor.detached import directory_of
+from symphony_kube.render.stop_script import scripts_name
 
 from .conftest import find_namespace, managed_objects, python, unschedulable, wait_until
 
@@ -27,7 +29,8 @@ def experiment(kube_cluster, shared, name):
 
 
 def test_delete_is_complete_and_idempotent(kube_cluster, shared, experiment, name):
-    assert set(managed_objects(kube_cluster)) == {"pods", "jobs", "services", "secrets"}
+    kinds = {"pods", "jobs", "services", "secrets", "configmaps"}
+    assert set(managed_objects(kube_cluster)) == kinds
     shared.delete(name)
     assert managed_objects(kube_cluster) == {}
     shared.delete(name)
@@ -97,7 +100,9 @@ def test_delete_leaves_other_experiments_alone(kube_cluster, shared, experiment,
     unschedulable(other, "db").binds("store")
     shared.launch(other)
     shared.delete(name)
+    scripts = scripts_name(Scope(experiment=f"{name}-b", namespace="", shared=True))
     assert managed_objects(kube_cluster) == {
+        "configmaps": [scripts],
         "pods": [f"{name}-b-db"],
         "services": [f"{name}-b-store"],
         "secrets": [f"{name}-b-symphony-description"],

@@ -326,7 +326,7 @@ def test_a_change_keeps_the_options_of_the_launch_that_it_does_not_set() -> None
     assert (changing.options.image, changing.requires_image) == (IMAGE, False)
     assert changing.options.expose == "NodePort"
     assert not changing.options.limits_pods
-    assert changing._supervisor_options().image == "s:1"
+    assert changing._supervisor_options(rendered(one()[0])).image == "s:1"
     assert changing._bind_host == "::"
     reset = KubeCluster().without_kept_options()._with_options_of(recorded)
     assert reset.options == KubeCluster().options

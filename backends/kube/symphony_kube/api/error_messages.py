@@ -20,6 +20,14 @@ _NEEDED_FOR = {
     "Secret": "secrets",
     "ConfigMap": "files that are mounted as configuration",
 }
+SECURITY_HINT = "set the option security to restricted"
+# The option ``security`` sets these fields.
+_SECURITY_FIELDS = (
+    "allowPrivilegeEscalation",
+    "unrestricted capabilities",
+    "runAsNonRoot",
+    "seccompProfile",
+)
 _FORBIDDEN = re.compile(r'cannot (\w+) resource "')
 
 
@@ -52,6 +60,13 @@ def is_forbidden(exc: BackendError) -> bool:
     if not isinstance(exc, ApiError) or exc.status != 403:
         return False
     return bool(_FORBIDDEN.search(exc.detail))
+
+
+def violates_pod_security(text: str) -> bool:
+    """Return whether Pod security admission has refused a Pod that the option ``security`` would
+    change.
+    """
+    return "violates PodSecurity" in text and any(field in text for field in _SECURITY_FIELDS)
 
 
 def lacks_service_account(exc: ApiError) -> bool:
@@ -134,6 +149,8 @@ def _hint(kind: str, scope: Scope, exc: ApiError) -> str:
         return "wait until it is deleted, or choose another name or namespace"
     if is_forbidden(exc):
         return _missing_right(kind, scope)
+    if violates_pod_security(exc.detail):
+        return SECURITY_HINT
     if lacks_service_account(exc):
         return (
             "service accounts belong to a namespace: create it there, or choose a namespace that "

@@ -144,6 +144,16 @@ def with_metadata(body: Object, change: Callable[[Object], Object]) -> dict[str,
     return result
 
 
+def pods_of(body: Object) -> list[Object]:
+    """Return a Pod, or the templates of the Pods of a Job or JobSet."""
+    if body["kind"] == "Pod":
+        return [body]
+    if body["kind"] == "Job":
+        return [body["spec"]["template"]]
+    jobs = [item["template"] for item in body["spec"]["replicatedJobs"]]
+    return [job["spec"]["template"] for job in jobs]
+
+
 def items_of(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the objects in a list response. In an empty list, ``items`` can be null."""
     return answer.get("items") or []

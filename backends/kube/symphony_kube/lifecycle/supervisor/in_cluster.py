@@ -13,15 +13,15 @@ import base64
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import LaunchFailed
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, ACCEPT_METADATA_LIST, MERGE_PATCH
-from symphony_kube.api.errors import ApiError
+from symphony_kube.api.errors import ApiError, one_line
 from symphony_kube.api.labels import (
     MANAGED_BY,
     MANAGED_SELECTOR,
@@ -32,11 +32,13 @@ from symphony_kube.api.labels import (
     Scope,
 )
 from symphony_kube.api.resources import (
+    NAMESPACES,
     api_group,
     collection_path,
     is_managed,
     items_of,
     labels_of,
+    pods_of,
     to_resource,
     with_run_label,
 )
@@ -57,9 +59,10 @@ from symphony_kube.lifecycle.supervisor.stored_usage import (
     recorded_content,
     usage_object,
 )
-from symphony_kube.render.cluster_overrides import with_security
+from symphony_kube.render.cluster_overrides import with_cluster_override, with_security
 from symphony_kube.render.files import MAX_OBJECT_BYTES
-from symphony_kube.render.options import RESTRICTED
+from symphony_kube.render.merge import merge, to_plain_data
+from symphony_kube.render.options import RenderOptions
 from symphony_kube.state import reasons
 from symphony_kube.state.job_status import parse_job
 from symphony_kube.state.pod_status import parse_pod
@@ -71,6 +74,9 @@ if TYPE_CHECKING:
 Object = Mapping[str, Any]
 
 NAME = "symphony-supervisor"
+_CONTAINER = "supervisor"
+# The limits for a namespace whose quota contains limits of these resources.
+_LIMITS = {"cpu": "500m", "memory": "512Mi"}
 RUN_KEY = "run"
 RECORD = "symphony/record"
 COMMAND = ("python3", "-m", "symphony_kube.lifecycle.supervisor", "--in-cluster")
@@ -93,13 +99,38 @@ class SupervisorOptions:
     """The options for a supervisor in the cluster.
 
     ``image`` is an image that contains symphony with its extra ``kube``, or None for a supervisor
-    on the launching machine. ``security`` is the Pod security level that the Pod passes, or None.
+    on the launching machine. ``cluster`` contains the options of the cluster, of which those for
+    all Pods and Jobs apply. ``labels`` and ``priority_class`` are what all processes have in
+    common. ``limits`` are limits of resources that a quota of the namespace requires.
     """
 
     image: str | None = None
-    image_pull_secrets: tuple[str, ...] = ()
     command: tuple[str, ...] = COMMAND
-    security: str | None = None
+    cluster: RenderOptions = field(default_factory=RenderOptions)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority_class: str | None = None
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+    def like(self, units: Iterable[Object]) -> SupervisorOptions:
+        """Return the options with what the Pods of all ``units`` have in common. Pure."""
+        pods = [pod for unit in units for pod in pods_of(unit)]
+        if not pods:
+            return self
+        first, *others = pods
+        labels = {
+            key: value
+            for key, value in (first["metadata"].get("labels") or {}).items()
+            if not _is_own_label(key)
+            and all(pod["metadata"].get("labels", {}).get(key) == value for pod in others)
+        }
+        priorities = {pod["spec"].get("priorityClassName") for pod in pods}
+        priority = priorities.pop() if len(priorities) == 1 else None
+        return replace(self, labels=labels, priority_class=priority)
+
+
+def _is_own_label(key: str) -> bool:
+    """Return whether a label has a meaning for symphony or Kueue, which must not find the Pod."""
+    return key == MANAGED_BY or key.partition("/")[0] in (SYMPHONY, "kueue.x-k8s.io")
 
 
 class CannotRunInCluster(Exception):
@@ -127,7 +158,7 @@ def start(
     objects = render(
         scope,
         content,
-        options,
+        replace(options, limits=_required_limits(api, scope)),
         record,
         has_job_sets=_has_job_sets(run),
         usage=_recorded_usage(api, run),
@@ -191,7 +222,11 @@ def render(
         "type": "Opaque",
         "data": {RUN_KEY: base64.b64encode(content).decode()},
     }
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    job = render_job(scope, name, options)
+    account_name = job["spec"]["template"]["spec"]["serviceAccountName"]
+    accounts: list[Object] = []
+    if account_name == name:
+        accounts.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     role = {
         "apiVersion": f"{_RBAC}/v1",
         "kind": "Role",
@@ -203,12 +238,14 @@ def render(
         "kind": "RoleBinding",
         "metadata": metadata,
         "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": scope.namespace}],
+        "subjects": [
+            {"kind": "ServiceAccount", "name": account_name, "namespace": scope.namespace}
+        ],
     }
-    objects: list[Object] = [secret, account, role, binding]
+    objects: list[Object] = [secret, *accounts, role, binding]
     if usage is not None:
         objects.append(usage_object(scope, usage))
-    return [*objects, render_job(scope, name, options)]
+    return [*objects, job]
 
 
 def _rules(scope: Scope, *, has_job_sets: bool, records_usage: bool) -> list[Object]:
@@ -242,41 +279,56 @@ def _rules(scope: Scope, *, has_job_sets: bool, records_usage: bool) -> list[Obj
 
 
 def render_job(scope: Scope, name: str, options: SupervisorOptions) -> Object:
-    """Return the Job that runs the supervisor. Pure."""
+    """Return the Job that runs the supervisor. Pure.
+
+    The options for all Pods and Jobs apply, except that the Pod has no other container.
+    """
     # The Pod does not have the label of the experiment's Pods, so that it is not one of them.
-    labels = {MANAGED_BY: SYMPHONY, SUPERVISOR: scope.experiment}
+    labels = {**options.labels, MANAGED_BY: SYMPHONY, SUPERVISOR: scope.experiment}
+    resources: dict[str, Any] = {"requests": REQUESTS}
+    if options.limits:
+        resources["limits"] = dict(options.limits)
     container = {
-        "name": "supervisor",
+        "name": _CONTAINER,
         "image": options.image,
         "command": [*options.command, scope.namespace, name],
-        "resources": {"requests": REQUESTS},
+        "resources": resources,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         },
     }
     spec: dict[str, Any] = {
-        "serviceAccountName": name,
+        "serviceAccountName": options.cluster.service_account or name,
         "restartPolicy": "OnFailure",
         # A supervisor can be killed at any time.
         "terminationGracePeriodSeconds": 0,
         "enableServiceLinks": False,
         "containers": [container],
     }
-    if options.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": item} for item in options.image_pull_secrets]
-    return {
+    if options.cluster.image_pull_secrets:
+        secrets = options.cluster.image_pull_secrets
+        spec["imagePullSecrets"] = [{"name": item} for item in secrets]
+    if options.priority_class:
+        spec["priorityClassName"] = options.priority_class
+    pod_yml = to_plain_data(options.cluster.pod_yml, "pod_yml")
+    pod = merge({"metadata": {"labels": labels}, "spec": spec}, pod_yml)
+    fixed = {key: spec[key] for key in ("restartPolicy", "terminationGracePeriodSeconds")}
+    fixed["containers"] = [item for item in pod["spec"]["containers"] if item["name"] == _CONTAINER]
+    pod_spec = {**pod["spec"], **fixed}
+    # The containers of all Pods would not exit before the supervisor.
+    pod_spec.pop("initContainers", None)
+    template = {
+        "metadata": {**pod["metadata"], "labels": {**pod["metadata"]["labels"], **labels}},
+        "spec": with_security(pod_spec, options.cluster.security),
+    }
+    job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name, "namespace": scope.namespace, "labels": labels},
-        "spec": {
-            "backoffLimit": 2**31 - 1,
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": with_security(spec, options.security),
-            },
-        },
+        "spec": {"backoffLimit": 2**31 - 1, "template": template},
     }
+    return with_cluster_override(job, options.cluster)
 
 
 def _selector(scope: Scope) -> str:
@@ -313,8 +365,23 @@ def _wait_until_running(api: Api, scope: Scope) -> str:
         return "the experiment is supervised in the cluster"
     finally:
         events.close()
-    what = f"pod {name!r}: {reason}" if name else reason
+    what = f"pod {name!r}: {reason}" if name else _why_no_pod(api, scope) or reason
     return f"the supervisor of the experiment has not started yet ({what})"
+
+
+def _why_no_pod(api: Api, scope: Scope) -> str:
+    """Return why the Job of the supervisor cannot create a Pod, or ``""`` if it is unknown."""
+    job = scope.object_name(NAME)
+    fields = f"involvedObject.kind=Job,involvedObject.name={job},reason=FailedCreate"
+    path = f"{NAMESPACES}/{scope.namespace}/events"
+    try:
+        events = items_of(api.call("GET", path, query={"fieldSelector": fields}))
+    except ApiError:
+        return ""
+    text = one_line(str(events[-1].get("message") or "")) if events else ""
+    if error_messages.violates_pod_security(text):
+        return f"{text}; {error_messages.SECURITY_HINT}"
+    return text
 
 
 # --- changing the experiment ---
@@ -442,9 +509,10 @@ def _create_job_again(
 ) -> None:
     """Replace the Job of a supervisor that has finished."""
     scope = run.scope
+    if options.image is None and job is not None:
+        options = _options_of(job)
+    options = replace(options, limits=_required_limits(api, scope))
     if job is not None:
-        if options.image is None:
-            options = _options_of(job)
         path = collection_path("Job", scope.namespace)
         uid = job["metadata"]["uid"]
         delete_uid(api, f"{path}/{scope.object_name(NAME)}", uid)
@@ -464,16 +532,33 @@ def _create_job_again(
 
 
 def _options_of(job: Object) -> SupervisorOptions:
-    """Return the options with which a supervisor's Job was created."""
-    spec = job["spec"]["template"]["spec"]
-    (container,) = spec["containers"]
-    secrets = [item["name"] for item in spec.get("imagePullSecrets") or ()]
+    """Return the options with which a supervisor's Job is created as before. Pure."""
+    template = job["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    labels = template["metadata"].get("labels") or {}
     return SupervisorOptions(
         image=container["image"],
-        image_pull_secrets=tuple(secrets),
         command=tuple(container["command"][:-2]),
-        security=RESTRICTED if spec.get("securityContext") else None,
+        labels={key: value for key, value in labels.items() if not _is_label_of_job(key)},
+        cluster=RenderOptions(pod_yml={"spec": template["spec"]}),
     )
+
+
+def _is_label_of_job(key: str) -> bool:
+    """Return whether the controller of a Job has set a label of its Pods."""
+    return key.startswith("batch.kubernetes.io/") or key in ("controller-uid", "job-name")
+
+
+def _required_limits(api: Api, scope: Scope) -> dict[str, str]:
+    """Return the limits without which a quota refuses a Pod. They are unknown without the right to
+    list quotas.
+    """
+    try:
+        answer = api.call("GET", f"{NAMESPACES}/{scope.namespace}/resourcequotas")
+    except ApiError:
+        return {}
+    hard = {key for quota in items_of(answer) for key in quota.get("spec", {}).get("hard") or ()}
+    return {key: value for key, value in _LIMITS.items() if f"limits.{key}" in hard}
 
 
 # --- deleting ---

@@ -68,7 +68,7 @@ def wait_for_right(api: RawApi, namespace: str, account: str, rule: Object) -> N
 
 
 def wait_for_quota(api: RawApi, namespace: str, name: str) -> None:
-    """Wait until a new quota that forbids ConfigMaps is enforced.
+    """Wait until a new quota that forbids PodTemplates is enforced.
 
     Raises TimeoutError if this takes longer than 30 s.
     """
@@ -103,11 +103,12 @@ def _admits_pods(api: RawApi, namespace: str, account: str) -> bool:
 
 
 def _is_enforced(api: RawApi, namespace: str, quota: str) -> bool:
+    spec = {"containers": [{"name": "probe", "image": "none"}]}
     try:
         api.call(
             "POST",
-            f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All",
-            {"metadata": {"name": "probe"}},
+            f"/api/v1/namespaces/{namespace}/podtemplates?dryRun=All",
+            {"metadata": {"name": "probe"}, "template": {"spec": spec}},
         )
     except ApiError as exc:
         return f"exceeded quota: {quota}" in str(exc)

@@ -155,12 +155,12 @@ class KubeCluster:
         """Create a quota, such as `{"pods": "1"}`, for the test's namespace, and wait until the
         quota is enforced.
 
-        The quota also forbids ConfigMaps, because a rejected ConfigMap shows that the quota is
+        The quota also forbids PodTemplates, because a rejected PodTemplate shows that the quota is
         enforced.
         """
         from kubetest.accounts import wait_for_quota
 
-        spec = {"hard": {**hard, "count/configmaps": "0"}}
+        spec = {"hard": {**hard, "count/podtemplates": "0"}}
         self.raw.call(
             "POST", self.path("resourcequotas"), {"metadata": {"name": name}, "spec": spec}
         )

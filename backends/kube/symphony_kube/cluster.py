@@ -604,6 +604,13 @@ class KubeCluster(Cluster):
 
     # --- controlling processes ---
 
+    def stop(self, experiment: str, *, at_once: bool = False) -> None:
+        """Stop an experiment for good, and keep its Pods with their logs; see `Cluster.stop`."""
+        from symphony_kube import stop_experiment
+
+        self._ensure_supervisor(experiment)
+        stop_experiment.stop_for_good(self.api, self.scope(experiment), at_once=at_once)
+
     def stop_processes(
         self,
         experiment: str,

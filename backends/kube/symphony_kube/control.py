@@ -24,7 +24,7 @@ from symphony.names import join_names
 from symphony.plan import start_order
 from symphony.plan.one_shots import finished_one_shots, in_whole_groups
 from symphony.signal_names import HARMLESS_SIGNALS, SIGNALS_FOR_ALL
-from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony.status import ENDED, ProcessStatus, ReasonCode, State
 from symphony_kube.access import exec as exec_access
 from symphony_kube.killer import Killer
 from symphony_kube.lifecycle import attempts
@@ -108,7 +108,7 @@ def start(
 ) -> list[ProcessStatus]:
     """Start processes that are not running; see `Cluster.start_processes`."""
     target = _find_target(api, scope, processes, "started")
-    _check_not_finished(target.observation.status)
+    _check_not_finished(target)
     ranks = {name: target.existing[name] for name in target.in_job_sets & target.existing.keys()}
     # A Pod of a rank that is stopped can exist until the controller has deleted its Job.
     _refuse_to_start({name for name, rank in ranks.items() if rank.has_ended or rank.control.stop})
@@ -134,7 +134,7 @@ def restart(
     """Stop processes, and start them again; see `Cluster.restart_processes`."""
     seconds = _grace_seconds(grace, at_once=at_once)
     target = _find_target(api, scope, processes, "restarted")
-    _check_not_finished(target.observation.status)
+    _check_not_finished(target)
     _refuse_to_start(target.in_job_sets)
     attempts.check_manifests(target.existing)
     _check_grace(target.existing, seconds)
@@ -282,13 +282,15 @@ def _check_grace(units: Mapping[str, UnitStatus], seconds: float | None) -> None
 class _Target:
     """The processes that a command selects, and their units.
 
-    ``all_units`` contains the units of the whole experiment.
+    ``all_units`` contains the units of the whole experiment. ``is_ending`` is true if the
+    experiment was stopped for good, or has come to its end.
     """
 
     all_units: Roster
     observation: Observation
     names: list[str]
     units: list[Unit] = field(default_factory=list)
+    is_ending: bool = False
 
     @property
     def existing(self) -> dict[str, UnitStatus]:
@@ -321,7 +323,12 @@ def _find_target(api: Api, scope: Scope, processes: Sequence[str] | None, action
         kept = in_whole_groups(finished, observation.status)
         found = [process for process in found if process.name not in kept]
     names = _with_other_ranks([process.name for process in found], observer.units)
-    target = _Target(all_units=observer.units, observation=observation, names=names)
+    target = _Target(
+        all_units=observer.units,
+        observation=observation,
+        names=names,
+        is_ending=observer.ending is not None,
+    )
     selected = set(names)
     for unit in target.all_units:
         chosen = selected.intersection(unit.processes)
@@ -369,8 +376,10 @@ def _check_waiting(target: _Target) -> None:
             )
 
 
-def _check_not_finished(status: ExperimentStatus) -> None:
-    if status.ended and not any(item.reason_code is ReasonCode.STOPPED for item in status):
+def _check_not_finished(target: _Target) -> None:
+    status = target.observation.status
+    can_continue = any(item.reason_code is ReasonCode.STOPPED for item in status)
+    if target.is_ending or (status.ended and not can_continue):
         raise BackendError(
             f"experiment {status.name!r} has finished; launch it again to run its processes"
         )

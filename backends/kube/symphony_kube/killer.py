@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError, NotFound
 from symphony_kube.access import exec as exec_access
 from symphony_kube.api.errors import ApiError
-from symphony_kube.lifecycle.create import in_parallel
+from symphony_kube.api.resources import collection_path
+from symphony_kube.lifecycle.create import KILL_GRACE_SECONDS, delete_uid, in_parallel
 from symphony_kube.state.pod_status import PodStatus
 from symphony_kube.state.unit_status import UnitStatus
 
@@ -29,7 +30,9 @@ KILL_SCRIPT = "kill -KILL -1"
 NODE_SECONDS = 2.0
 RETRY_SECONDS = 1.0
 # A process that is still running after this time cannot be killed.
-GIVE_UP_SECONDS = 8.0
+GIVE_UP_SECONDS = 20.0
+# A part of the answer of a node to a command in a container that has exited.
+_NO_CONTAINER = "container not found"
 _EXEC_SECONDS = 5.0
 _PAUSE_SECONDS = 0.25
 
@@ -38,6 +41,7 @@ _PAUSE_SECONDS = 0.25
 class _Kill:
     """The attempts to kill the processes of one Pod. Times are those of the monotonic clock.
 
+    ``has_succeeded`` is true if KILL was sent, and ``has_exited`` if a container was not found.
     ``problem`` is why the latest attempt has failed, or ``""``. ``is_final`` is true if no other
     attempt can succeed.
     """
@@ -47,6 +51,7 @@ class _Kill:
     next_try: float
     in_progress: bool = False
     has_succeeded: bool = False
+    has_exited: bool = False
     problem: str = ""
     is_final: bool = False
 
@@ -95,7 +100,7 @@ class Killer:
 
     def _kill(self, kill: _Kill, pod: PodStatus) -> None:
         """Kill the processes of a Pod, and record the result."""
-        problem, is_final = "", False
+        problem, is_final, has_exited = "", False, False
         for ref in pod.refs:
             if ref.state != "running":
                 continue
@@ -107,15 +112,44 @@ class Killer:
             except NotFound:
                 problem, is_final = "its image contains no shell (sh)", True
             except BackendError as exc:
+                if _NO_CONTAINER in str(exc):
+                    # The node has not reported yet that the container has exited.
+                    has_exited = True
+                    continue
                 problem = str(exc)
                 is_final = isinstance(exc, ApiError) and exc.status == 403
             else:
                 if result.exit_code:
                     problem = result.stderr.strip() or f"exit code {result.exit_code} of kill"
         kill.problem, kill.is_final = problem, is_final
+        kill.has_exited = has_exited and not problem
         kill.has_succeeded = kill.has_succeeded or not problem
         kill.next_try = time.monotonic() + RETRY_SECONDS
         kill.in_progress = False
+
+
+def kill_deleted(api: Api, scope: Scope, pods: Iterable[PodStatus]) -> None:
+    """Kill the processes of Pods that are being deleted, once. The deletion reports other problems.
+
+    A node that is stopping a Pod ignores a shorter grace period, so it is only set for a Pod whose
+    image contains no shell.
+    """
+
+    def kill(pod: PodStatus) -> None:
+        for ref in pod.refs:
+            if ref.state != "running":
+                continue
+            try:
+                command = ["sh", "-c", KILL_SCRIPT]
+                exec_access.run_in_container(api, scope, ref, command, timeout=_EXEC_SECONDS)
+            except NotFound:
+                path = f"{collection_path('Pod', scope.namespace)}/{pod.name}"
+                delete_uid(api, path, pod.uid, grace_seconds=KILL_GRACE_SECONDS)
+            except BackendError:
+                # The container has exited, or its node does not answer.
+                continue
+
+    in_parallel(kill, pods, threads=api.connections)
 
 
 def _pod_to_kill(unit: UnitStatus) -> PodStatus | None:
@@ -145,7 +179,7 @@ def _is_due(kill: _Kill, pod: PodStatus) -> bool:
         # Kubernetes 1.20 does not report the exit before the grace period is over.
         return False
     is_late = time.monotonic() > kill.begun + GIVE_UP_SECONDS
-    if kill.is_final or is_late:
+    if kill.is_final or (is_late and not kill.has_exited):
         problem = kill.problem or (
             "it is still running, because its processes belong to another user or do not share the "
             "process namespace of the Pod"

@@ -56,6 +56,7 @@ def symphony_backend() -> BackendInfo:
         capabilities=frozenset(
             {
                 "launch",
+                "stop",
                 "control",
                 "up",
                 "code",

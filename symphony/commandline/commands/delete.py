@@ -112,7 +112,7 @@ class DeleteCommands(BaseCommands):
 
         Several experiments are deleted at the same time. Each process has its grace period to exit.
         Ctrl-C kills the processes that still run, and the deletion continues; a second Ctrl-C ends
-        the command. On Kubernetes, the first Ctrl-C ends the command.
+        the command.
 
         For example:
           symphony delete rl

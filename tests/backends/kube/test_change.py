@@ -233,13 +233,13 @@ def test_pods_become_jobs_and_the_other_way_round(kube_cluster, shared, open_clu
     changes = jobs_only.up(describe("one", "two"))
     assert (changes.names("restarted"), changes.names("added")) == (["one"], ["two"])
     assert changes.processes[0].reasons == ("its Pod will belong to a Job",)
-    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-one.2", f"{name}-two"]
+    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-one--2", f"{name}-two"]
     status = jobs_only.wait(name, until="started", timeout=90)
     assert [process.restarts for process in status] == [1, 0]
     assert jobs_only.up(describe("one")).names("removed") == ["two"]
     assert jobs_only.diff(describe("one")).is_empty
     # The Job of the removed process is kept because of its log.
-    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-one.2", f"{name}-two"]
+    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-one--2", f"{name}-two"]
     assert jobs_only.removed_processes(name) == ["two"]
     # The option and the setting have the same effect.
     assert shared.diff(describe("one", job=True)).is_empty

@@ -45,7 +45,7 @@ def pod(name, state, *, control=None, attempt=1, phase="Running", node="n1", res
     status = {"name": name, "state": state, "restartCount": restarts}
     return {
         "metadata": {
-            "name": name if attempt == 1 else f"{name}.{attempt}",
+            "name": name if attempt == 1 else f"{name}--{attempt}",
             "uid": f"{name}-{attempt}",
             "labels": {"symphony/unit": name},
             "annotations": annotations,
@@ -191,7 +191,7 @@ def test_object_of_the_next_attempt():
     assert decode_manifest(manifest) == body
     assert len(manifest) < 300
     second = attempts.next_attempt(body, Attempt(number=2, restarts=1))
-    assert second["metadata"]["name"] == "a.2"
+    assert second["metadata"]["name"] == "a--2"
     assert second["spec"]["hostname"] == "a"
     assert second["metadata"]["annotations"][MANIFEST] == manifest
     job = {
@@ -201,7 +201,7 @@ def test_object_of_the_next_attempt():
     }
     name = attempts.next_attempt(job, Attempt(number=12))["metadata"]["name"]
     assert len(name) <= 63
-    assert name.endswith(".12")
+    assert name.endswith("--12")
 
 
 def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
@@ -266,8 +266,8 @@ def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
     names = sorted(item["metadata"]["name"] for item in pods)
     assert [each for each in names if "stubborn" in each] == [
         f"{name}-stubborn",
-        f"{name}-stubborn.2",
-        f"{name}-stubborn.3",
+        f"{name}-stubborn--2",
+        f"{name}-stubborn--3",
     ]
     # A client is killed after it has recorded the first of two requests.
     request = attempts.request
@@ -288,6 +288,13 @@ def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
     assert shared.describe_process(name, "waiting").reason == (
         "waiting for job to succeed (job is stopped)"
     )
+    # A stop for good also ends the processes that wait, and keeps the logs.
+    shared.stop(name)
+    status = shared.describe_experiment(name)
+    assert (status.displayed_state, status.ended) == ("stopped", True)
+    with pytest.raises(BackendError, match="has finished; launch it again"):
+        shared.start_processes(name)
+    assert shared.get_log(name, "job").startswith("up\n")
     shared.delete(name)
 
 

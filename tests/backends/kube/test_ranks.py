@@ -391,7 +391,7 @@ def test_ranks_wait_for_their_queue_as_one_group():
         assert count == "2"
         assert body["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]
     again = next_attempt(pods[1], Attempt(number=2))
-    assert again["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] == "e-train.2"
+    assert again["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] == "e-train--2"
 
 
 def test_a_job_waits_for_its_queue():

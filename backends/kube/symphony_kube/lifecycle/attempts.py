@@ -12,16 +12,14 @@ Pod is deleted, and the JobSet cannot be started again.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
-from symphony.names import MAX_LENGTH
 from symphony.status import ReasonCode
-from symphony_kube.api.client import MERGE_PATCH
+from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import (
     ATTEMPT,
@@ -38,7 +36,9 @@ from symphony_kube.api.labels import (
 )
 from symphony_kube.api.resources import collection_path, plural_name, to_resource
 from symphony_kube.lifecycle.create import Creation, delete_uid
+from symphony_kube.render.attempt_names import attempt_name
 from symphony_kube.render.deadline import with_new_deadline
+from symphony_kube.render.roster import Roster, roster_unit
 from symphony_kube.state.control_state import (
     Attempt,
     Control,
@@ -87,24 +87,19 @@ def annotated(body: Object, annotations: Mapping[str, str]) -> dict[str, Any]:
 def next_attempt(manifest: Object, attempt: Attempt) -> dict[str, Any]:
     """Return the Pod or Job of an attempt, which differs from the manifest in its name. Pure.
 
-    A Pod keeps its host name. No name in an experiment contains a dot, so the new name is unique.
+    A Pod keeps its host name.
     """
     base = manifest["metadata"]["name"]
-    name = f"{base}.{attempt.number}"
+    name = attempt_name(base, attempt.number)
     body = with_attempt(annotated(manifest, {MANIFEST: encode_manifest(manifest)}), attempt)
     spec = body["spec"]
-    if body["kind"] == "Job":
-        if len(name) > MAX_LENGTH:
-            # The name of a Job is also the value of a label.
-            digest = hashlib.sha256(base.encode()).hexdigest()[:8]
-            name = f"{base[: MAX_LENGTH - 16]}-{digest}.{attempt.number}"
-    elif not spec.get("hostNetwork"):
+    if body["kind"] != "Job" and not spec.get("hostNetwork"):
         spec = {"hostname": base, **spec}
     metadata = {**body["metadata"], "name": name}
     labels = metadata.get("labels") or {}
     if POD_GROUP in labels:
         # Each attempt of a unit of ranks waits for its own admission.
-        group = f"{labels[POD_GROUP]}.{attempt.number}"
+        group = attempt_name(labels[POD_GROUP], attempt.number)
         metadata["labels"] = {**labels, POD_GROUP: group}
     return {**body, "metadata": metadata, "spec": spec}
 
@@ -349,6 +344,30 @@ def _update(
 
 def _control_of(body: Object) -> Control:
     return decode_control((body["metadata"].get("annotations") or {}).get(CONTROL))
+
+
+def publish(
+    api: Api,
+    scope: Scope,
+    roster: Roster,
+    statuses: Mapping[str, UnitStatus],
+    annotations: Mapping[str, str],
+) -> None:
+    """Annotate the object with the roster, so that every reader of the status finds the values.
+
+    ``statuses`` contains the units that exist. Raises `ApiError`.
+    """
+    unit = roster_unit(roster)
+    kind, name = "Job" if unit.job else "Pod", scope.object_name(unit.name)
+    # A change can have replaced a Pod by a Job.
+    status = statuses.get(unit.name)
+    if status is not None and status.job is not None:
+        kind, name = status.job.kind, status.job.name
+    elif status is not None and status.pods:
+        kind, name = "Pod", status.pods[-1].name
+    path = f"{collection_path(kind, scope.namespace)}/{name}"
+    patch = {"metadata": {"annotations": dict(annotations)}}
+    api.call("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA)
 
 
 def check_manifests(units: Mapping[str, UnitStatus]) -> None:

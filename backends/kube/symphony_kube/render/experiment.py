@@ -24,6 +24,7 @@ from symphony.plan.process_settings import secret_text
 from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import POLICIES, ROSTER, Scope
 from symphony_kube.render import pods
+from symphony_kube.render.attempt_names import check_names
 from symphony_kube.render.cluster_overrides import with_cluster_override
 from symphony_kube.render.code import code_objects, is_small
 from symphony_kube.render.configs import config_objects
@@ -114,6 +115,7 @@ def _render(
     object_names = {key: file_object_name(scope, *key) for key in sources}
     context = render_context(plan, scope, options, object_names, archives)
     planned = planned_units(plan)
+    check_names(unit.name for unit in planned)
     job_sets = _ranks_of_job_sets(planned)
     policies = plan.policies
     limit = policies.deadline if options.limits_pods else None

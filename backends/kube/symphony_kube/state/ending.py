@@ -115,6 +115,9 @@ def _stopped(
 ) -> ContainerStatus:
     cause = Reason(ending.reason, ReasonCode(ending.code))
     is_pending = container.state is State.PENDING and can_start
+    if container.state is State.RUNNING and cause.code is ReasonCode.STOPPED:
+        # The user stops the experiment. The process has been asked to exit, or will be.
+        return container
     if container.state is State.RUNNING or is_pending:
         return replace(container, ready=False, cause=cause)
     state = State.FAILED

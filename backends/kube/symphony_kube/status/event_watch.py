@@ -19,6 +19,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import MANAGED_SELECTOR, RUN, SUPERVISOR, Scope
 from symphony_kube.api.resources import collection_path, items_of
 from symphony_kube.api.watch import Change, Watcher
+from symphony_kube.render.attempt_names import first_name
 from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, observe
 from symphony_kube.status.earlier_runs import earlier_events
 from symphony_kube.status.find_pod import pod_path
@@ -246,7 +247,7 @@ class EventWatch(ExperimentWatch):
         created = None if self._previous is None else self._previous.created
         if created is None or first_time(event) < created:
             return ()
-        name, _, _ = str(event["involvedObject"].get("name")).partition(".")
+        name = first_name(str(event["involvedObject"].get("name")))
         for unit in self.observer.units:
             if self._scope.object_name(unit.name) == name:
                 return unit.processes

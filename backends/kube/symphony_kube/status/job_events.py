@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import BackendError
 from symphony.status import ReasonCode, State
 from symphony_kube.api.resources import items_of
+from symphony_kube.render.attempt_names import first_name
 from symphony_kube.state import reasons
 from symphony_kube.state.job_status import BACKOFF_LIMIT_EXCEEDED, JobStatus
 from symphony_kube.state.reasons import NO_REASON, Reason
@@ -59,7 +60,7 @@ def job_results(
         reason = str(event.get("reason"))
         name = str(event["involvedObject"].get("name"))
         # The names of the second and later attempts of a unit end with their number.
-        unit = units.get(name) or units.get(name.partition(".")[0])
+        unit = units.get(name) or units.get(first_name(name))
         time = event_time(event)
         # The times of objects and events are in whole seconds.
         if unit is None or reason not in _RESULTS or time < int(launched):

@@ -19,13 +19,13 @@ from symphony.errors import BackendError, NotFound
 from symphony.plan.policies import Ending, RestartHistory, seconds_to_deadline
 from symphony.status import ReasonCode
 from symphony_kube.api import error_messages
-from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import ENDING, PROBLEMS
 from symphony_kube.api.resources import collection_path, to_resource
 from symphony_kube.lifecycle.attempts import (
     MAX_OTHERS_CHARS,
     next_attempt,
+    publish,
     request,
     stop_pods_of_job,
     stop_requested,
@@ -190,6 +190,7 @@ class _Supervision:
                 self._report_start()
                 self._usage.update(self._run, observation.status)
                 states = logs.add_ready(observation)
+                self._adopt_ending(observations.observer.ending)
                 if self._advance(replace(observation, containers=states)):
                     return
                 # When a log shows that a process is ready, the Pod is annotated, which causes a new
@@ -199,6 +200,12 @@ class _Supervision:
                 if logs.pending:
                     timeout = LOG_POLL_SECONDS
                 observation = observations.next(timeout) or observation
+
+    def _adopt_ending(self, ending: StoppedProcesses | None) -> None:
+        """Continue an end that a command or another supervisor has begun."""
+        if ending is not None and self._record.ending is None:
+            self._ending_is_published = True
+            self._write_record(replace(self._record, ending=ending))
 
     def _report_start(self) -> None:
         self.is_started = True
@@ -371,28 +378,16 @@ class _Supervision:
         return seconds_to_deadline(run.policies, launched=run.launched, now=self._api.now())
 
     def _publish(self, annotation: str, value: str) -> None:
-        """Annotate the object with the roster, so that every reader of the status finds the value.
+        """Annotate the object with the roster; see `publish`.
 
         If the user is not allowed to modify the object, only this supervisor knows the value.
         """
-        unit = roster_unit(self._run.roster)
-        kind, name = "Job" if unit.job else "Pod", self._scope.object_name(unit.name)
-        # A change can have replaced a Pod by a Job.
-        status = self._unit_statuses.get(unit.name)
-        if status is not None and status.job is not None:
-            kind, name = status.job.kind, status.job.name
-        elif status is not None and status.pods:
-            kind, name = "Pod", status.pods[-1].name
-        patch = {"metadata": {"annotations": {annotation: value}}}
+        roster, statuses = self._run.roster, self._unit_statuses
         try:
-            self._patch(kind, name, patch)
+            publish(self._api, self._scope, roster, statuses, {annotation: value})
         except ApiError as exc:
             if exc.status not in (403, 404):
                 raise
-
-    def _patch(self, kind: str, name: str, patch: Object) -> None:
-        path = f"{collection_path(kind, self._scope.namespace)}/{name}"
-        self._api.call("PATCH", path, body=patch, content_type=MERGE_PATCH, accept=ACCEPT_METADATA)
 
     # --- the end of the experiment ---
 

@@ -1,0 +1,74 @@
+"""Stop an experiment for good, and keep its Pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from symphony.errors import BackendError
+from symphony.status import ENDED, ReasonCode
+from symphony_kube import control
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import ENDING, Scope
+from symphony_kube.killer import kill_deleted
+from symphony_kube.lifecycle import attempts
+from symphony_kube.state.ending import StoppedProcesses, encode_ending
+from symphony_kube.state.observe import Observation, PodObserver
+from symphony_kube.state.unit_status import STOPPED
+from symphony_kube.status import experiments
+from symphony_kube.status.permission_errors import missing_right
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+
+# How often an experiment is stopped if its supervisor creates other processes in the meantime.
+MAX_STOPS = 5
+
+
+def stop_for_good(api: Api, scope: Scope, *, at_once: bool) -> None:
+    """Stop an experiment, and keep its Pods; see `Cluster.stop`.
+
+    The decision is recorded first, so that a supervisor starts no more processes, and stops the
+    others if this command is killed.
+    """
+    for _ in range(MAX_STOPS):
+        observer, _ = experiments.observe_once(api, scope)
+        experiments.current_status(api, scope, observer)
+        observation = observer.observe(api.now())
+        if observation.deleting:
+            if at_once:
+                units = observation.unit_statuses.values()
+                kill_deleted(api, scope, [pod for unit in units for pod in unit.pods])
+            return
+        if observer.ending is None and not observation.status.has_finished:
+            _publish_ending(api, scope, observer, observation)
+        control.stop(api, scope, None, at_once=at_once)
+        if experiments.experiment_status(api, scope).ended:
+            return
+    raise BackendError(
+        f"experiment {scope.experiment!r} is being created while it is stopped: stop its launcher "
+        "first"
+    )
+
+
+def _publish_ending(
+    api: Api, scope: Scope, observer: PodObserver, observation: Observation
+) -> None:
+    """Record that all processes that have not ended are stopped for good."""
+    processes = [
+        process.name
+        for process in observation.status
+        if process.state not in ENDED or process.reason_code is ReasonCode.STOPPED
+    ]
+    ending = StoppedProcesses(
+        processes=tuple(processes),
+        reason=STOPPED.text,
+        code=ReasonCode.STOPPED.value,
+        time=api.now(),
+        failed=False,
+    )
+    values = {ENDING: encode_ending(ending)}
+    try:
+        attempts.publish(api, scope, observer.units, observation.unit_statuses, values)
+    except ApiError as exc:
+        right = "patch pods and jobs"
+        raise missing_right(exc, f"stop {scope.experiment!r}", right, scope) from exc

@@ -92,15 +92,13 @@ def has_result(process: str, objects: Objects) -> bool:
     if jobs:
         return jobs[-1].uid in objects.deleted or _has_condition(jobs, "Complete", "Failed")
     job_sets = [item for item in changes if item.kind == JOB_SETS]
-    if job_sets and _has_condition(job_sets, "Completed", "Failed"):
-        return True
+    if job_sets:
+        return _has_condition(job_sets, "Completed", "Failed")
     pods = [item for item in changes if item.kind == PODS and process in _states(item)]
     if not pods:
         return False
     latest = pods[-1]
     phase = latest.body["status"]["phase"]
-    if job_sets:
-        return phase == "Succeeded"
     if phase in ("Succeeded", "Failed") or latest.uid in objects.deleted:
         return True
     return _states(latest)[process] == "terminated" and "running" in _states(latest).values()

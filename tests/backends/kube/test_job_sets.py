@@ -321,7 +321,8 @@ def shown(*pods, now=NOW, **options):
 
 def test_running_ranks():
     found = shown(pod(0, RUNNING), pod(1, exited(0), phase="Succeeded"))
-    assert found == [("running", "", None, 0), ("succeeded", "", 0, 0)]
+    waits = "exited with 0; its JobSet has not finished yet"
+    assert found == [("running", "", None, 0), ("running", waits, None, 0)]
 
 
 def test_ranks_without_pods():

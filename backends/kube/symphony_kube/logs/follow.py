@@ -282,9 +282,11 @@ class _LogFollower:
         for ref in self._watch.observer.container_refs:
             refs_by_process.setdefault(ref.process, []).append(ref)
         for name, log in self._logs.items():
-            if log.finished:
-                continue
             log.ended = name not in running
+            if log.ended and log.finished:
+                continue
+            # A process that has finished can be started again, for example with its unit.
+            log.finished = False
             refs = refs_by_process.get(name, [])
             if log.reader is not None:
                 _close_if_outdated(log.reader, refs)

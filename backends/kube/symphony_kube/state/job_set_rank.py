@@ -89,7 +89,8 @@ class JobSetRank(UnitStatus):
                 if exited.exit_code is not None:
                     cause = f"exit code {exited.exit_code}"
                 container = self._restarting(exited, job, cause)
-            elif job.result is None and container.state is State.FAILED:
+            elif job.result is None and container.state in ENDED:
+                # All ranks restart if another one fails.
                 container = await_result(container, job.kind)
             result[name] = container
         return result
@@ -117,7 +118,9 @@ class JobSetRank(UnitStatus):
                 container = succeeded_with_job(container, job)
             elif job.result is State.FAILED:
                 container = self._failed(container, job)
-            elif container.state is not State.SUCCEEDED:
+            elif container.state is State.SUCCEEDED:
+                container = await_result(container, job.kind)
+            else:
                 container = self._waiting(job, deleted_pod)
             result[name] = container
         return result

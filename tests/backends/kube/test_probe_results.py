@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony_kube.status import event_watch
 from symphony_kube.status.probe_results import awaits_results, with_results
 
 NOW = 100.0
@@ -118,3 +120,29 @@ def test_other_events_are_ignored(event: dict[str, Any]) -> None:
 def test_events_are_read_only_if_a_process_takes_longer_than_usual(fields: dict[str, Any]) -> None:
     assert awaits_results(running(), NOW)
     assert not awaits_results(running(**fields), NOW)
+
+
+def test_event_of_a_late_process_contains_the_last_result(monkeypatch):
+    late = {"reason": "not ready within 5 s", "reason_code": ReasonCode.NOT_READY}
+    late |= {"state": State.RUNNING, "not_ready_in_time": True}
+    processes = [ProcessStatus(name=name, **late) for name in ("a", "b")]
+    status = ExperimentStatus(name="e", backend="kube", processes=tuple(processes))
+    calls = []
+
+    def explain_now(_api, _scope, status, _observer):
+        calls.append(status)
+        reasons = [replace(item, reason=f"{item.reason}: refused") for item in status]
+        return replace(status, processes=tuple(reasons))
+
+    monkeypatch.setattr(event_watch.experiments, "explain_now", explain_now)
+    watch = event_watch.EventWatch.__new__(event_watch.EventWatch)
+    watch._api = watch._scope = watch.observer = None
+    early = replace(processes[1], not_ready_in_time=False)
+    watch._previous = replace(status, processes=(processes[0], early))
+    assert [item.reason for item in watch._with_test_results(status)] == [
+        "not ready within 5 s",
+        "not ready within 5 s: refused",
+    ]
+    watch._previous = status
+    assert watch._with_test_results(status) is status
+    assert len(calls) == 1

@@ -21,6 +21,7 @@ from symphony_kube.api.resources import collection_path, items_of
 from symphony_kube.api.watch import Change, Watcher
 from symphony_kube.render.attempt_names import first_name
 from symphony_kube.state.observe import JOB_SETS, JOBS, PODS, observe
+from symphony_kube.status import experiments
 from symphony_kube.status.earlier_runs import earlier_events
 from symphony_kube.status.find_pod import pod_path
 from symphony_kube.status.follow_status import ExperimentWatch, ObservationStream
@@ -85,6 +86,10 @@ def _next(
         # Kubernetes deletes an experiment's Pods one after the other.
         return stream.next(DELETION_SETTLE_SECONDS)
     return None
+
+
+def _late_processes(status: ExperimentStatus) -> set[str]:
+    return {process.name for process in status if process.not_ready_in_time}
 
 
 class EventWatch(ExperimentWatch):
@@ -179,7 +184,8 @@ class EventWatch(ExperimentWatch):
         ``observation`` is that of the observer at the time ``now``.
         """
         status = self._without_passing_note(observation, now)
-        events = events_between(self._previous, status, now, changes=False)
+        shown = self._with_test_results(status)
+        events = events_between(self._previous, shown, now, changes=False)
         if self._previous is None:
             events += earlier_events(self._listed_pods, events)
             self._listed_pods = ()
@@ -191,6 +197,21 @@ class EventWatch(ExperimentWatch):
         # A warning can be recorded later than the end.
         events.sort(key=lambda event: (event.kind is EventKind.FINISHED, event.at))
         return [event for event in events if self._is_new(event)]
+
+    def _with_test_results(self, status: ExperimentStatus) -> ExperimentStatus:
+        """Return the status with the last results of the readiness tests of processes that have
+        just missed their time limits.
+        """
+        known = set() if self._previous is None else _late_processes(self._previous)
+        late = _late_processes(status) - known
+        if not late:
+            return status
+        explained = experiments.explain_now(self._api, self._scope, status, self.observer)
+        if explained is None:
+            return status
+        found = {process.name: process for process in explained if process.name in late}
+        processes = [found.get(process.name, process) for process in status]
+        return replace(status, processes=tuple(processes))
 
     def _without_passing_note(self, observation: Observation, now: float) -> ExperimentStatus:
         """Return the status without the note that a command seems to be interrupted.

@@ -33,7 +33,6 @@ from symphony.errors import (
     shown,
 )
 from symphony.host.run import directory
-from symphony.host.run.control_socket import MAX_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader, unfinished_previous
 from symphony.host.run.status import StatusReader
@@ -1457,6 +1456,7 @@ def _grace_seconds(grace: float | str | None, at_once: bool) -> float | None:
         return 0.0 if at_once else None
     if at_once:
         raise SpecError("at_once means that there is no grace period; remove grace or at_once")
+    from symphony.host.run.control_socket import MAX_GRACE_SECONDS
     from symphony.model.durations import parse_duration
 
     seconds = parse_duration(grace, "grace")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shlex
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -69,6 +68,8 @@ class UseCommands(BaseCommands):
           symphony exec rl agent --all -- nvidia-smi
         """
         if args.misplaced:
+            import shlex
+
             command = shlex.join([*args.misplaced, *args.remainder])
             raise UsageError(
                 "the command must follow --: "
@@ -363,6 +364,8 @@ class UseCommands(BaseCommands):
 
 
 def _preview_exec(status: ExperimentStatus, process: ProcessStatus, command: list[str]) -> None:
+    import shlex
+
     text = shlex.join(command)
     print_note(f"would run in the environment of {process.path} of {status.name}: {text}")
 

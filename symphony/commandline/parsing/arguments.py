@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import textwrap
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from symphony.commandline.exit_codes import UsageError
+from symphony.commandline.output.terminal import terminal_width
 from symphony.commandline.parsing.intermixed import arguments_first
 
 if TYPE_CHECKING:
@@ -24,7 +26,17 @@ OTHER_COMMANDS = "other commands"
 
 # Longer lines are hard to read, even if the terminal is wider.
 MAX_WIDTH = 100
+# The width of help texts that are not printed to a terminal, and the unused columns on the right.
+_DEFAULT_COLUMNS, _MARGIN = 80, 2
 _NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def _columns() -> int:
+    """Return the width for which help texts are formatted, as `shutil.get_terminal_size` does."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    return terminal_width(sys.__stdout__) or _DEFAULT_COLUMNS
 
 
 class Formatter(argparse.HelpFormatter):
@@ -35,8 +47,9 @@ class Formatter(argparse.HelpFormatter):
     """
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=29)
-        self._width = min(self._width, MAX_WIDTH)
+        # Without a width, argparse imports shutil, which imports the modules for compression.
+        width = min(_columns() - _MARGIN, MAX_WIDTH)
+        super().__init__(prog, max_help_position=29, width=width)
 
     def _format_usage(
         self, usage: str | None, actions: Iterable[argparse.Action], groups: Any, prefix: str | None

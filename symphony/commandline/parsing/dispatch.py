@@ -18,6 +18,7 @@ from symphony.commandline.parsing.arguments import (
     COMMON_OPTIONS,
     COMPLETE_COMMAND,
     Commands,
+    Formatter,
     NumberOption,
     Parser,
     expand_dry_run,
@@ -646,7 +647,9 @@ def _first_options(words: Sequence[str]) -> dict[str, str]:
 
     If ``check`` has only one target and no ``-b``, the target acts as ``-b``.
     """
-    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    finder = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False, formatter_class=Formatter
+    )
     finder.add_argument("-b", "--backend", dest="--backend")
     finder.add_argument("--profile", dest="--profile")
     finder.add_argument(TARGET_OPTION, dest=TARGET_OPTION, action="append", default=[])

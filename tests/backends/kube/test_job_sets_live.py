@@ -1,4 +1,4 @@
-"""JobSets on a real cluster, with stand-ins for their controller; see `job_set_stand_in`."""
+"""JobSets on a real cluster, mostly with stand-ins for their controller; see `job_set_stand_in`."""
 
 import signal
 import threading
@@ -6,12 +6,14 @@ import threading
 import pytest
 
 from symphony.errors import BackendError, LaunchFailed
+from symphony.events import EventKind, ExperimentEvent
+from symphony.log_blocks import LogBlock
 from symphony.status import ReasonCode, State
 from symphony.testing import programs
-from symphony.testing.contract import all_running
+from symphony.testing.contract import all_running, until
 
 from .conftest import FOREVER, managed_objects, wait_until
-from .held import HELD, release
+from .held import EXITS, HELD, exit_with, release
 from .job_set_stand_in import ROOT, JobSetApi, JobSetController
 
 # All ranks meet before they wait.
@@ -126,6 +128,45 @@ def test_the_controller_restarts_a_unit(kube_cluster, cluster, job_sets, name, c
     assert list(job_sets.job_sets) == [f"{name}-unit"]
     cluster.delete(name)
     assert managed_objects(kube_cluster) == job_sets.job_sets == {}
+
+
+def test_a_unit_has_no_result_before_its_last_attempt(kube_cluster, shared, name):
+    """The real controller restarts a unit after one of its ranks has succeeded."""
+    if kube_cluster.raw.find(ROOT) is None:
+        pytest.skip("the cluster has no JobSets")
+    exp = shared.new_experiment(name)
+    new_job_set(exp, "unit", EXITS, policy="OnFailure", max_restarts=1)
+    shared.launch(exp)
+    output = []
+    follower = threading.Thread(
+        target=lambda: output.extend(shared.iter_output(name, follow=True, events=True))
+    )
+    follower.start()
+    until(shared, name, all_running)
+    exit_with(shared, name, "unit-0", 0)
+    until(shared, name, lambda status: status.processes[0].reason_code is ReasonCode.FINISHING)
+    exit_with(shared, name, "unit-1", 3)
+
+    def runs_again(status):
+        return all(process.restarts == 1 and process.ready for process in status)
+
+    # The test fails if all ranks have a result before.
+    until(shared, name, runs_again)
+    exit_with(shared, name, "unit-0", 0)
+    exit_with(shared, name, "unit-1", 0)
+    status = shared.wait(name, timeout=60)
+    assert [(item.state, item.exit_code, item.restarts) for item in status] == [
+        (State.SUCCEEDED, 0, 1)
+    ] * 2
+    follower.join(60)
+    text = "".join(item.text for item in output if isinstance(item, LogBlock))
+    assert sorted(text.splitlines()) == ["exits with 0"] * 3 + ["exits with 3"]
+    restarts = [
+        event.process
+        for event in output
+        if isinstance(event, ExperimentEvent) and event.kind is EventKind.RESTARTING
+    ]
+    assert sorted(restarts) == ["unit-0", "unit-1"]
 
 
 def check_stop_between_attempts(kube_cluster, cluster, name, controller):

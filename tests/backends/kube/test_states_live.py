@@ -16,6 +16,7 @@ from symphony.status import ENDED, ReasonCode, State
 from symphony.testing.contract import until
 
 from .conftest import FOREVER, managed_objects, python, unschedulable, wait_until
+from .held import EXITS, exit_with
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
 
@@ -221,22 +222,6 @@ def check_lost(cluster, name):
     ]
     assert status.exit_code == 1
     assert name in cluster.list_experiments()
-
-
-# A program that exits with the code that the test has written.
-EXITS = """
-import os, time
-while not os.path.exists("/tmp/code"):
-    time.sleep(0.02)
-code = open("/tmp/code").read()
-print("exits with", code)
-raise SystemExit(int(code))
-"""
-
-
-def exit_with(cluster, experiment, process, code):
-    script = f"printf {code} > /tmp/new && mv /tmp/new /tmp/code"
-    cluster.exec_command(experiment, process, ["sh", "-c", script])
 
 
 def test_a_job_has_no_result_between_two_attempts(shared, name):

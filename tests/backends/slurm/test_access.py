@@ -121,7 +121,7 @@ def test_services_of_a_job_in_the_queue_have_no_addresses(new_cluster):
 def test_files_on_the_disk_of_a_node_are_copied_through_the_job(new_cluster, tmp_path):
     cluster = new_cluster(nodes=2)
     # Each machine has its own /run.
-    directory = f"/run/symphony-test-{os.getpid()}"
+    directory = f"/run/symphony-copy-{os.getpid()}"
     experiment = forever(cluster, "one")
     program = f"import os; os.makedirs('{directory}/out/deep'); {WRITE}\n{programs.FOREVER}"
     two = experiment.new_process("two", command=[PYTHON, "-u", "-c", program])

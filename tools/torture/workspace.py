@@ -254,6 +254,14 @@ class Workspace:
             if found.run_id is None and "supervisor/__main__.py" in found.command
         ]
 
+    def copiers(self) -> list[FoundProcess]:
+        """Return the programs that copy the output of processes to their logs."""
+        return [
+            found
+            for found in self.processes()
+            if found.run_id is None and "supervisor/copy_output.py" in found.command
+        ]
+
     def status(self, name: str = NAME) -> ExperimentStatus | None:
         """Return the status of an experiment, or None if there is no such experiment."""
         try:

@@ -27,6 +27,7 @@ _NAMES = frozenset(
         "SLURM_PROCID",
         "SLURM_TASKS_PER_NODE",
         "SLURM_TASK_PID",
+        "SLURM_TRES_PER_TASK",
         "SLURM_UMASK",
     }
 )

@@ -123,6 +123,7 @@ def test_processes_inherit_nothing_of_the_step_of_their_agent():
     environ = {
         "SLURM_PROCID": "1",
         "SLURM_STEP_ID": "0",
+        "SLURM_TRES_PER_TASK": "cpu=3",
         "SLURM_NTASKS_PER_NODE": "1",
         "SLURM_JOB_ID": "7",
         "SLURM_JOB_NODELIST": "c[7-8]",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "(hidden)"
-# What follows a value that differs from another one only in what is hidden.
+# The text after a value that differs from another one only in its hidden part.
 CHANGED = "(changed)"
 # A variable with such a name usually contains a secret.
 _SECRET_NAME = re.compile(

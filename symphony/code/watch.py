@@ -32,7 +32,7 @@ _MAX_UNRELATED = 10_000
 # The library replaces bytes that are not UTF-8 by this character.
 _REPLACEMENT = "\ufffd"
 
-# What identifies the content of a file. A file that cannot be read has an error message instead.
+# The identity of the content of a file. A file that cannot be read has an error message instead.
 _Mark = tuple[int, ...] | str
 # The device and the inode of a directory.
 _Identity = tuple[int, int]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from symphony.model import Experiment, Process
     from symphony.plan.findings import Finding
 
-# What bash understands and other shells do not, with the words that name it.
+# The syntax that bash understands and other shells do not, with the words that name it.
 _FEATURES = (
     (re.compile(r"(?:^|[\s;&|(!])\[\[\s"), "[["),
     (re.compile(r"\bset\s[^;&|\n]*\bpipefail\b"), "set -o pipefail"),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 ADDRS = "addrs"
 FIELDS = ("addr", "host", "port", "bind_host", ADDRS)
-# What stands for the number of each replica, and the field that contains this number.
+# The placeholder for the number of each replica, and the field that contains this number.
 EACH, INDEX = "*", "index"
 FIELDS_OF_EACH = ("addr", "host", "port", "bind_host", INDEX)
 

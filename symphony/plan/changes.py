@@ -161,7 +161,7 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessChange:
-    """What happens to one process.
+    """The change of one process.
 
     ``action`` is one of `ACTIONS`. A process is ``started`` if it should run and does not, and
     nothing else requires a restart. ``settings`` contains the process's own settings that have

@@ -56,7 +56,7 @@ class Rank(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitDecision:
-    """What happens to the other ranks of a unit after the exit of one.
+    """The consequence of the exit of a rank for the other ranks of its unit.
 
     ``action`` is ``restart`` or ``fail``, ``rank`` is the name of the rank that has exited, and
     ``reason`` describes the decision. ``next_start`` is the time of the restart in seconds since

@@ -16,7 +16,7 @@ _MAX_NAMES = 8
 
 
 class Action(str, enum.Enum):
-    """What a control does."""
+    """The effect of a control."""
 
     STOP = "stop"
     START = "start"

@@ -296,7 +296,7 @@ class OutputFeed:
 
 
 class _OutputPosition:
-    """What has been read of the output of a run, with which it is read on after an error."""
+    """The position in the output of a run, from which reading continues after an error."""
 
     def __init__(self) -> None:
         # The local time of the latest output, because the clock of the backend can be another one.

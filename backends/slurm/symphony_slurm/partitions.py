@@ -12,7 +12,7 @@ from symphony.model.durations import parse_time_limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSize:
-    """What one node has: CPUs, memory in MiB, and GPUs. ``count`` nodes have this size.
+    """The resources of one node: CPUs, memory in MiB, and GPUs. ``count`` nodes have this size.
 
     ``gpu_types`` maps the types of its GPUs to their numbers, and ``features`` contains the words
     that jobs can select with ``--constraint``.

@@ -96,7 +96,7 @@ class PlacedManifest(HostManifest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunIdentity:
-    """What the manifest of a run contains in addition to its plan; see `HostManifest`."""
+    """The content of the manifest of a run in addition to its plan; see `HostManifest`."""
 
     run_id: str
     launched: float

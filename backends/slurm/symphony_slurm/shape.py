@@ -67,7 +67,7 @@ class Shape:
 
     @property
     def node_demand(self) -> Demand:
-        """What the job requests on each node."""
+        """The resources that the job requests on each node."""
         return Demand(cpus=self.cpus, memory_mib=self.memory_mib, gpus=self.gpus)
 
     def amounts(self) -> dict[str, int]:

@@ -75,7 +75,7 @@ class _Deletions:
 
     @property
     def title(self) -> str:
-        """What is deleted, as text for messages."""
+        """The deleted objects, as text for messages."""
         if len(self._targets) == 1:
             return f"deleting {self._targets[0].name} ({self._targets[0].size})"
         return f"deleting {len(self._targets)} experiments"

@@ -34,7 +34,10 @@ _CLOCK_SECONDS = 1.0
 
 
 class Target(NamedTuple):
-    """What a control applies to. ``processes`` is None for all processes."""
+    """The experiment and the processes to which a control applies.
+
+    ``processes`` is None for all processes.
+    """
 
     cluster: Cluster
     experiment: str

@@ -33,7 +33,7 @@ class Kind(Enum):
 
 @dataclass(slots=True)
 class RecordedStop:
-    """What is recorded about the stop of one process. ``programs`` maps kinds to programs.
+    """The record of the stop of one process. ``programs`` maps kinds to programs.
 
     The command that stops the process was begun if there is an entry for `Kind.COMMANDED`, which
     can be empty.

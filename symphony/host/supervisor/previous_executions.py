@@ -18,7 +18,7 @@ _PAUSE_FACTOR = 1.5
 
 
 class PreviousExecutions:
-    """What the previous executions of the processes of one run have left behind.
+    """The programs that the previous executions of the processes of one run have left behind.
 
     ``leaders`` returns the identities of the running processes, and ``grace`` the grace period of a
     process in seconds. ``on_cleared`` is called with the names of processes that have waited and

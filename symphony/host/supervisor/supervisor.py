@@ -1182,7 +1182,7 @@ class Supervisor:
     def _schedule_restart(self, name: str, delay: float) -> None:
         next_start = self._state.tracks[name].next_start
         if delay:
-            # What the process has left behind is stopped in the meantime.
+            # The programs that the process has left behind are stopped in the meantime.
             self._loop.post(functools.partial(self._stop_left_behind, name))
         self._loop.after(delay, lambda: self._restart(name, next_start))
 

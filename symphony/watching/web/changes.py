@@ -33,7 +33,7 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a viewer has seen of a channel.
+    """The part of a channel that a viewer has seen.
 
     ``version`` is the version of the model, of the list or of the output, and ``run`` is the run of
     the model. ``number`` is the number of the next event or line.

@@ -48,7 +48,7 @@ FindCluster = Callable[[str], Cluster]
 
 @dataclass
 class Viewing:
-    """What all viewers of a server share. It belongs to the event loop."""
+    """The state that all viewers of a server share. It belongs to the event loop."""
 
     find_cluster: FindCluster
     open_list: OpenWatch

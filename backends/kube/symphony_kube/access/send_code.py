@@ -221,7 +221,7 @@ def run_with_data(
 
 
 class _Output:
-    """What a script has reported: its status, and its error messages."""
+    """The report of a script: its status, and its error messages."""
 
     def __init__(self, stall: float) -> None:
         self.status: bytes | None = None

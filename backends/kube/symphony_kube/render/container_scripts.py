@@ -42,7 +42,7 @@ _STARTERS = _SHELLS | {
 
 
 class SignalMode(enum.Enum):
-    """What the script that sends a signal does if no process handles the signal."""
+    """The action of the script that sends a signal if no process handles the signal."""
 
     REFUSE = "refuse"
     CHECK = "check"

@@ -35,7 +35,7 @@ from symphony_kube.state.unit_status import UnitStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What a supervisor does next.
+    """The next step of a supervisor.
 
     ``create`` contains the names of the units to create, and ``retry`` those that their restart
     policies start again. ``unit_actions`` contains the requests for the ranks of units. If there

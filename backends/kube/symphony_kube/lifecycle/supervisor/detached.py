@@ -48,7 +48,8 @@ START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 LOCK_PAUSE_SECONDS = 0.02
 PID_BYTES = 32
-# What a supervisor writes instead of its pid if another one is running, or has finished its work.
+# The text that a supervisor writes instead of its pid if another one is running, or has finished
+# its work.
 NOT_NEEDED = b"-"
 _REMOVED_PREFIX = ".old-"
 

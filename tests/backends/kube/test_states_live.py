@@ -242,7 +242,7 @@ def test_a_job_has_no_result_between_two_attempts(shared, name):
         exit_with(shared, name, "bad", bad)
         if is_next is not None:
             until(shared, name, is_next)
-    status = shared.wait(name, timeout=60)
+    status = shared.wait(name, timeout=120)
     assert [(item.state, item.exit_code, item.restarts) for item in status] == [
         (SUCCEEDED, 0, 1),
         (FAILED, 5, 1),

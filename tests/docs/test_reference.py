@@ -227,8 +227,8 @@ def test_exceptions_from_the_contract_are_shown(
 
 
 def test_missing_capability_is_shown() -> None:
-    test = parity.ContractTest(name="test_x", section="one", description="X.", capability="stop")
-    assert [parity.cell(test, name, {}) for name in parity.BACKENDS] == ["yes", "yes", "no", "yes"]
+    test = parity.ContractTest(name="test_x", section="one", description="X.", capability="debug")
+    assert [parity.cell(test, name, {}) for name in parity.BACKENDS] == ["yes", "yes", "yes", "no"]
 
 
 # --- the Python API ---

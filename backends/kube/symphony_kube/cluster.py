@@ -399,10 +399,8 @@ class KubeCluster(Cluster):
         """Delete an experiment's objects, and return when they no longer exist.
 
         The record of the run remains, with the logs, unless ``purge`` is set. If the experiment
-        does not exist, do nothing. With ``at_once``, the Pods have no grace period. All Pods are
-        deleted at the same time, so ``in_order`` has no effect.
+        does not exist, do nothing; see `Cluster.delete`.
         """
-        del in_order
         from symphony_kube.lifecycle import delete
 
         delete.delete(
@@ -410,6 +408,7 @@ class KubeCluster(Cluster):
             self.scope(experiment),
             jobs_only=self.options.jobs_only,
             keeping=self._keeping_record(experiment, purge=purge),
+            in_order=in_order,
             at_once=at_once,
         )
 

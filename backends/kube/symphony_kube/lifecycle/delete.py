@@ -28,6 +28,9 @@ from symphony_kube.lifecycle.create import KILL_GRACE_SECONDS, delete_uid, in_pa
 from symphony_kube.lifecycle.queued_groups import group_of, release_groups
 from symphony_kube.lifecycle.rights import may
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
+from symphony_kube.render.roster import stop_waves_of
+from symphony_kube.state.unit_status import UnitStatus
+from symphony_kube.status import experiments
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -82,6 +85,7 @@ def delete(
     *,
     jobs_only: bool,
     keeping: Keeping = contextlib.nullcontext,
+    in_order: bool = True,
     at_once: bool = False,
 ) -> None:
     """Stop an experiment's supervisor, delete the experiment's objects, and return when they are
@@ -89,18 +93,25 @@ def delete(
 
     An experiment that does not exist is not an error. With ``jobs_only``, kinds other than Jobs and
     Pods are skipped if the user is not allowed to list them. ``keeping`` returns a context manager
-    in which the objects are deleted, and which keeps the record of the run. With ``at_once``, the
-    Pods have the shortest grace period. Raises `BackendError` if an object cannot be listed or
+    in which the objects are deleted, and which keeps the record of the run. With ``in_order``, the
+    Pods are stopped in the reverse of the start order. With ``at_once``, all of them have the
+    shortest grace period. Raises `BackendError` if an object cannot be listed or
     deleted, or still exists after a time limit.
     """
     # The supervisor must not create objects during the deletion.
     with detached.stopped(detached.directory_of(api, scope)), keeping():
-        _delete_objects(api, scope, jobs_only=jobs_only, at_once=at_once)
+        _delete_objects(
+            api, scope, jobs_only=jobs_only, in_order=in_order and not at_once, at_once=at_once
+        )
 
 
-def _delete_objects(api: Api, scope: Scope, *, jobs_only: bool, at_once: bool) -> None:
+def _delete_objects(
+    api: Api, scope: Scope, *, jobs_only: bool, in_order: bool, at_once: bool
+) -> None:
     if scope.shared:
         in_cluster.delete(api, scope)
+        if in_order:
+            _delete_first_waves(api, scope)
         _delete_from_shared_namespace(api, scope, jobs_only=jobs_only, at_once=at_once)
         return
     try:
@@ -108,7 +119,52 @@ def _delete_objects(api: Api, scope: Scope, *, jobs_only: bool, at_once: bool) -
     except ApiError as exc:
         raise _cannot("read", "namespaces", scope, exc) from exc
     if found is not None and is_managed(found, scope.experiment):
+        if in_order and "deletionTimestamp" not in found["metadata"]:
+            in_cluster.delete(api, scope)
+            _delete_first_waves(api, scope)
         _delete_namespace(api, scope, found["metadata"]["uid"], at_once=at_once)
+
+
+def _delete_first_waves(api: Api, scope: Scope) -> None:
+    """Delete the running Pods in the waves in which they are stopped, except for the last wave.
+
+    If the order is not known, for example because the user may not list an object, nothing is
+    deleted.
+    """
+    try:
+        observer, _ = experiments.observe_once(api, scope)
+    except BackendError:
+        return
+    units = {
+        name: unit
+        for name, unit in observer.observe(api.now()).unit_statuses.items()
+        if not unit.has_ended and any(pod.node for pod in unit.pods)
+    }
+    first_waves = stop_waves_of(observer.units, units)[:-1]
+    if not first_waves:
+        return
+    path = collection_path("Pod", scope.namespace)
+    groups = {pod["metadata"]["uid"]: group_of(pod) for pod in _pods(api, path)}
+    for wave in first_waves:
+        _delete_targets(api, scope, _targets_of([units[name] for name in wave], groups))
+
+
+def _targets_of(units: Iterable[UnitStatus], groups: Mapping[str, str]) -> list[DeletionTarget]:
+    """Return the Pods, Jobs and JobSets of units. ``groups`` maps the UIDs of Pods to groups."""
+    targets = {}
+    for unit in units:
+        for pod in unit.pods:
+            targets[pod.uid] = DeletionTarget(
+                kind="Pod",
+                name=pod.name,
+                uid=pod.uid,
+                of_job=bool(pod.job),
+                group=groups.get(pod.uid, ""),
+            )
+        if unit.job is not None:
+            job = unit.job
+            targets[job.uid] = DeletionTarget(kind=job.kind, name=job.name, uid=job.uid)
+    return list(targets.values())
 
 
 # --- a namespace for one experiment ---

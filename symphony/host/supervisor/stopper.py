@@ -297,7 +297,9 @@ class Stopper:
         step = stop.tree.step(programs, now)
         stop.next_time = stop.tree.next_time(now)
         stop.awaited = stop.polled = stop.tree.asked & stop.known
-        if self._is_notified and stop.known == {stop.tree.leader}:
+        is_only_leader = stop.known == {stop.tree.leader}
+        if self._is_notified and is_only_leader and members[0].parent == os.getpid():
+            # On tmux, the process is no child, and its exit is reported after the end of the stop.
             stop.polled = set()
         held = [process for process, sent in step.signals if sent is signal.SIGSTOP]
         self._note(stop, held)

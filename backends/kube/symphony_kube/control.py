@@ -262,11 +262,6 @@ def _check_grace(units: Mapping[str, UnitStatus], seconds: float | None) -> None
     be changed.
     """
     for name, unit in units.items():
-        if seconds is not None and unit.job is not None and unit.job.kind == "JobSet":
-            raise SpecError(
-                f"{name!r} is a rank in a JobSet, which stops with the grace period of its Pods: "
-                "stop it without another grace period"
-            )
         limit = unit.pods[-1].grace_seconds if unit.pods and not unit.has_ended else math.inf
         if seconds is not None and seconds > limit:
             raise SpecError(

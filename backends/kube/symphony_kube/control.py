@@ -258,9 +258,7 @@ def _grace_seconds(grace: float | str | None, *, at_once: bool) -> float | None:
 
 
 def _check_grace(units: Mapping[str, UnitStatus], seconds: float | None) -> None:
-    """Raise `SpecError` if the grace period of a Pod is shorter than ``seconds``, or if it cannot
-    be changed.
-    """
+    """Raise `SpecError` if the grace period of a Pod is shorter than ``seconds``."""
     for name, unit in units.items():
         limit = unit.pods[-1].grace_seconds if unit.pods and not unit.has_ended else math.inf
         if seconds is not None and seconds > limit:

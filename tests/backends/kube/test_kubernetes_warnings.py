@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from symphony.status import ReasonCode
-from symphony_kube.render.container_scripts import STOP_MARK
+from symphony_kube.render.container_scripts import STOP_MARK, STOP_PATH
 from symphony_kube.state.change_log import (
     MAX_CHANGES,
     decode_changes,
@@ -98,6 +98,8 @@ def shown(*events: dict[str, Any]) -> list[str]:
         (kubernetes_event("SandboxChanged", "x", type="Normal"), []),
         (kubernetes_event("Unhealthy", "Readiness probe failed: refused"), []),
         (kubernetes_event("FailedPreStopHook", f"hook ([/bin/sh -c {STOP_MARK}])"), []),
+        (kubernetes_event("FailedPreStopHook", f"hook ([/bin/sh {STOP_PATH} 15])"), []),
+        (kubernetes_event("FailedPreStopHook", "PreStopHook failed"), []),
         (kubernetes_event("FailedPreStopHook", "a"), ["process learner FailedPreStopHook: a"]),
         (
             kubernetes_event("Unhealthy", "Liveness probe failed: refused"),

@@ -42,6 +42,8 @@ _PROBE_FAILURES = re.compile(r"(Readiness|Startup) probe (failed|errored)")
 # The first process of a container can exit before the script that stops the program.
 _INTERRUPTED_STOP = "FailedPreStopHook"
 _STOP_SCRIPTS = (STOP_MARK, STOP_PATH)
+# Newer kubelets do not name the command.
+_UNKNOWN_HOOK = "PreStopHook failed"
 _COMBINED = "(combined from similar events): "
 _CONTAINER = re.compile(r"spec\.containers\{(.+)\}")
 # The number of events of unknown objects that are kept, because their Pods may be observed later.
@@ -121,7 +123,9 @@ def _is_problem(event: Object) -> bool:
     if _PROBE_FAILURES.match(_message(event)):
         return False
     if event.get("reason") == _INTERRUPTED_STOP:
-        return not any(text in _message(event) for text in _STOP_SCRIPTS)
+        message = _message(event)
+        is_own = any(text in message for text in _STOP_SCRIPTS)
+        return not is_own and message != _UNKNOWN_HOOK
     return event.get("type") == "Warning" or event.get("reason") in _PROBLEMS
 
 

@@ -134,11 +134,11 @@ def _render(
         base_objects=(
             *_namespace(scope, options),
             *_environment(context),
-            *_scripts(bodies.values(), scope),
             *file_objects(sources, scope, files),
             *config_objects(plan, scope),
             *code_objects(_archives_in_secrets(planned, context), scope),
             *(with_cluster_override(body, options) for body in render_services(planned, context)),
+            *_scripts(bodies.values(), scope),
         ),
         units=tuple(bodies.values()),
         roster=roster,

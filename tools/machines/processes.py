@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,22 +109,30 @@ def run(
     console: Console | None = None,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    label: str = "",
+    cancelled: threading.Event | None = None,
 ) -> None:
     """Run a command until it exits, and append its output to `log`. If `console` is given, report
-    the last line of the log every 20 seconds.
+    the last line of the log every 20 seconds, after `label` if there is one.
 
-    Raises ToolError with the last lines of the log if the command fails.
+    Raises ToolError with the last lines of the log if the command fails, and ToolError after the
+    command has been killed because the event `cancelled` was set.
     """
     with log.open("ab") as output:
         child = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=cwd, env=env
         )
-    begun = time.monotonic()
+    begun = reported = time.monotonic()
+    prefix = f"  {label}" if label else ""
     try:
-        while (code := _wait(child, 20)) is None:
-            if console is not None:
+        while (code := _wait(child, 1)) is None:
+            if cancelled is not None and cancelled.is_set():
+                raise ToolError(f"'{argv[0]}' was cancelled")
+            now = time.monotonic()
+            if console is not None and now - reported >= 20:
                 line = tail(log, 1).strip()[:100]
-                console.report(f"  {time.monotonic() - begun:4.0f} s: {line}")
+                console.report(f"{prefix}  {now - begun:4.0f} s: {line}")
+                reported = now
     except BaseException:
         child.kill()
         child.wait()

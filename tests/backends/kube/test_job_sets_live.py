@@ -1,10 +1,12 @@
-"""JobSets on a real cluster, mostly with stand-ins for their controller; see `job_set_stand_in`."""
+"""JobSets with their real controller (https://github.com/kubernetes-sigs/jobset)."""
 
+import contextlib
 import signal
 import threading
 
 import pytest
 
+from kubetest.rawapi import JSON_PATCH, MERGE_PATCH
 from symphony.errors import BackendError, LaunchFailed
 from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock
@@ -14,8 +16,8 @@ from symphony.testing.contract import all_running, until
 
 from .conftest import FOREVER, managed_objects, wait_until
 from .held import EXITS, HELD, exit_with, release
-from .job_set_stand_in import ROOT, JobSetApi, JobSetController
 
+ROOT = "/apis/jobset.x-k8s.io/v1alpha2"
 # All ranks meet before they wait.
 MEETS = """
 import os, socket, time
@@ -36,29 +38,32 @@ CANNOT_BE_STARTED = "cannot be started by symphony, because only the controller 
 
 
 @pytest.fixture
-def job_sets(kube_cluster):
-    """An API server that knows JobSets."""
-    with JobSetApi(kube_cluster.kubeconfig, scratch=kube_cluster.scratch) as proxy:
-        yield proxy
+def cluster(kube_cluster, shared):
+    """A cluster that uses the namespace of the test, and knows JobSets."""
+    if kube_cluster.raw.find(ROOT) is None:
+        pytest.skip("the cluster has no controller of JobSets")
+    return shared
 
 
-@pytest.fixture
-def cluster(kube_cluster, job_sets, open_cluster, name):
-    """A cluster that uses the namespace of the test, and knows JobSets.
-
-    The experiment is deleted while the API server still answers. Otherwise, its detached supervisor
-    would wait for the API server.
-    """
-    cluster = open_cluster(kubeconfig=str(job_sets.kubeconfig), namespace=kube_cluster.namespace)
-    yield cluster
-    if job_sets.job_sets:
-        cluster.delete(name)
+def job_sets(kube):
+    """Return the names of the JobSets in the namespace of the test."""
+    listed = kube.raw.call("GET", kube.path("jobsets", group=ROOT.removeprefix("/")))
+    return [item["metadata"]["name"] for item in listed["items"]]
 
 
-@pytest.fixture
-def controller(kube_cluster, cluster):
-    with JobSetController(cluster.api, kube_cluster.namespace) as running:
-        yield running
+@contextlib.contextmanager
+def pods_remain(kube, unit):
+    """Keep the Pods of a unit. The controller creates a Job again when its Pods are gone."""
+    listed = kube.raw.call("GET", kube.path(f"pods?labelSelector=symphony/rank-of={unit}"))
+    pods = [kube.path(f"pods/{item['metadata']['name']}") for item in listed["items"]]
+    add = [{"op": "add", "path": "/metadata/finalizers/-", "value": "symphony.test/remain"}]
+    for pod in pods:
+        kube.raw.call("PATCH", pod, add, JSON_PATCH)
+    try:
+        yield
+    finally:
+        for pod in pods:
+            kube.raw.call("PATCH", pod, {"metadata": {"finalizers": None}}, MERGE_PATCH)
 
 
 def new_job_set(exp, name, program, count=2, **policy):
@@ -69,9 +74,9 @@ def new_job_set(exp, name, program, count=2, **policy):
             rank.restart_policy(**policy)
 
 
-def test_a_cluster_without_job_sets_refuses_them(kube_cluster, shared, name):
-    if kube_cluster.raw.find(ROOT) is not None:
-        pytest.skip("the cluster has JobSets")
+def test_a_cluster_without_job_sets_refuses_them(kube_cluster, kube_faults, open_cluster, name):
+    kube_faults.answer(404, path="^/apis/jobset")
+    shared = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     exp = shared.new_experiment(name)
     new_job_set(exp, "unit", FOREVER)
     message = (
@@ -84,7 +89,7 @@ def test_a_cluster_without_job_sets_refuses_them(kube_cluster, shared, name):
     assert managed_objects(kube_cluster) == {}
 
 
-def test_the_controller_restarts_a_unit(kube_cluster, cluster, job_sets, name, controller):
+def test_the_controller_restarts_a_unit(kube_cluster, cluster, name):
     """All ranks meet, one of them is killed, all of them meet again, and succeed."""
     exp = cluster.new_experiment(name)
     new_job_set(exp, "unit", MEETS + HELD, 3, policy="OnFailure", max_restarts=1)
@@ -101,21 +106,17 @@ def test_the_controller_restarts_a_unit(kube_cluster, cluster, job_sets, name, c
         return all(cluster.get_log(name, process) == "met\n" for process in processes)
 
     wait_until(lambda: all_running(cluster.describe_experiment(name)) and have_met())
-    controller.may_restart.clear()
-    cluster.signal_processes(name, ["unit-1"], signal.SIGKILL)
 
     def between_attempts():
         status = cluster.describe_experiment(name)
-        return {process.restarts for process in status} == {1} and status
+        return {process.state for process in status} == {State.PENDING} and status
 
-    for process in wait_until(between_attempts):
-        assert process.state is State.PENDING
-        assert process.reason.startswith("the unit restarts")
-        assert (process.restart_number, process.max_restarts) == (1, 1)
-        assert process.reason_code is ReasonCode.BACKING_OFF
-    # Some versions of the kubelet remove a Pod only ten seconds after the exit of its processes.
-    kube_cluster.raw.call("DELETE", kube_cluster.path("pods"), {"gracePeriodSeconds": 0})
-    controller.may_restart.set()
+    with pods_remain(kube_cluster, "unit"):
+        cluster.signal_processes(name, ["unit-1"], signal.SIGKILL)
+        for process in wait_until(between_attempts):
+            assert process.reason.startswith("the unit restarts")
+            assert (process.restarts, process.restart_number, process.max_restarts) == (1, 1, 1)
+            assert process.reason_code is ReasonCode.BACKING_OFF
     wait_until(lambda: all_running(cluster.describe_experiment(name)) and have_met())
     for process in processes:
         release(cluster, name, process)
@@ -125,36 +126,35 @@ def test_the_controller_restarts_a_unit(kube_cluster, cluster, job_sets, name, c
     assert status.exit_code == 0
     follower.join(60)
     assert lines == ["met"] * 6
-    assert list(job_sets.job_sets) == [f"{name}-unit"]
+    assert job_sets(kube_cluster) == [f"{name}-unit"]
     cluster.delete(name)
-    assert managed_objects(kube_cluster) == job_sets.job_sets == {}
+    assert managed_objects(kube_cluster) == {}
+    assert job_sets(kube_cluster) == []
 
 
-def test_a_unit_has_no_result_before_its_last_attempt(kube_cluster, shared, name):
-    """The real controller restarts a unit after one of its ranks has succeeded."""
-    if kube_cluster.raw.find(ROOT) is None:
-        pytest.skip("the cluster has no JobSets")
-    exp = shared.new_experiment(name)
+def test_a_unit_has_no_result_before_its_last_attempt(cluster, name):
+    """The controller restarts a unit after one of its ranks has succeeded."""
+    exp = cluster.new_experiment(name)
     new_job_set(exp, "unit", EXITS, policy="OnFailure", max_restarts=1)
-    shared.launch(exp)
+    cluster.launch(exp)
     output = []
     follower = threading.Thread(
-        target=lambda: output.extend(shared.iter_output(name, follow=True, events=True))
+        target=lambda: output.extend(cluster.iter_output(name, follow=True, events=True))
     )
     follower.start()
-    until(shared, name, all_running)
-    exit_with(shared, name, "unit-0", 0)
-    until(shared, name, lambda status: status.processes[0].reason_code is ReasonCode.FINISHING)
-    exit_with(shared, name, "unit-1", 3)
+    until(cluster, name, all_running)
+    exit_with(cluster, name, "unit-0", 0)
+    until(cluster, name, lambda status: status.processes[0].reason_code is ReasonCode.FINISHING)
+    exit_with(cluster, name, "unit-1", 3)
 
     def runs_again(status):
         return all(process.restarts == 1 and process.ready for process in status)
 
     # The test fails if all ranks have a result before.
-    until(shared, name, runs_again)
-    exit_with(shared, name, "unit-0", 0)
-    exit_with(shared, name, "unit-1", 0)
-    status = shared.wait(name, timeout=60)
+    until(cluster, name, runs_again)
+    exit_with(cluster, name, "unit-0", 0)
+    exit_with(cluster, name, "unit-1", 0)
+    status = cluster.wait(name, timeout=60)
     assert [(item.state, item.exit_code, item.restarts) for item in status] == [
         (State.SUCCEEDED, 0, 1)
     ] * 2
@@ -169,38 +169,33 @@ def test_a_unit_has_no_result_before_its_last_attempt(kube_cluster, shared, name
     assert sorted(restarts) == ["unit-0", "unit-1"]
 
 
-def check_stop_between_attempts(kube_cluster, cluster, name, controller):
+def check_stop_between_attempts(kube_cluster, cluster, name):
     """Stop the unit "quiet" while the controller restarts it. It must not start again.
 
     The user cannot start it while it is stopping.
     """
-    controller.may_restart.clear()
-    cluster.signal_processes(name, ["quiet-0"], signal.SIGKILL)
-    wait_until(lambda: cluster.describe_experiment(name).processes[1].restarts == 1)
     stopped = []
     stop = threading.Thread(
         target=lambda: stopped.extend(cluster.stop_processes(name, ["quiet-1"], timeout=60))
     )
-    stop.start()
 
     def is_stopping():
         quiet = cluster.describe_experiment(name).processes[:2]
         return [process.reason for process in quiet] == ["stopping"] * 2
 
-    wait_until(is_stopping)
-    with pytest.raises(BackendError, match=f"quiet-0, quiet-1 {CANNOT_BE_STARTED}"):
-        cluster.start_processes(name, ["quiet-0"], timeout=60)
-    controller.may_restart.set()
-    # Some versions of the kubelet need half a minute to remove a Pod that was about to start.
-    path = kube_cluster.path("pods?labelSelector=symphony/rank-of=quiet")
-    while stop.is_alive():
-        kube_cluster.raw.call("DELETE", path, {"gracePeriodSeconds": 0})
-        stop.join(0.3)
+    with pods_remain(kube_cluster, "quiet"):
+        cluster.signal_processes(name, ["quiet-0"], signal.SIGKILL)
+        wait_until(lambda: cluster.describe_experiment(name).processes[1].restarts == 1)
+        stop.start()
+        wait_until(is_stopping)
+        with pytest.raises(BackendError, match=f"quiet-0, quiet-1 {CANNOT_BE_STARTED}"):
+            cluster.start_processes(name, ["quiet-0"], timeout=60)
+    stop.join(60)
     assert [process.name for process in stopped] == ["quiet-0", "quiet-1"]
     assert [process.displayed_state for process in stopped] == ["stopped"] * 2
 
 
-def test_units_that_fail_and_are_stopped(kube_cluster, cluster, job_sets, name, controller):
+def test_units_that_fail_and_are_stopped(kube_cluster, cluster, name):
     """A user stops a unit. Another one fails, so the supervisor stops the third one."""
     exp = cluster.new_experiment(name, ends_with=["bad-0", "bad-1"])
     new_job_set(exp, "quiet", FOREVER, policy="OnFailure")
@@ -212,7 +207,7 @@ def test_units_that_fail_and_are_stopped(kube_cluster, cluster, job_sets, name, 
     new_job_set(changed, "quiet", FOREVER, 3)
     obstacles = cluster.diff(changed).relaunch
     assert "the ranks of bad, other, quiet are in JobSets, which cannot be changed" in obstacles
-    check_stop_between_attempts(kube_cluster, cluster, name, controller)
+    check_stop_between_attempts(kube_cluster, cluster, name)
     with pytest.raises(BackendError, match=f"other-0 {CANNOT_BE_STARTED}"):
         cluster.restart_processes(name, ["other-0"])
     for rank in (0, 1):
@@ -226,4 +221,5 @@ def test_units_that_fail_and_are_stopped(kube_cluster, cluster, job_sets, name, 
     assert cluster.describe_experiment(name).exit_code == 3
     assert cluster.get_log(name, "bad-1") == "rank 1 of 2\n"
     cluster.delete(name)
-    assert managed_objects(kube_cluster) == job_sets.job_sets == {}
+    assert managed_objects(kube_cluster) == {}
+    assert job_sets(kube_cluster) == []

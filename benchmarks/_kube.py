@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
-from kubetest.hollow import SELECTOR, TOLERATION
+from kubetest.hollow import SELECTOR, TOLERATION, HollowNodes
 from symphony import Experiment
 from symphony.cluster.matching import Until
 
@@ -22,13 +23,23 @@ def kubeconfig() -> Path:
     given = os.environ.get("KUBECONFIG")
     if given:
         return Path(given)
+    return Path(_devcluster("kubeconfig", otherwise="set KUBECONFIG, or ").strip())
+
+
+def hollow_nodes(config: Path, *, count: int) -> HollowNodes:
+    """Return simulated nodes. They need kwok, which is a part of the devcluster."""
+    status = json.loads(_devcluster("status", "--json"))
+    return HollowNodes(config, kwok=Path(status["kwok"]), count=count)
+
+
+def _devcluster(*arguments: str, otherwise: str = "") -> str:
+    """Run the devcluster's command, and return its output. Exit if there is no cluster."""
     devcluster = Path(__file__).resolve().parents[1] / "scripts/devcluster"
-    done = subprocess.run(
-        [sys.executable, devcluster, "kubeconfig"], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, devcluster, *arguments], capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"no Kubernetes cluster: set KUBECONFIG, or {done.stderr.strip()}")
-    return Path(done.stdout.strip())
+        cause = done.stderr.strip() or "run 'scripts/devcluster up' first"
+        raise SystemExit(f"no Kubernetes cluster: {otherwise}{cause}")
+    return done.stdout
 
 
 def kubectl() -> str:

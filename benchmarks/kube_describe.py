@@ -20,10 +20,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from _kube import STARTED, hollow, kubeconfig, kubectl
+from _kube import STARTED, hollow, hollow_nodes, kubeconfig, kubectl
 from _pairs import Figure, Options, at_most_times, in_turns, main, timed
 
-from kubetest.hollow import HollowNodes
 from symphony import Cluster
 
 TIMES = 1.2
@@ -34,7 +33,7 @@ def launched(config: Path, count: int) -> Iterator[tuple[Cluster, str]]:
     """Yield a cluster and the name of an experiment in which all Pods are reported as running."""
     name = f"symphony-bench-{secrets.token_hex(3)}"
     cluster = Cluster.new("kube", kubeconfig=config)
-    with HollowNodes(config, count=4):
+    with hollow_nodes(config, count=4):
         try:
             cluster.launch(hollow(name, count))
             cluster.wait(name, until=STARTED, timeout=600)

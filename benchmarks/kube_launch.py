@@ -24,12 +24,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from _kube import STARTED, hollow, kubeconfig, kubectl
+from _kube import STARTED, hollow, hollow_nodes, kubeconfig, kubectl
 from _pairs import Figure, Options, at_most, at_most_times, in_turns, main, timed
 
 from kubetest.accounts import wait_for_account
 from kubetest.faults import FaultProxy
-from kubetest.hollow import HollowNodes
 from kubetest.rawapi import RawApi, access
 from symphony import Cluster, Experiment
 
@@ -120,7 +119,7 @@ def measure(options: Options) -> Iterator[Figure]:
     config, runs = kubeconfig(), options.pick(4, 2)
     exp = hollow("bench", options.pick(500, 50), services=11)
     many = hollow("bench", options.pick(1000, 100))
-    with tempfile.TemporaryDirectory() as scratch, HollowNodes(config, count=4):
+    with tempfile.TemporaryDirectory() as scratch, hollow_nodes(config, count=4):
         bench = Bench(config, Path(scratch))
         in_turns(1, lambda: bench.symphony(exp), lambda: bench.kubectl(exp))
         ours, theirs = in_turns(runs, lambda: bench.symphony(exp), lambda: bench.kubectl(exp))

@@ -22,10 +22,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from _kube import STARTED, hollow, kubeconfig, kubectl
+from _kube import STARTED, hollow, hollow_nodes, kubeconfig, kubectl
 from _pairs import Figure, Options, at_most_times, in_turns, main, timed
 
-from kubetest.hollow import HollowNodes
 from symphony import Cluster, Experiment
 
 IMAGE = os.environ.get("SYMPHONY_TEST_IMAGE", "docker.io/library/symphony-test:devcluster")
@@ -105,7 +104,7 @@ def show_processes(
     """Yield the figure for the running processes of one large experiment."""
     symphony, ours, theirs = words
     processes, runs = options.pick(1000, 50), options.pick(11, 1)
-    with HollowNodes(kubeconfig(), count=options.pick(3, 1)):
+    with hollow_nodes(kubeconfig(), count=options.pick(3, 1)):
         cluster.launch(hollow(name, processes))
         cluster.wait(name, until=STARTED, timeout=600)
         shown, peer = in_turns(

@@ -15,6 +15,7 @@ STATUS = {
     "image": "i:1",
     "docker": "/d",
     "kubectl": "/k",
+    "kwok": "/w",
     "docker_host": "unix:///s",
     "registry": "127.0.0.1:5000",
 }

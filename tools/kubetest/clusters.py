@@ -54,7 +54,8 @@ class Cluster:
     contains Python, pyzmq and symphony.
 
     If `disposable` is true, the cluster exists only for tests: its nodes can be changed, and any
-    object that remains was created by a test.
+    object that remains was created by a test. `kwok` is the path of the program that simulates
+    nodes, if there is one.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Cluster:
     users: Mapping[str, Path]
     engine: Engine | None = None
     kubectl: str | None = None
+    kwok: Path | None = None
 
 
 @contextmanager
@@ -189,6 +191,7 @@ def from_devcluster(status: Mapping[str, object]) -> Cluster:
             registry=str(status["registry"]),
         ),
         kubectl=str(status["kubectl"]),
+        kwok=Path(str(status["kwok"])),
     )
 
 

@@ -288,13 +288,14 @@ def kube_faults(kube_cluster: KubeCluster) -> Iterator[FaultProxy]:
 def hollow_nodes(kube_session: Session) -> Iterator[HollowNodes]:
     """Simulated nodes, on which Pods run without containers (see hollow.py).
 
-    If the cluster is not disposable, the test is skipped.
+    On clusters other than the devcluster, the test is skipped.
     """
     from kubetest.hollow import HollowNodes
 
-    if not kube_session.cluster.disposable:
-        pytest.skip("hollow nodes are only added to a cluster that was made for tests")
-    with HollowNodes(kube_session.cluster.kubeconfig, count=4) as nodes:
+    kwok = kube_session.cluster.kwok
+    if kwok is None:
+        pytest.skip("hollow nodes need kwok, which only the devcluster has")
+    with HollowNodes(kube_session.cluster.kubeconfig, kwok=kwok, count=4) as nodes:
         yield nodes
 
 

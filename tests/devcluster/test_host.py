@@ -59,10 +59,49 @@ def test_missing_program_is_reported_with_its_package(monkeypatch):
         host.check_tools()
 
 
-def test_machine_without_cgroup_v1_is_rejected(tmp_path, monkeypatch):
+def test_machine_without_controllers_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(cgroups, "MOUNTS", tmp_path)
-    with pytest.raises(RequirementError, match="no cgroup v1 hierarchy for blkio, cpu"):
+    with pytest.raises(RequirementError, match="no cgroup controller blkio, cpu"):
         cgroups.check()
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io pids\n")
+    with pytest.raises(RequirementError, match="no cgroup controller memory in"):
+        cgroups.check()
+
+
+def test_directories_of_cgroup_v1_are_in_every_hierarchy(tmp_path, monkeypatch):
+    monkeypatch.setattr(cgroups, "MOUNTS", tmp_path)
+    for name in cgroups.NEEDED:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cgroup.procs").touch()
+    for setting in ("cpuset.cpus", "cpuset.mems"):
+        (tmp_path / "cpuset" / setting).write_text("0-1\n")
+    cgroups.check()
+    cgroups.make("/symphony-devcluster/node1")
+    made = {path.parent.parent.name for path in tmp_path.glob("*/symphony-devcluster/node1")}
+    assert made == set(cgroups.NEEDED)
+    copied = tmp_path / "cpuset/symphony-devcluster/node1/cpuset.cpus"
+    assert copied.read_text() == "0-1\n"
+
+
+def test_directories_of_cgroup_v2_can_use_the_controllers(tmp_path, monkeypatch):
+    monkeypatch.setattr(cgroups, "MOUNTS", tmp_path)
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids\n")
+    (tmp_path / "cgroup.procs").touch()
+    cgroups.check()
+    cgroups.make("/symphony-devcluster/node1")
+    assert (tmp_path / "symphony-devcluster/node1").is_dir()
+    for directory in (tmp_path, tmp_path / "symphony-devcluster"):
+        enabled = (directory / "cgroup.subtree_control").read_text()
+        assert enabled == "+cpu +cpuset +io +memory +pids"
+    assert cgroups.existing() == [tmp_path / "symphony-devcluster"]
+
+
+def test_cgroup_v2_directory_with_processes_is_explained(tmp_path, monkeypatch):
+    monkeypatch.setattr(cgroups, "MOUNTS", tmp_path)
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    (tmp_path / "cgroup.subtree_control").mkdir()  # cannot be written
+    with pytest.raises(RequirementError, match=r"cannot enable .*: move the processes of its"):
+        cgroups.make("/symphony-devcluster/node1")
 
 
 def test_port_in_use_is_rejected(monkeypatch):

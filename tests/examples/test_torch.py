@@ -95,5 +95,5 @@ def _load_image() -> str:
     with tempfile.TemporaryDirectory() as directory:
         archive = Path(directory) / "image.tar"
         torch.write_image(locations.cache, archive, name=name, files={program.name: program})
-        devcluster.load_image(running, NODE, archive)
+        devcluster.load_image(locations, running, NODE, archive)
     return name

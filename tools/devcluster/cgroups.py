@@ -1,4 +1,7 @@
-"""Manage the cluster's control groups: one directory tree in every hierarchy."""
+"""Manage the cluster's control groups: one directory tree in every hierarchy.
+
+With cgroup v1, each controller has its own hierarchy. With cgroup v2, there is one hierarchy.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,21 @@ from machines.console import RequirementError, ToolError
 
 MOUNTS = Path("/sys/fs/cgroup")
 NEEDED = ("blkio", "cpu", "cpuset", "devices", "freezer", "memory", "pids")
+# In version 2, the devices and the freezer are not controllers, and io replaces blkio.
+NEEDED_V2 = ("cpu", "cpuset", "io", "memory", "pids")
 
 
 def check() -> None:
-    """Raise RequirementError if a cgroup v1 hierarchy that Kubernetes 1.20 needs is missing."""
-    missing = [name for name in NEEDED if not (MOUNTS / name / "cgroup.procs").exists()]
+    """Raise RequirementError if a control group controller that Kubernetes needs is missing."""
+    if _unified():
+        available = (MOUNTS / "cgroup.controllers").read_text().split()
+        missing = [name for name in NEEDED_V2 if name not in available]
+    else:
+        missing = [name for name in NEEDED if not (MOUNTS / name / "cgroup.procs").exists()]
     if missing:
         raise RequirementError(
-            f"no cgroup v1 hierarchy for {', '.join(missing)} in {MOUNTS}, which this Kubernetes "
-            "needs: boot with systemd.unified_cgroup_hierarchy=0, or run the tests with kind"
+            f"no cgroup controller {', '.join(missing)} in {MOUNTS}, which Kubernetes needs: "
+            "mount the control groups of the host there, or run the tests with kind"
         )
 
 
@@ -27,6 +36,8 @@ def make(name: str) -> None:
     for hierarchy in _hierarchies():
         directory = hierarchy
         for part in Path(name).parts[1:]:
+            if _unified():
+                _delegate(directory)
             directory /= part
             directory.mkdir(exist_ok=True)
             # A new cpuset has no processors and no memory nodes. No process can join it until both
@@ -34,6 +45,24 @@ def make(name: str) -> None:
             if hierarchy.name.startswith("cpuset"):
                 for setting in ("cpuset.cpus", "cpuset.mems"):
                     (directory / setting).write_text((directory.parent / setting).read_text())
+
+
+def _unified() -> bool:
+    return (MOUNTS / "cgroup.controllers").exists()
+
+
+def _delegate(directory: Path) -> None:
+    """Let the directories in a directory of cgroup v2 use the controllers."""
+    try:
+        (directory / "cgroup.subtree_control").write_text(
+            " ".join(f"+{name}" for name in NEEDED_V2)
+        )
+    except OSError as exc:
+        raise RequirementError(
+            f"cannot enable the controllers {', '.join(NEEDED_V2)} in {directory} "
+            f"({exc.strerror}): move the processes of its cgroup.procs into a directory of their "
+            "own, or run the tests with kind"
+        ) from exc
 
 
 def remove() -> None:
@@ -69,6 +98,8 @@ def _remove_tree(directory: Path) -> None:
 
 def _hierarchies() -> list[Path]:
     """Return the directory of each mounted hierarchy. Links, such as 'cpu', are omitted."""
+    if _unified():
+        return [MOUNTS]
     return [
         path
         for path in sorted(MOUNTS.iterdir())

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 
-from devcluster import access, cluster, host, parts, report, torch
+from devcluster import access, build, cluster, host, parts, report, torch
 from devcluster import paths as directories
 from devcluster.paths import Paths
 from machines import processes, record
@@ -23,6 +23,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 EXAMPLES = """\
 examples:
   devcluster up                        start the cluster (the first time takes minutes to build it)
+  devcluster up --kubernetes 1.37      start a certain version of Kubernetes
   export KUBECONFIG=$(devcluster kubeconfig)
   kubectl get nodes                    as an administrator
   kubectl --kubeconfig $(devcluster kubeconfig researcher) get pods
@@ -77,6 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     for command in (up, images):
         command.add_argument("--wheel", type=Path, help="install this wheel instead of the sources")
         command.add_argument("-q", "--quiet", action="store_true", help="print only errors")
+    up.add_argument(
+        "--kubernetes",
+        choices=build.versions(),
+        metavar="VERSION",
+        help=f"the version of Kubernetes: {', '.join(build.versions())} (default: the newest)",
+    )
     up.add_argument("--timings", action="store_true", help="print the seconds of each step as JSON")
     up.set_defaults(run=_up)
     images.set_defaults(run=_images)
@@ -117,23 +124,41 @@ def _up(arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
     with record.exclusive(paths.state, "devcluster"):
         running = record.load(paths.record)
         if running is not None and cluster.healthy(paths, running):
-            _refresh(paths, running, wheel=wheel, console=console)
+            kubernetes = _running_version(paths, wanted=arguments.kubernetes)
+            _refresh(paths, running, kubernetes=kubernetes, wheel=wheel, console=console)
         else:
             if cluster.stop(paths):
                 console.report("removed the remains of a cluster that is no longer running")
-            host.check_making(paths, building=not parts.complete(paths))
+            kubernetes = arguments.kubernetes or build.versions()[0]
+            host.check_making(paths, building=not parts.complete(paths, kubernetes))
             host.check_running(paths)
-            _start(paths, wheel=wheel, console=console)
+            _start(paths, kubernetes=kubernetes, wheel=wheel, console=console)
     if arguments.timings:
         print(json.dumps(console.timings, indent=1))
     console.report(f"the cluster is up; export KUBECONFIG={paths.kubeconfig('admin')}")
     return 0
 
 
-def _start(paths: Paths, *, wheel: Path | None, console: Console) -> None:
+def _running_version(paths: Paths, *, wanted: str | None) -> str:
+    """Return the version of the running cluster, such as `1.37`. Raises RequirementError if it is
+    not the wanted one, or one that cannot be built.
+    """
+    running = cluster.version(paths).rpartition(".")[0]
+    if running not in ([wanted] if wanted else build.versions()):
+        raise RequirementError(
+            f"a cluster with Kubernetes {running} is running: run 'devcluster down' to stop it, "
+            "and then this command again"
+        )
+    return running
+
+
+def _start(paths: Paths, *, kubernetes: str, wheel: Path | None, console: Console) -> None:
     for old in paths.logs.glob("*.log"):
         old.unlink()
-    found = parts.prepare(paths, project=PROJECT, wheel=wheel, console=console)
+    found = parts.prepare(
+        paths, kubernetes=kubernetes, project=PROJECT, wheel=wheel, console=console
+    )
+    build.remove_old(paths.cache, build.components(kubernetes))
     try:
         cluster.start(paths, found, console)
     except BaseException:
@@ -142,8 +167,17 @@ def _start(paths: Paths, *, wheel: Path | None, console: Console) -> None:
         raise
 
 
-def _refresh(paths: Paths, running: record.Record, *, wheel: Path | None, console: Console) -> None:
-    found = parts.prepare(paths, project=PROJECT, wheel=wheel, console=console)
+def _refresh(
+    paths: Paths,
+    running: record.Record,
+    *,
+    kubernetes: str,
+    wheel: Path | None,
+    console: Console,
+) -> None:
+    found = parts.prepare(
+        paths, kubernetes=kubernetes, project=PROJECT, wheel=wheel, console=console
+    )
     if str(found.image) == running.image:
         return
     with console.step("load the new image on the nodes"), ThreadPoolExecutor() as pool:
@@ -157,10 +191,14 @@ def _images(arguments: argparse.Namespace, paths: Paths, console: Console) -> in
     with record.exclusive(paths.state, "devcluster"):
         running = record.load(paths.record)
         if running is not None and cluster.healthy(paths, running):
-            _refresh(paths, running, wheel=wheel, console=console)
+            kubernetes = _running_version(paths, wanted=None)
+            _refresh(paths, running, kubernetes=kubernetes, wheel=wheel, console=console)
         else:
-            host.check_making(paths, building=not parts.complete(paths))
-            parts.prepare(paths, project=PROJECT, wheel=wheel, console=console)
+            kubernetes = build.versions()[0]
+            host.check_making(paths, building=not parts.complete(paths, kubernetes))
+            parts.prepare(
+                paths, kubernetes=kubernetes, project=PROJECT, wheel=wheel, console=console
+            )
     print(report.images_text(paths))
     return 0
 

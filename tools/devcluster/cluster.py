@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from devcluster import access, api, cgroups, control, engine, network, node, objects
+from devcluster import (
+    access,
+    api,
+    build,
+    cgroups,
+    control,
+    controllers,
+    engine,
+    network,
+    node,
+    objects,
+)
 from devcluster.node import NODES, Node
 from devcluster.parts import Parts
 from devcluster.paths import Paths
@@ -34,6 +45,12 @@ def healthy(paths: Paths, running: Record) -> bool:
         return api.connect(paths.kubeconfig("admin")).ready()
     except OSError:
         return False
+
+
+def version(paths: Paths) -> str:
+    """Return the version of Kubernetes that a healthy cluster runs, such as `1.37.2`."""
+    answer = api.connect(paths.kubeconfig("admin")).call("GET", "/version")
+    return str(answer["gitVersion"]).removeprefix("v")
 
 
 def start(paths: Paths, parts: Parts, console: Console) -> None:
@@ -63,14 +80,16 @@ def stop(paths: Paths) -> bool:
 
 def refresh_image(running: Record, parts: Parts, *, pool: ThreadPoolExecutor, run: Path) -> None:
     """Load a new test image into containerd on every node and into the docker daemon."""
-    futures = [pool.submit(_import, running.machine(n.name), parts.image) for n in NODES]
+    ctr = parts.programs["ctr"]
+    futures = [pool.submit(_import, running.machine(n.name), ctr, parts.image) for n in NODES]
     futures.append(pool.submit(_docker_load, running.machine("engine"), run, parts.image))
     _results(futures)
 
 
-def load_image(running: Record, node_name: str, archive: Path) -> None:
+def load_image(paths: Paths, running: Record, node_name: str, archive: Path) -> None:
     """Load an image, which is a file in the `docker save` format, into containerd on a node."""
-    _import(running.machine(node_name), archive)
+    ctr = build.program(paths.cache, "ctr")
+    _import(running.machine(node_name), ctr, archive)
 
 
 @dataclass(slots=True)
@@ -84,6 +103,7 @@ class Starter:
     def start(self) -> None:
         """Start everything. Parts that do not depend on each other are started in parallel."""
         started, image = Record(path=self.paths.record), self.parts.image
+        ctr = self.parts.programs["ctr"]
         started.begin()
         self.paths.run.mkdir(mode=0o700)
         with self.console.step("machines and network"):
@@ -93,14 +113,20 @@ class Starter:
             docker = pool.submit(self._engine, started)
             with self.console.step("control plane"):
                 self._control_plane(started)
+            applied = pool.submit(self._apply_controllers, started)
             with self.console.step("nodes"):
                 self._join(started, runtimes)
-                imports = [pool.submit(_import, started.machine(n.name), image) for n in NODES]
+                imports = [pool.submit(_import, started.machine(n.name), ctr, image) for n in NODES]
+                machine = started.machine(controllers.NODE)
+                for each in self.parts.controllers:
+                    imports.append(pool.submit(_import, machine, ctr, each.image))
                 self._wait_for_nodes(started)
-            with self.console.step("test image"):
+            with self.console.step("images on the nodes"):
                 _results(imports)
             with self.console.step("a Pod on every node"):
                 self._probe()
+            with self.console.step("JobSet and Kueue"):
+                self._start_controllers(applied.result())
             with self.console.step("docker and registry"):
                 docker.result()
         started.finish(image=str(self.parts.image), timings=self.console.timings)
@@ -115,7 +141,7 @@ class Starter:
             cgroups.make(each.cgroup)
             lib = self._lib(each)
             lib.mkdir(parents=True)
-            node.prepare(each, lib)
+            node.prepare(each, lib, self.parts.programs)
             log = self.paths.run / each.name / "log"
             log.mkdir()
             machine = self._boot(
@@ -142,7 +168,7 @@ class Starter:
             packages=[self.parts.packages],
             mounts=mounts or {},
             hostname=name,
-            init=[str(self.parts.binaries / "pause")],
+            init=[str(self.parts.programs["pause"])],
         )
         log = self.paths.logs / f"{name}.log"
         return started.add_machine(
@@ -168,7 +194,9 @@ class Starter:
         certificates, key = run / "certificates", run / "service-account.key"
         certificates.mkdir()
         log = self.paths.logs / "control.log"
-        etcd = self._daemon(started, machine, "etcd", control.etcd(run / "etcd"))
+        features = build.features(self.parts.kubernetes)
+        etcd_command = control.etcd(self.parts.programs, run / "etcd")
+        etcd = self._daemon(started, machine, "etcd", etcd_command)
         processes.run(machine.inside(["openssl", "genrsa", "-out", str(key), "2048"]), log=log)
         tokens = access.make_tokens([n.name for n in NODES])
         access.write_private(run / "tokens.csv", access.token_file(tokens))
@@ -177,10 +205,12 @@ class Starter:
             machine,
             "kube-apiserver",
             control.api_server(
-                self.parts.binaries,
+                self.parts.programs,
                 certificates=certificates,
                 tokens=run / "tokens.csv",
                 service_account_key=key,
+                gates=features["gates"],
+                apis=features["apis"],
             ),
         )
         authority = certificates / "apiserver.crt"
@@ -208,14 +238,18 @@ class Starter:
     def _controllers(
         self, started: Record, machine: Machine, *, authority: Path, key: Path
     ) -> None:
-        binaries, config = self.parts.binaries, self.paths.kubeconfig
+        programs, config = self.parts.programs, self.paths.kubeconfig
+        gates = build.features(self.parts.kubernetes)["gates"]
         manager = control.controller_manager(
-            binaries,
+            programs,
             kubeconfig=config("system:kube-controller-manager"),
             authority=authority,
             service_account_key=key,
+            gates=gates,
         )
-        scheduler = control.scheduler(binaries, kubeconfig=config("system:kube-scheduler"))
+        scheduler = control.scheduler(
+            programs, kubeconfig=config("system:kube-scheduler"), gates=gates
+        )
         resolver = ["/usr/bin/env", f"PYTHONPATH={_PACKAGE.parent}", "/usr/bin/python3", "-m"]
         resolver += ["devcluster.dns", network.CONTROL, str(config(access.DNS_USER))]
         self._daemon(started, machine, "kube-controller-manager", manager)
@@ -225,15 +259,15 @@ class Starter:
     def _runtime(self, started: Record, each: Node) -> None:
         """Start containerd on a node, and load the pause image, which every Pod needs."""
         machine, name = started.machine(each.name), f"{each.name}-containerd"
-        daemon = self._daemon(started, machine, name, node.containerd())
+        daemon = self._daemon(started, machine, name, node.containerd(self.parts.programs))
         wait_for(
-            partial(_succeeds, machine, *_CTR, "version"),
+            partial(_succeeds, machine, *_ctr(self.parts.programs["ctr"]), "version"),
             name,
             seconds=30,
             needs=[daemon],
             log=self.paths.logs / f"{name}.log",
         )
-        _import(machine, self.parts.pause_image)
+        _import(machine, self.parts.programs["ctr"], self.parts.pause_image)
 
     def _join(self, started: Record, runtimes: dict[str, Future[None]]) -> None:
         """Start kubelet and kube-proxy on every node."""
@@ -244,9 +278,9 @@ class Starter:
                 proxy=self.paths.kubeconfig("system:kube-proxy").read_text(),
             )
             runtimes[each.name].result()
-            machine, binaries = started.machine(each.name), self.parts.binaries
-            self._daemon(started, machine, f"{each.name}-kubelet", node.kubelet(binaries, each))
-            self._daemon(started, machine, f"{each.name}-kube-proxy", node.proxy(binaries, each))
+            machine, programs = started.machine(each.name), self.parts.programs
+            self._daemon(started, machine, f"{each.name}-kubelet", node.kubelet(programs, each))
+            self._daemon(started, machine, f"{each.name}-kube-proxy", node.proxy(programs, each))
 
     def _wait_for_nodes(self, started: Record) -> None:
         """Wait for each node to become ready, and then advertise its GPUs, if it has any."""
@@ -279,6 +313,45 @@ class Starter:
             wait_for(partial(_pod_succeeded, client, path), name, seconds=90)
             client.call("DELETE", path, {"gracePeriodSeconds": 0})
 
+    def _apply_controllers(self, started: Record) -> Path:
+        """Create the objects of JobSet and Kueue, except for the webhook configurations. Return the
+        file with those.
+
+        They follow when the controllers run. Until then, no Pod could be created.
+        """
+        machine, log = started.machine("control"), self.paths.logs / "controllers.log"
+        directory = self.paths.run / "controllers"
+        directory.mkdir(mode=0o700)
+        objects_text, webhooks_text = [], []
+        for each in self.parts.controllers:
+            processes.run(machine.inside(controllers.make_certificate(directory, each)), log=log)
+            certificate = (directory / f"{each.name}.crt").read_bytes()
+            key = (directory / f"{each.name}.key").read_bytes()
+            first, later = each.certified(certificate, key)
+            objects_text.append(first)
+            webhooks_text.append(later)
+        access.write_private(directory / "objects.yaml", "\n---\n".join(objects_text))
+        access.write_private(directory / "webhooks.yaml", "\n---\n".join(webhooks_text))
+        self._kubectl_apply(directory / "objects.yaml")
+        return directory / "webhooks.yaml"
+
+    def _kubectl_apply(self, manifests: Path) -> None:
+        kubectl = [str(self.parts.programs["kubectl"])]
+        kubectl.append(f"--kubeconfig={self.paths.kubeconfig('admin')}")
+        apply = ["apply", "--server-side", "--validate=false", f"--filename={manifests}"]
+        processes.run([*kubectl, *apply], log=self.paths.logs / "controllers.log")
+
+    def _start_controllers(self, webhooks: Path) -> None:
+        """Wait until JobSet and Kueue are ready, switch on their webhooks and create the queue."""
+        client = api.connect(self.paths.kubeconfig("admin"))
+        for each in self.parts.controllers:
+            ready = partial(_deployment_ready, client, each.deployment)
+            wait_for(ready, f"the controller of {each.name}", seconds=120)
+        self._kubectl_apply(webhooks)
+        for collection, content in objects.queues():
+            create = partial(_created, client, collection, content)
+            wait_for(create, "the webhooks of Kueue", seconds=30)
+
     def _engine(self, started: Record) -> None:
         """Start the registry and the docker daemon, and load the test image as a base for
         builds.
@@ -298,15 +371,16 @@ class Starter:
         _docker_load(machine, run, self.parts.image)
 
 
-_CTR = ("ctr", "--address", node.CONTAINERD_SOCKET, "--namespace", "k8s.io")
+def _ctr(program: Path) -> tuple[str, ...]:
+    return (str(program), "--address", node.CONTAINERD_SOCKET, "--namespace", "k8s.io")
 
 
 def _docker(run: Path) -> tuple[str, ...]:
     return ("/usr/bin/docker", "--host", f"unix://{engine.docker_socket(run)}")
 
 
-def _import(machine: Machine, image: Path) -> None:
-    _command(machine, *_CTR, "images", "import", str(image))
+def _import(machine: Machine, ctr: Path, image: Path) -> None:
+    _command(machine, *_ctr(ctr), "images", "import", str(image))
 
 
 def _docker_load(machine: Machine, run: Path, image: Path) -> None:
@@ -326,6 +400,22 @@ def _command(machine: Machine, *argv: str) -> None:
 
 def _node_ready(client: api.Client, path: str) -> bool:
     return objects.is_ready(client.find(path) or {})
+
+
+def _deployment_ready(client: api.Client, path: str) -> bool:
+    deployment = client.find(path) or {}
+    return bool(deployment.get("status", {}).get("availableReplicas"))
+
+
+def _created(client: api.Client, collection: str, content: objects.Object) -> bool:
+    """Create an object, and return whether its webhooks have answered."""
+    try:
+        client.call("POST", collection, content)
+    except api.ApiError as exc:
+        if exc.status != 500:  # The API server has not reached a webhook yet.
+            raise
+        return False
+    return True
 
 
 def _pod_succeeded(client: api.Client, path: str) -> bool:

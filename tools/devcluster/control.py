@@ -5,6 +5,7 @@ Inside this machine, the programs use their usual ports. None of the programs li
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from devcluster import network
@@ -13,18 +14,16 @@ API_PORT = 6443
 SERVER = f"https://{network.CONTROL}:{API_PORT}"
 _ETCD = "http://127.0.0.1:2379"
 _ISSUER = "https://kubernetes.default.svc"
-# This version of Kubernetes removes finished Jobs only with this option.
-_TTL_OF_JOBS = "--feature-gates=TTLAfterFinished=true"
 
 
-def etcd(data: Path) -> list[str]:
+def etcd(programs: Mapping[str, Path], data: Path) -> list[str]:
     """Return etcd's command line.
 
     The data does not need to survive a crash, so etcd does not wait for the disk.
     """
     return [
         *_at_most("150MiB"),
-        "etcd",
+        str(programs["etcd"]),
         f"--data-dir={data}",
         f"--listen-client-urls={_ETCD}",
         f"--advertise-client-urls={_ETCD}",
@@ -35,15 +34,22 @@ def etcd(data: Path) -> list[str]:
 
 
 def api_server(
-    binaries: Path, *, certificates: Path, tokens: Path, service_account_key: Path
+    programs: Mapping[str, Path],
+    *,
+    certificates: Path,
+    tokens: Path,
+    service_account_key: Path,
+    gates: Sequence[str],
+    apis: Sequence[str],
 ) -> list[str]:
     """Return the API server's command line.
 
-    The API server creates its own certificate in `certificates`.
+    The API server creates its own certificate in `certificates`. `gates` are the feature gates and
+    `apis` the API versions that are switched on.
     """
     return [
         *_at_most("700MiB"),
-        str(binaries / "kube-apiserver"),
+        str(programs["kube-apiserver"]),
         f"--etcd-servers={_ETCD}",
         f"--cert-dir={certificates}",
         f"--advertise-address={network.CONTROL}",
@@ -60,47 +66,60 @@ def api_server(
         # The nodes have no DNS names. Without this option, the API server cannot reach the nodes
         # for logs and exec.
         "--kubelet-preferred-address-types=InternalIP",
-        _TTL_OF_JOBS,
+        *_feature_gates(gates),
+        *([f"--runtime-config={_enabled(apis)}"] if apis else []),
         "--delete-collection-workers=8",
         "--profiling=false",
     ]
 
 
 def controller_manager(
-    binaries: Path, *, kubeconfig: Path, authority: Path, service_account_key: Path
+    programs: Mapping[str, Path],
+    *,
+    kubeconfig: Path,
+    authority: Path,
+    service_account_key: Path,
+    gates: Sequence[str],
 ) -> list[str]:
     """Return the controller manager's command line.
 
     The options allow the controller manager 200 API calls per second instead of the default 20.
     """
     return [
-        str(binaries / "kube-controller-manager"),
+        str(programs["kube-controller-manager"]),
         f"--kubeconfig={kubeconfig}",
         f"--root-ca-file={authority}",
         f"--service-account-private-key-file={service_account_key}",
         "--use-service-account-credentials=true",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
-        "--port=0",
         "--kube-api-qps=200",
         "--kube-api-burst=400",
-        _TTL_OF_JOBS,
+        *_feature_gates(gates),
         "--profiling=false",
     ]
 
 
-def scheduler(binaries: Path, *, kubeconfig: Path) -> list[str]:
+def scheduler(programs: Mapping[str, Path], *, kubeconfig: Path, gates: Sequence[str]) -> list[str]:
     """Return the scheduler's command line."""
     return [
-        str(binaries / "kube-scheduler"),
+        str(programs["kube-scheduler"]),
         f"--kubeconfig={kubeconfig}",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
-        "--port=0",
+        *_feature_gates(gates),
         "--kube-api-qps=200",
         "--kube-api-burst=400",
         "--profiling=false",
     ]
+
+
+def _feature_gates(gates: Sequence[str]) -> list[str]:
+    return [f"--feature-gates={_enabled(gates)}"] if gates else []
+
+
+def _enabled(names: Sequence[str]) -> str:
+    return ",".join(f"{name}=true" for name in names)
 
 
 def _at_most(memory: str) -> list[str]:

@@ -235,12 +235,16 @@ def _compile(root: Path) -> str:
 
 def make_pause(directory: Path, *, pause: Path) -> None:
     """Write the pause image, which every Pod needs, to `image.tar` in `directory`."""
+    make_of_program(directory, name=PAUSE_IMAGE, program=pause, path="pause")
+
+
+def make_of_program(directory: Path, *, name: str, program: Path, path: str) -> None:
+    """Write an image that contains one program, at `path`, to `image.tar` in `directory`."""
     layer = directory / "layer.tar"
     with tarfile.open(layer, "w") as tar:
-        tar.add(pause, "pause")
-    write_image(
-        directory / "image.tar", name=PAUSE_IMAGE, layers=[_layer(layer)], command=["/pause"]
-    )
+        tar.add(program, path)
+    write_image(directory / "image.tar", name=name, layers=[_layer(layer)], command=[f"/{path}"])
+    layer.unlink()
 
 
 def write_image(path: Path, *, name: str, layers: Sequence[Layer], command: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ class Node:
     name: str
     address: NodeAddress
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[str, ...] = ()
+    taints: tuple[Mapping[str, str], ...] = ()
     gpus: int = 0
 
     @property
@@ -55,16 +55,20 @@ NODES = (
         name="node3",
         address=NodeAddress(number=3),
         labels={"topology.kubernetes.io/zone": "zone-3", "symphony.test/pool": "reserved"},
-        taints=("symphony.test/reserved=team-a:NoSchedule",),
+        taints=({"key": "symphony.test/reserved", "value": "team-a", "effect": "NoSchedule"},),
     ),
 )
 
 
-def prepare(node: Node, lib: Path) -> None:
+def prepare(node: Node, lib: Path, programs: Mapping[str, Path]) -> None:
     """Write the configuration files for containerd, the Pod network and the kubelet below `lib`."""
     for name in ("containerd", "kubelet", "cni/net.d", "kube-proxy"):
         (lib / name).mkdir(parents=True)
-    (lib / "containerd/config.toml").write_text(containerd_config())
+    (lib / "containerd/config.toml").write_text(containerd_config(programs))
+    for name in (REGISTRY, "localhost:5000"):
+        hosts = lib / "containerd/hosts" / name
+        hosts.mkdir(parents=True)
+        (hosts / "hosts.toml").write_text(registry_hosts())
     (lib / "cni/net.d/10-devcluster.conflist").write_text(json.dumps(cni_config(node), indent=1))
     (lib / "kubelet/config.json").write_text(json.dumps(kubelet_config(node), indent=1))
     (lib / "kubelet/resolv.conf").write_text(f"nameserver {network.CONTROL}\n")
@@ -76,35 +80,45 @@ def admit(lib: Path, *, kubelet: str, proxy: str) -> None:
     access.write_private(lib / "kube-proxy/kubeconfig", proxy)
 
 
-def containerd_config() -> str:
-    """Return containerd's configuration.
-
-    The registry's mirror is the registry's address on the bridge, so that images are pulled over
-    plain HTTP.
-    """
-    mirrors = "".join(
-        f'  [plugins."io.containerd.grpc.v1.cri".registry.mirrors."{name}"]\n'
-        f'    endpoint = ["{REGISTRY_ON_BRIDGE}"]\n'
-        for name in (REGISTRY, "localhost:5000")
-    )
+def containerd_config(programs: Mapping[str, Path]) -> str:
+    """Return containerd's configuration."""
     # Without CAP_SYS_RESOURCE, runc cannot lower oom_score_adj and exits with an error. The setting
     # restrict_oom_score_adj prevents this.
     return f"""\
-version = 2
+version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
 disabled_plugins = ["io.containerd.internal.v1.opt"]
 [grpc]
   address = "{CONTAINERD_SOCKET}"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
-  restrict_oom_score_adj = true
   stream_server_address = "127.0.0.1"
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{programs["bridge"].parent}"]
     conf_dir = "/var/lib/cni/net.d"
-  [plugins."io.containerd.grpc.v1.cri".registry]
-{mirrors}"""
+  # containerd would find the older shim of Debian's containerd, which docker needs, on PATH first.
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    runtime_path = "{programs["containerd-shim-runc-v2"]}"
+[plugins."io.containerd.cri.v1.images"]
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "{PAUSE_IMAGE}"
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = "/var/lib/containerd/hosts"
+"""
+
+
+def registry_hosts() -> str:
+    """Return containerd's configuration for the registry: the registry's address on the bridge, so
+    that images are pulled over plain HTTP.
+    """
+    return f"""\
+server = "{REGISTRY_ON_BRIDGE}"
+[host."{REGISTRY_ON_BRIDGE}"]
+  capabilities = ["pull", "resolve"]
+"""
 
 
 def cni_config(node: Node) -> dict[str, Any]:
@@ -142,7 +156,12 @@ def kubelet_config(node: Node) -> dict[str, Any]:
         "cgroupRoot": node.cgroup,
         "clusterDNS": [network.DNS_SERVICE],
         "clusterDomain": "cluster.local",
+        "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
+        "registerWithTaints": [dict(taint) for taint in node.taints],
         "resolvConf": "/var/lib/kubelet/resolv.conf",
+        # Since version 1.35, the kubelet otherwise does not start on a machine with cgroup v1.
+        "failCgroupV1": False,
         "failSwapOn": False,
         "enforceNodeAllocatable": [],
         "evictionHard": {
@@ -167,40 +186,33 @@ def kubelet_config(node: Node) -> dict[str, Any]:
     }
 
 
-def containerd() -> list[str]:
+def containerd(programs: Mapping[str, Path]) -> list[str]:
     """Return containerd's command line."""
-    return ["containerd", "--config=/var/lib/containerd/config.toml"]
+    return [str(programs["containerd"]), "--config=/var/lib/containerd/config.toml"]
 
 
-def kubelet(binaries: Path, node: Node) -> list[str]:
+def kubelet(programs: Mapping[str, Path], node: Node) -> list[str]:
     """Return the kubelet's command line."""
     labels = ",".join(f"{key}={value}" for key, value in node.labels.items())
-    taints = [f"--register-with-taints={','.join(node.taints)}"] if node.taints else []
     return [
-        str(binaries / "kubelet"),
+        str(programs["kubelet"]),
         "--config=/var/lib/kubelet/config.json",
         "--kubeconfig=/var/lib/kubelet/kubeconfig",
         "--cert-dir=/var/lib/kubelet/pki",
         "--root-dir=/var/lib/kubelet",
-        "--volume-plugin-dir=/var/lib/kubelet/volume-plugins",
-        "--container-runtime=remote",
-        f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
         f"--hostname-override={node.name}",
         f"--node-ip={node.address.machine}",
         f"--node-labels={labels}",
-        # Nobody reads the containers' usage of CPU and memory.
-        "--housekeeping-interval=1m",
-        *taints,
     ]
 
 
-def proxy(binaries: Path, node: Node) -> list[str]:
+def proxy(programs: Mapping[str, Path], node: Node) -> list[str]:
     """Return kube-proxy's command line.
 
     Its options leave the host's connection tracking limits unchanged.
     """
     return [
-        str(binaries / "kube-proxy"),
+        str(programs["kube-proxy"]),
         "--kubeconfig=/var/lib/kube-proxy/kubeconfig",
         "--proxy-mode=iptables",
         f"--cluster-cidr={network.PODS_NET}",

@@ -13,6 +13,7 @@ from devcluster.access import DNS_USER, TEAM_NAMESPACE
 
 Object = dict[str, Any]
 _RBAC = "rbac.authorization.k8s.io"
+_KUEUE = "kueue.x-k8s.io/v1beta2"
 
 
 def initial() -> list[tuple[str, Object]]:
@@ -33,6 +34,35 @@ def initial() -> list[tuple[str, Object]]:
         (f"{core}/kube-system/services", _dns_service()),
         (f"{core}/kube-system/endpoints", _dns_endpoints()),
     ]
+
+
+def queues() -> list[tuple[str, Object]]:
+    """Return (collection, object) pairs for a queue of Kueue in the namespace of the team."""
+    resources = [
+        {"name": "cpu", "nominalQuota": "2"},
+        {"name": "memory", "nominalQuota": "2Gi"},
+        {"name": "nvidia.com/gpu", "nominalQuota": "2"},
+        {"name": "pods", "nominalQuota": "10"},
+    ]
+    group = {
+        "coveredResources": [resource["name"] for resource in resources],
+        "flavors": [{"name": "default", "resources": resources}],
+    }
+    cluster_queue = {"namespaceSelector": {}, "resourceGroups": [group]}
+    api = f"/apis/{_KUEUE}"
+    team = f"{api}/namespaces/{TEAM_NAMESPACE}"
+    return [
+        (f"{api}/resourceflavors", _queueing("ResourceFlavor", "default", {})),
+        (f"{api}/clusterqueues", _queueing("ClusterQueue", TEAM_NAMESPACE, cluster_queue)),
+        (
+            f"{team}/localqueues",
+            _queueing("LocalQueue", TEAM_NAMESPACE, {"clusterQueue": TEAM_NAMESPACE}),
+        ),
+    ]
+
+
+def _queueing(kind: str, name: str, spec: Object) -> Object:
+    return {"apiVersion": _KUEUE, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def researcher_rules() -> list[Object]:

@@ -1,78 +1,95 @@
-"""The parts that a cluster needs: packages, binaries and images.
+"""The parts that a cluster needs: packages, programs and images.
 
 All parts are in the cache, and are created and checked before the cluster is started.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from devcluster import build, images
+from devcluster import build, controllers, images
+from devcluster.controllers import Controller
 from devcluster.paths import Paths
 from machines import packages, store
 from machines.console import Console
 from machines.packages import Apt
 
-# The packages that a running cluster needs, and those that only the build of Kubernetes needs.
+# The packages that a running cluster needs.
 RUNTIME = (
     "conntrack",
-    "containerd",
-    "containernetworking-plugins",
     "debootstrap",
     "docker-registry",
     "docker.io",
-    "etcd-server",
     "iproute2",
     "iptables",
-    "kubernetes-client",
     "openssl",
     "python3-pip",
     "runc",
 )
-BUILD = ("golang-go", "make", "rsync")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The paths of the packages, the binaries and the two images in the cache."""
+    """The version of Kubernetes, and the paths of the packages, the programs and the two images in
+    the cache.
+    """
 
+    kubernetes: str
     packages: Path
-    binaries: Path
+    programs: Mapping[str, Path]
     pause_image: Path
     image: Path
-    has_wheel: bool
+    controllers: Sequence[Controller]
 
 
-def complete(paths: Paths) -> bool:
-    """Return whether the packages and binaries, which take minutes to create, exist.
+def complete(paths: Paths, kubernetes: str) -> bool:
+    """Return whether the packages and programs, which take minutes to create, exist.
 
     Their contents are not checked.
     """
-    return runtime(paths.cache).exists() and build.cache_entry(paths.cache).exists()
+    entries = [build.cache_entry(paths.cache, each) for each in build.components(kubernetes)]
+    return all(entry.exists() for entry in (runtime(paths.cache), *entries))
 
 
-def prepare(paths: Paths, *, project: Path, wheel: Path | None, console: Console) -> Parts:
+def prepare(
+    paths: Paths, *, kubernetes: str, project: Path, wheel: Path | None, console: Console
+) -> Parts:
     """Return all parts. Create those that are missing or damaged."""
     paths.logs.mkdir(parents=True, exist_ok=True)
     apt = Apt(paths.cache / "apt", log=paths.logs / "apt.log", console=console)
     unpacked = runtime(paths.cache)
     with console.step("packages"):
         store.ensure(unpacked, partial(_unpack, apt), report=console.report)
-    binaries = build.cache_entry(paths.cache)
-    with console.step("Kubernetes binaries", "built once, some 5 minutes on 2 cores"):
-        make = partial(_build, paths=paths, apt=apt, console=console)
-        store.ensure(binaries, make, report=console.report)
+    tools = unpacked / "root"
+    components = build.components(kubernetes)
+    programs = build.ensure(
+        paths.cache,
+        components,
+        tools=tools,
+        logs=paths.logs,
+        console=console,
+    )
     with console.step("images"):
-        return _images(
+        pause_image, image = _images(
             paths,
-            tools=unpacked / "root",
-            binaries=binaries,
+            tools=tools,
+            pause=programs["pause"],
             project=project,
             wheel=wheel,
             console=console,
         )
+        found = controllers.prepare(paths.cache, components, programs, console=console)
+    return Parts(
+        kubernetes=kubernetes,
+        packages=tools,
+        programs=programs,
+        pause_image=pause_image,
+        image=image,
+        controllers=found,
+    )
 
 
 def runtime(cache: Path) -> Path:
@@ -84,28 +101,23 @@ def _unpack(apt: Apt, directory: Path) -> None:
     packages.unpack(apt, RUNTIME, directory / "root")
 
 
-def _build(directory: Path, *, paths: Paths, apt: Apt, console: Console) -> None:
-    tools = directory / "tools"
-    packages.unpack(apt, BUILD, tools)
-    build.make(directory, apt=apt, tools=tools, console=console, log=paths.logs / "build.log")
-
-
 def _images(
     paths: Paths,
     *,
     tools: Path,
-    binaries: Path,
+    pause: Path,
     project: Path,
     wheel: Path | None,
     console: Console,
-) -> Parts:
+) -> tuple[Path, Path]:
+    """Return the paths of the pause image and the test image."""
     log = paths.logs / "images.log"
     base = images.base_cache_entry(paths.cache)
     make_base = partial(images.make_base, tools=tools, console=console, log=log)
     store.ensure(base, make_base, report=console.report)
-    pause = paths.cache / "pause" / binaries.name
-    make_pause = partial(images.make_pause, pause=binaries / "pause")
-    store.ensure(pause, make_pause, report=console.report)
+    pause_image = paths.cache / "pause" / pause.parent.name
+    make_pause = partial(images.make_pause, pause=pause)
+    store.ensure(pause_image, make_pause, report=console.report)
     found = images.find_wheel(
         project, paths.cache, given=wheel, tools=tools, log=log, report=console.report
     )
@@ -123,12 +135,6 @@ def _images(
         images.make, base=base, libraries=libraries, wheel=found, tools=tools, log=log
     )
     store.ensure(image, make_image, report=console.report)
-    for entry in (base, pause, image, *([libraries] if libraries else [])):
+    for entry in (base, pause_image, image, *([libraries] if libraries else [])):
         store.prune(entry.parent, keep=entry)
-    return Parts(
-        packages=tools,
-        binaries=binaries,
-        pause_image=pause / "image.tar",
-        image=image / "image.tar",
-        has_wheel=found is not None,
-    )
+    return pause_image / "image.tar", image / "image.tar"

@@ -21,9 +21,10 @@ def collect(paths: Paths) -> dict[str, Any]:
     if running is None:
         return {"up": False}
     up = cluster.healthy(paths, running)
+    version = cluster.version(paths) if up else ""
     return {
         "up": up,
-        "kubernetes": build.VERSION,
+        "kubernetes": version,
         "server": control.SERVER,
         "kubeconfigs": {user: str(paths.kubeconfig(user)) for user in access.PEOPLE},
         "team_namespace": access.TEAM_NAMESPACE,
@@ -32,7 +33,8 @@ def collect(paths: Paths) -> dict[str, Any]:
         "registry": node.REGISTRY,
         "docker_host": f"unix://{engine.docker_socket(paths.run)}",
         "docker": _client(paths, "docker"),
-        "kubectl": _client(paths, "kubectl"),
+        "kubectl": str(build.program(paths.cache, "kubectl", kubernetes=version)),
+        "kwok": str(build.program(paths.cache, "kwok", kubernetes=version)),
         "nodes": _nodes(paths) if up else [],
         "processes": [
             {"name": process.name, "pid": process.pid, "alive": processes.alive(process)}

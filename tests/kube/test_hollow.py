@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
@@ -22,7 +23,8 @@ def test_a_hundred_pods_start_and_are_deleted(kube_cluster, hollow_nodes):
     kube_cluster.raw.call("POST", jobs, job)
     wait_for_phases(kube_cluster, until=lambda phases: running(phases) == COUNT)
     listed = kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
-    assert {pod["spec"]["nodeName"] for pod in listed} == set(hollow_nodes.names)
+    # The scheduler decides how many of the nodes it uses.
+    assert {pod["spec"]["nodeName"] for pod in listed} <= set(hollow_nodes.names)
     assert len({pod["status"]["podIP"] for pod in listed}) == COUNT
     kube_cluster.raw.call("DELETE", f"{jobs}/many", {"propagationPolicy": "Background"})
     wait_for_phases(kube_cluster, until=lambda phases: not phases)
@@ -34,20 +36,26 @@ def running(phases: dict[str, str]) -> int:
 
 
 def wait_for_phases(kube_cluster, *, until) -> None:
-    """Watch the phases of the Pods by name until they meet a condition."""
-    listed = kube_cluster.raw.call("GET", kube_cluster.path("pods"))
-    phases: dict[str, str] = {
-        pod["metadata"]["name"]: pod["status"].get("phase", "") for pod in listed["items"]
-    }
-    if until(phases):
-        return
-    since = kube_cluster.path(f"pods?resourceVersion={listed['metadata']['resourceVersion']}")
-    for event in kube_cluster.raw.watch(since, seconds=250):
-        name = event["object"]["metadata"]["name"]
-        if event["type"] == "DELETED":
-            phases.pop(name, None)
-        else:
-            phases[name] = event["object"]["status"].get("phase", "")
+    """Watch the phases of the Pods by name until they meet a condition.
+
+    The API server closes the watch of a client that reads too slowly.
+    """
+    deadline = time.monotonic() + 250
+    phases: dict[str, str] = {}
+    while (seconds := deadline - time.monotonic()) > 0:
+        listed = kube_cluster.raw.call("GET", kube_cluster.path("pods"))
+        phases = {
+            pod["metadata"]["name"]: pod["status"].get("phase", "") for pod in listed["items"]
+        }
         if until(phases):
             return
+        since = kube_cluster.path(f"pods?resourceVersion={listed['metadata']['resourceVersion']}")
+        for event in kube_cluster.raw.watch(since, seconds=seconds):
+            name = event["object"]["metadata"]["name"]
+            if event["type"] == "DELETED":
+                phases.pop(name, None)
+            else:
+                phases[name] = event["object"]["status"].get("phase", "")
+            if until(phases):
+                return
     pytest.fail(f"after 250 s: {Counter(phases.values())}")

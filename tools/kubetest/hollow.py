@@ -13,6 +13,7 @@ import os
 import secrets
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
@@ -80,7 +81,20 @@ class HollowNodes:
             # kwok reads a configuration file in the home directory, if there is one.
             env={**os.environ, "HOME": "/nonexistent"},
         )
+        deadline = time.monotonic() + 60
+        while not all(self._accepts_pods(name) for name in self.names):
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                self._log.seek(0)
+                output = self._log.read().decode(errors="replace")[-500:]
+                self.__exit__(None, None, None)
+                raise RuntimeError(f"the hollow nodes did not become ready; kwok wrote: {output}")
+            time.sleep(0.1)
         return self
+
+    def _accepts_pods(self, name: str) -> bool:
+        """Return whether Kubernetes has removed the taint of a node that is not ready yet."""
+        node = self._api.call("GET", f"/api/v1/nodes/{name}")
+        return [taint["key"] for taint in node["spec"].get("taints", [])] == [LABEL]
 
     def __exit__(
         self,

@@ -31,7 +31,7 @@ EXPECTED = {
     "no-command": (FAILED, None, "cannot start 'nope': .*not found in.*"),
     "no-checkout": (FAILED, None, "init container 'prepare' failed with exit code 7"),
     "hog": (FAILED, 137, "OOMKilled: more than its memory limit of 48Mi"),
-    "fat": (FAILED, None, 'Evicted: Usage of EmptyDir volume .* exceeds the limit "1Mi".*'),
+    "fat": (FAILED, 143, 'Evicted: Usage of EmptyDir volume .* exceeds the limit "1Mi".*'),
     "crash": (PENDING, 4, "CrashLoopBackOff, exit code 4"),
     "good": (SUCCEEDED, 0, ""),
     "bad": (FAILED, 5, ""),

@@ -30,6 +30,10 @@ from symphony_kube.status.experiments import (
 from symphony_kube.status.permission_errors import cannot_list_pods
 from symphony_kube.status.stored_roster import read_stored_roster
 
+# The interval at which Jobs and JobSets are listed again if the user may not watch them. Their
+# states decide when their processes have finished.
+POLL_SECONDS = 2.0
+
 
 class ExperimentWatch:
     """A watch that keeps an observer up to date with an experiment's Pods and Jobs.
@@ -148,7 +152,9 @@ class ExperimentWatch:
     def _start_optional(self, kind: str) -> None:
         if kind not in self._watched:
             self._watched.add(kind)
-            objects = list_if_possible(lambda: self._watcher.start(kind, optional=True))
+            objects = list_if_possible(
+                lambda: self._watcher.start(kind, optional=True, poll_seconds=POLL_SECONDS)
+            )
             self.observer.replace(kind, objects)
 
 

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 # The first and the longest pause after an error, for example while the server is unreachable.
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
+# The time within which the first Pod of a launch must exist if the Jobs cannot be listed.
+FIRST_POD_SECONDS = 10.0
 # If the creation of an attempt has begun for this time, it is completed. Usually, the client or
 # supervisor that began it completes it at once.
 BEGUN_SECONDS = 2.0
@@ -186,6 +188,10 @@ class _Supervision:
             # Only the units that existed before the first list call can be known to be deleted.
             observations.observer.created = self._record.created
             observation = observations.first()
+            if observation.empty and not self._record.created:
+                # A user who may not list Jobs sees a launch only when the controller has created
+                # the first Pod.
+                observation = observations.next(FIRST_POD_SECONDS) or observation
             while not observation.empty:
                 self._report_start()
                 self._usage.update(self._run, observation.status)

@@ -109,7 +109,7 @@ def test_lost_server_has_the_exit_code_of_the_backend(
     cluster.api.timeouts = Timeouts(pauses=())
     exp = cluster.new_experiment(name)
     unschedulable(exp, "worker").binds("web")
-    kube_faults.reset(method="POST")
+    kube_faults.reset(method="POST", path="/namespaces/")
     with pytest.raises(LaunchFailed) as caught:
         cluster.launch(exp)
     assert exit_code(caught.value) == BACKEND_ERROR

@@ -529,13 +529,13 @@ def resources_of(container: dict[str, Any]) -> dict[str, Any]:
 
 
 def own_volumes(pod: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the volumes of a Pod except the scratch directories, which every Pod has."""
-    return [volume for volume in pod["volumes"] if "scratch" not in volume["name"]]
+    """Return the volumes of a Pod except those of symphony, which every Pod has."""
+    return [volume for volume in pod["volumes"] if not volume["name"].startswith("symphony-")]
 
 
 def own_mount_paths(container: dict[str, Any]) -> list[str]:
     paths = [mount["mountPath"] for mount in container["volumeMounts"]]
-    return [path for path in paths if path != "/symphony/scratch"]
+    return [path for path in paths if not path.startswith("/symphony/")]
 
 
 def test_dispatcher_assigns_nodes(render: Any) -> None:

@@ -64,6 +64,7 @@ def loop(run: RunDirectory) -> Iterator[EventLoop]:
         stop_waves=lambda names: [list(names)],
         record_request=lambda *_: 1,
         record_request_done=lambda _: None,
+        waits_for_leftovers=lambda _: False,
     )
     with control_socket.listen(run) as listener:
         requests = Control(supervisor, loop)

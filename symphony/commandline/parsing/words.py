@@ -99,7 +99,7 @@ OPTIONS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("-c", "--container"), "; write PROCESS:PATH"),
     },
     "delete": {
-        **dict.fromkeys(("-y", "--yes", "--now"), "; use --force"),
+        **dict.fromkeys(("-y", "--yes"), "; use --force"),
         "--ignore-not-found": "; use --force, which also does not ask for confirmation",
         **dict.fromkeys(("-t", "--timeout", "--grace-period"), _USE_GRACE),
     },

@@ -321,6 +321,8 @@ def test_status_without_the_right_to_list_jobs(kube_cluster, open_cluster, name)
     first = python(experiment, "first", "raise SystemExit(3)")
     python(experiment, "second", "pass").starts_after(first, "succeeded")
     open_cluster(**jobs).launch(experiment)
+    # Without the right to list Jobs, the experiment is not known before its first Pod exists.
+    wait_until(lambda: managed_objects(kube_cluster).get("pods"))
     status = poor.wait(name, timeout=60)
     assert [(item.state, item.exit_code, item.reason) for item in status] == [
         (FAILED, 3, ""),
@@ -342,4 +344,7 @@ def test_processes_on_a_deleted_node_are_lost(lost):
     status = cluster.wait(name, timeout=120)
     assert {item.state for item in status} <= {UNKNOWN, FAILED}
     assert status.exit_code == 1
+    wait_until(
+        lambda: "its Pod was deleted" in cluster.describe_experiment(name).processes[0].reason
+    )
     check_lost(cluster, name)

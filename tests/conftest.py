@@ -125,6 +125,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return FileScheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give the second run of a failed test a time limit of its own.
+
+    pytest-timeout sets one timer for all runs of a test. If it has ended the first run, a second
+    run that hangs would never end.
+    """
+    if getattr(item, "execution_count", 1) > 1:
+        from pytest_timeout import _get_item_settings
+
+        item.config.hook.pytest_timeout_set_timer(item=item, settings=_get_item_settings(item))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Escape captured output that is not valid Unicode: pytest-xdist cannot send it."""

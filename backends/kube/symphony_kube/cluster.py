@@ -590,11 +590,14 @@ class KubeCluster(Cluster):
         ConfigMap with the script that stops programs.
         """
         from symphony_kube.lifecycle.rights import may
-        from symphony_kube.render.stop_script import with_listed_script
+        from symphony_kube.render.stop_script import scripts_name, with_listed_script
 
         scope = manifest.scope
+        script = scripts_name(scope)
+        has_script = any(item["metadata"]["name"] == script for item in manifest.base_objects)
         if (
-            not scope.shared
+            not has_script
+            or not scope.shared
             or self.options.jobs_only
             or may(self.api, scope, "create", "ConfigMap")
         ):

@@ -72,10 +72,10 @@ def test_groups_of_agents_learn_on_assigned_nodes(
             rest = read_until(output, "rl succeeded after ")
         after = uids(kube_cluster)
         assert before.items() <= after.items()
-        assert after.keys() - before.keys() == {"rl-learner.2"}
+        assert after.keys() - before.keys() == {"rl-learner--2"}
         assert pools(kube_cluster) == {
             "rl-learner": "gpu",
-            "rl-learner.2": "gpu",
+            "rl-learner--2": "gpu",
             "rl-servers": "gpu",
             "rl-agents-0": "plain",
             "rl-agents-1": "plain",

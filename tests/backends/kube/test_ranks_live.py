@@ -6,14 +6,12 @@ import signal
 
 import pytest
 
-from symphony.errors import LaunchFailed
 from symphony.status import ReasonCode, State
 from symphony.testing import programs
 from symphony.testing.contract import all_running
-from symphony_kube.api.client import MERGE_PATCH
 from symphony_kube.lifecycle.supervisor.detached import directory_of
 
-from .conftest import FOREVER, managed_objects, python, wait_until
+from .conftest import FOREVER, python, wait_until
 from .held import HELD, release
 
 
@@ -182,46 +180,3 @@ def test_units_that_do_not_fit_do_not_block_each_other(shared, name, two_nodes):
     status = shared.wait(name, timeout=100)
     assert {item.state for item in status} == {State.SUCCEEDED}
     shared.delete(name)
-
-
-# --- queues ---
-
-
-@pytest.fixture
-def queued(kube_cluster, shared, name):
-    """An experiment with ranks that wait for a queue, and whether the cluster lets them wait."""
-    exp = shared.new_experiment(name)
-    for process in exp.new_ranks("unit", 2, command=["python3", "-u", "-c", FOREVER]):
-        process.queue("team-a").termination_grace_period(1)
-    minor = kube_cluster.raw.call("GET", "/version")["minor"]
-    return exp, int(minor.rstrip("+")) >= 27
-
-
-def test_ranks_wait_for_their_queue(kube_cluster, shared, name, queued):
-    """The test removes the scheduling gates, as Kueue does when it admits the Pods."""
-    exp, can_wait = queued
-    if not can_wait:
-        pytest.skip("the cluster has no scheduling gates")
-    shared.launch(exp)
-
-    def reasons():
-        return {process.reason for process in shared.describe_experiment(name)}
-
-    wait_until(lambda: reasons() == {"waiting for quota in queue team-a"})
-    for rank in (0, 1):
-        path = kube_cluster.path(f"pods/{name}-unit-{rank}")
-        shared.api.call(
-            "PATCH", path, body={"spec": {"schedulingGates": []}}, content_type=MERGE_PATCH
-        )
-    wait_until(lambda: all_running(shared.describe_experiment(name)))
-    shared.delete(name)
-
-
-def test_a_cluster_without_scheduling_gates_refuses_a_queue(kube_cluster, shared, name, queued):
-    exp, can_wait = queued
-    if can_wait:
-        pytest.skip("the cluster has scheduling gates")
-    message = r"pod '.*-unit-0' would not wait for queue 'team-a', because the cluster has"
-    with pytest.raises(LaunchFailed, match=message):
-        shared.launch(exp)
-    assert managed_objects(kube_cluster) == {}

@@ -12,6 +12,7 @@ from symphony_kube.logs import lines as loglines
 from symphony_kube.logs.lines import LineAssembler, LogPosition
 
 from .conftest import wait_until
+from .held import HELD, release
 from .module_experiment import FOREVER, launched, python, through
 
 COUNT = """
@@ -151,11 +152,13 @@ def test_lines_of_all_processes_are_merged_by_time(finished):
 TALK = "import itertools, time\nfor n in itertools.count():\n print(n)\n time.sleep(0.005)"
 
 
-AGAIN = """
+AGAIN = f"""
 import pathlib, signal
 run = pathlib.Path("/keep/run")
 if run.exists(): print("second"); signal.pause()
-run.touch(); print("first"); print("end", end="")
+print("first")
+{HELD}
+run.touch(); print("end", end="")
 """
 
 
@@ -174,8 +177,10 @@ def chatty(kube_session):
 
 def test_following_continues_after_a_restart(chatty):
     cluster, name = chatty
-    lines = itertools.islice(cluster.iter_logs(name, ["again"], follow=True), 3)
-    assert [line.text for line in lines] == ["first", "end", "second"]
+    lines = cluster.iter_logs(name, ["again"], follow=True)
+    assert next(lines).text == "first"
+    release(cluster, name, "again")
+    assert [line.text for line in itertools.islice(lines, 2)] == ["end", "second"]
     # Kubernetes may report the restart after the process has written its line.
     wait_until(lambda: cluster.describe_process(name, "again").restarts == 1)
     assert cluster.get_log(name, "again") == "first\nendsecond\n"

@@ -22,10 +22,12 @@ print("unfinished", end="")
 """
 LONG = "import sys; sys.stdout.write('a' * 50_000 + '\\n' + 'b' * 16384 + '\\n' + 'c' * 40_000)"
 CRASH = """
-import pathlib, time
+import os, pathlib, time
 runs = pathlib.Path("/keep/runs"); runs.touch()
 run = len(runs.read_text()); runs.write_text("x" * (run + 1))
-for n in range(20): print("run", run, "line", n); time.sleep(0.02)
+for n in range(20):
+    print("run", run, "line", n); time.sleep(0.02)
+    while run == n == 0 and not os.path.exists("/tmp/go"): time.sleep(0.02)
 raise SystemExit(0 if run == 2 else 1)
 """
 CRASHED = [f"run {run} line {n}" for run in range(3) for n in range(20)]
@@ -55,6 +57,9 @@ def finished(kube_session):
             target=lambda: lines.extend(cluster.iter_logs(name, follow=True))
         )
         follower.start()
+        # Kubernetes keeps the output of the last two executions only.
+        wait_until(lambda: any(line.process == "crash" for line in list(lines)))
+        release(cluster, name, "crash")
         cluster.wait(name, timeout=110)
         follower.join(timeout=20)
         assert not follower.is_alive(), "following did not end with the processes"

@@ -65,7 +65,9 @@ send() {
 leave() {
   [ -z "$is_alone" ] || return 0
   is_alone=yes
-  "$@" </dev/null >/dev/null 3>&1 &
+  # Redirections of the function itself would keep copies of the pipes of the hook open in dash, and
+  # the node waits until they are closed.
+  (exec </dev/null >/dev/null 3>&1 && "$@") &
   exit 0
 }
 

@@ -16,15 +16,18 @@ import sys
 SUPERVISOR, AGENT = "supervisor", "agent"
 
 
-def main() -> None:
-    """Adopt the import path of the launcher, connect to the supervisor, and work until the end."""
+def main() -> str | None:
+    """Adopt the import path of the launcher, connect to the supervisor, and work until the end.
+
+    Return an error message, or None.
+    """
     directory, *server = sys.argv[1:]
     node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     try:
         with open(f"{directory}/job.json", "rb") as file:  # noqa: PTH123
             job = json.load(file)
     except OSError as exc:
-        sys.exit(
+        return (
             f"node {node}: cannot read {directory}: {exc.strerror}; set state_dir to a directory "
             "that all nodes share"
         )
@@ -38,15 +41,16 @@ def main() -> None:
             channel = connect_to_supervisor(directory, node, host, int(port))
         from symphony_slurm.node import run_agent
     except ImportError as exc:
-        sys.exit(
+        return (
             f"node {node}: {sys.executable} cannot import symphony: {exc}; install symphony in a "
             "directory that all nodes share"
         )
     except ConnectionError as exc:
-        sys.exit(f"node {node}: {exc}")
+        return f"node {node}: {exc}"
     if channel is not None:
         run_agent(directory, node, channel)
+    return None
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -87,8 +87,11 @@ class AgentStep:
             time.sleep(_POLL_SECONDS)
 
 
-def main() -> None:
-    """Start the agents, adopt the import path of the launcher, and supervise the experiment."""
+def main() -> int | str:
+    """Start the agents, adopt the import path of the launcher, and supervise the experiment.
+
+    Return the exit code, or an error message.
+    """
     directory, count = sys.argv[1:]
     node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     try:
@@ -98,17 +101,17 @@ def main() -> None:
         with open(f"{directory}/job.json", "rb") as file:  # noqa: PTH123
             job = json.load(file)
     except OSError as exc:
-        sys.exit(f"node {node}: {unusable_message(directory, exc)}")
+        return f"node {node}: {unusable_message(directory, exc)}"
     sys.path[:] = job["path"]
     try:
         from symphony_slurm.supervise import run_job
     except ImportError as exc:
         step.stop(0.0)
-        sys.exit(
+        return (
             f"node {node}: {sys.executable} cannot import symphony: {exc}; install symphony in a "
             "directory that all nodes share"
         )
-    sys.exit(run_job(directory, job, step))
+    return run_job(directory, job, step)
 
 
 def unusable_message(directory: str, exc: OSError) -> str:
@@ -167,4 +170,4 @@ def _execute(argv: list[str], output: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,6 +6,7 @@ import pytest
 
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
+from symphony_kube.api.retries import Timeouts, pause
 from symphony_kube.runs.fetch_logs import MAX_FAILURES, LogFetcher, LogLimits
 from symphony_kube.state.pod_status import ContainerRef
 
@@ -26,8 +27,9 @@ class Server:
 
     connections = THREADS
 
-    def __init__(self, status):
+    def __init__(self, status, detail="no answer"):
         self.status = status
+        self.detail = detail
         self.requests = 0
         self.lock = threading.Lock()
 
@@ -36,9 +38,7 @@ class Server:
             self.requests += 1
         name = path.split("/")[-2]
         if name.startswith("broken"):
-            raise ApiError(
-                f"no log of pod {name}", status=self.status, detail=f"pod {name}: no address"
-            )
+            raise ApiError(f"pod {name}: {self.detail}", status=self.status, detail=self.detail)
         return Stream()
 
 
@@ -58,8 +58,31 @@ def test_logs_of_a_node_that_provides_none_are_given_up(tmp_path, status, tries)
     fetcher.start()
     fetcher.finish()
     (problem,) = fetcher.problems()
-    assert "pod broken-" in problem
     assert problem.startswith("the log of broken-0, broken-1, broken-2 and 197 more cannot be read")
     assert len(problem) < 300
-    assert server.requests <= tries + len(others)
+    # Each node is asked for one log first.
+    assert server.requests <= 2 + tries + len(others)
     assert len([path for path in directory.glob("*.log") if path.stat().st_size]) == len(others)
+
+
+def test_a_node_without_address_is_asked_once_and_its_logs_take_no_space(tmp_path):
+    detail = "no preferred addresses found; known addresses: []"
+    server = Server(500, detail)
+    refs = [ref(f"broken-{number}", "") for number in range(1000)]
+    directory = tmp_path / "logs"
+    fetcher = LogFetcher(server, SCOPE, refs, directory, LogLimits())
+    fetcher.start()
+    fetcher.finish()
+    (problem,) = fetcher.problems()
+    assert problem.startswith("the log of broken-0, broken-1, broken-2 and 997 more cannot be read")
+    assert detail in problem
+    assert server.requests == 1
+    assert list(directory.iterdir()) == []
+
+
+def test_a_request_to_a_node_without_address_is_not_repeated():
+    repeated = []
+    for detail in ("no preferred addresses found; known addresses: []", "connection refused"):
+        error = ApiError(detail, status=500, detail=detail)
+        repeated.append(pause(error, Timeouts(), failures=0, elapsed=0.0, outage=None) is not None)
+    assert repeated == [False, True]

@@ -7,6 +7,10 @@ from typing import Any
 
 from symphony.errors import BackendError, Unreachable
 
+# The message of the API server about a node at which it cannot ask for logs or run commands. Such a
+# node has no kubelet, or has not been registered completely.
+_NO_ADDRESS = "no preferred addresses found"
+
 
 class ApiError(BackendError):
     """Raised if the API server answers with an error.
@@ -30,6 +34,13 @@ class ApiError(BackendError):
         self.reason = reason
         self.detail = detail or message
         self.retry_after = retry_after
+
+    @property
+    def node_has_no_address(self) -> bool:
+        """True if the server cannot reach a node because the node has no address. Retrying does
+        not help.
+        """
+        return self.detail.startswith(_NO_ADDRESS)
 
 
 class UntrustedCertificate(Unreachable):

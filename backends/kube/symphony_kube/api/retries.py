@@ -3,7 +3,8 @@
 * If the server asks the client to try again later (429 or 503 with Retry-After), any call is
   retried for up to two minutes.
 * After other errors from the server (429, 5xx), the call is retried a few times, because such
-  errors usually clear within seconds when a server restarts behind its load balancer.
+  errors usually clear within seconds when a server restarts behind its load balancer. The error
+  about a node that has no address is an exception.
 * If the server has answered an earlier call and can no longer be reached, the call is retried until
   the outage has lasted too long. All calls of a client share the outage, so that a program with
   many calls does not wait for each of them.
@@ -79,7 +80,7 @@ def pause(
             wanted = min(wanted, timeouts.retry_after_longest)
             return wanted if elapsed + wanted <= timeouts.retry_after_total else None
         is_temporary = exc.status == TOO_MANY_REQUESTS or exc.status >= 500
-        return next_pause if is_temporary else None
+        return next_pause if is_temporary and not exc.node_has_no_address else None
     if not isinstance(exc, Unreachable) or isinstance(exc, UntrustedCertificate):
         return None
     if outage is None:

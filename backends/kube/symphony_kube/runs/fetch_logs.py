@@ -23,6 +23,7 @@ from symphony.model.quantities import parse_quantity
 from symphony.open_files import raise_open_file_limit
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
+from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.logs.lines import LineAssembler
 from symphony_kube.logs.sources import NO_LOG_STATUSES, LogSource, log_error, open_log, sources_of
 from symphony_kube.runs.log_writer import LogWriter
@@ -42,6 +43,9 @@ MAX_FAILURES = 3
 SERVER_ERRORS = 500
 # The smallest share of the limit that the log of one process gets.
 MIN_LOG_BYTES = 1 << 16
+# A request with this event is not repeated.
+_NO_RETRIES = threading.Event()
+_NO_RETRIES.set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,8 @@ class _ProcessLog:
     # Set when the deletion can begin as far as this log is concerned.
     settled: threading.Event = field(default_factory=threading.Event)
     stream: ResponseStream | None = None
+    # None until the API has provided a log.
+    writer: LogWriter | None = None
     problem: str = ""
 
     def add_problem(self, problem: str) -> None:
@@ -91,7 +97,8 @@ class _Node:
     """The failures of one node to provide logs, one after another.
 
     After too many of them, ``given_up`` is set, and the last one is the ``problem`` of ``process``.
-    Each failed attempt takes seconds, because a node that restarts is asked again.
+    Each failed attempt takes seconds, because a node that restarts is asked again. Only a node that
+    has no address is given up at once.
     """
 
     failures: int = 0
@@ -102,7 +109,12 @@ class _Node:
     def note_failure(self, process: str, problem: str) -> None:
         """Note that the log of a process could not be read."""
         self.failures += 1
-        if self.failures >= MAX_FAILURES and not self.given_up.is_set():
+        if self.failures >= MAX_FAILURES:
+            self.give_up(process, problem)
+
+    def give_up(self, process: str, problem: str) -> None:
+        """Read no more logs, because that of a process could not be read."""
+        if not self.given_up.is_set():
             self.problem, self.process = problem, process
             self.given_up.set()
 
@@ -135,6 +147,7 @@ class LogFetcher:
         Raises OSError if the directory cannot be created.
         """
         self._directory.mkdir(mode=0o700, exist_ok=True)
+        self._give_up_nodes_without_address()
         followed = sum(log.follow for log in self._logs)
         if followed > self._api.connections:
             raise_open_file_limit()
@@ -170,6 +183,32 @@ class LogFetcher:
         groups = group_by_cause((log.name, log.problem) for log in self._logs if log.problem)
         return [f"the log of {group} {group.cause}" for group in groups]
 
+    def _give_up_nodes_without_address(self) -> None:
+        """Ask each node that should provide many logs for one of them.
+
+        Asking a node in vain for all of its logs would take longer.
+        """
+        by_host = defaultdict(list)
+        for log in self._logs:
+            by_host[log.sources[0].ref.host].append(log)
+        first = [logs[0] for logs in by_host.values() if len(logs) > self._api.connections]
+        in_parallel(self._ask_node, first, threads=self._api.connections)
+
+    def _ask_node(self, log: _ProcessLog) -> None:
+        source = log.sources[0]
+        node = self._nodes[source.ref.host]
+        try:
+            open_log(self._api, self._scope, source, tail=1, cancelled=_NO_RETRIES).close()
+        except ApiError as exc:
+            if exc.node_has_no_address:
+                node.give_up(log.name, self._problem(log, exc))
+        except SymphonyError:
+            # The logs are read anyway, which reports the error.
+            return
+
+    def _problem(self, log: _ProcessLog, exc: ApiError) -> str:
+        return f"cannot be read: {log_error(exc, log.name, self._scope)}"
+
     def _is_over(self, log: _ProcessLog) -> bool:
         return self._closed or bool(log.problem)
 
@@ -181,25 +220,21 @@ class LogFetcher:
 
     def _fetch(self, log: _ProcessLog) -> None:
         try:
-            writer = LogWriter(self._directory, log.name, self._max_bytes)
-        except OSError as exc:
-            log.add_problem(f"cannot be written: {exc.strerror}")
-            log.settled.set()
-            return
-        try:
             for source in log.sources:
                 node = self._nodes[source.ref.host]
                 if node.given_up.is_set():
                     log.add_problem(renamed(node.problem, node.process, log.name))
-                self._read(log, source, writer)
-            writer.close()
-            if writer.is_cut:
-                limit = f"{self._max_bytes >> 10} KiB"
-                log.add_problem(f"was longer than {limit}, and only its end is kept")
+                self._read(log, source)
+            if log.writer is not None:
+                log.writer.close()
+                if log.writer.is_cut:
+                    limit = f"{self._max_bytes >> 10} KiB"
+                    log.add_problem(f"was longer than {limit}, and only its end is kept")
         except OSError as exc:
             log.add_problem(f"cannot be written: {exc.strerror}")
         finally:
-            writer.discard()
+            if log.writer is not None:
+                log.writer.discard()
             log.settled.set()
 
     def _open(self, log: _ProcessLog, source: LogSource, *, follow: bool) -> ResponseStream:
@@ -214,27 +249,29 @@ class LogFetcher:
             log.settled.set()
         return stream
 
-    def _read(self, log: _ProcessLog, source: LogSource, writer: LogWriter) -> None:
-        """Write one log that the API provides. An error ends this log."""
+    def _read(self, log: _ProcessLog, source: LogSource) -> None:
+        """Write one log that the API provides. An error ends this log. Raises OSError."""
         if self._is_over(log):
             return
         is_last = source is log.sources[-1]
         assembler = LineAssembler()
         try:
             stream = self._open(log, source, follow=log.follow and is_last)
+            if log.writer is None:
+                log.writer = LogWriter(self._directory, log.name, self._max_bytes)
             for chunk in stream.chunks():
-                writer.write(assembler.add(chunk))
+                log.writer.write(assembler.add(chunk))
         except ApiError as exc:
             if exc.status not in NO_LOG_STATUSES:
-                problem = f"cannot be read: {log_error(exc, log.name, self._scope)}"
+                problem = self._problem(log, exc)
                 log.add_problem(problem)
                 if exc.status >= SERVER_ERRORS:
                     self._nodes[source.ref.host].note_failure(log.name, problem)
         except SymphonyError as exc:
             log.add_problem(f"cannot be read: {exc}")
         rest = assembler.flush()
-        if rest:
-            writer.write(rest, complete=not is_last)
+        if rest and log.writer is not None:
+            log.writer.write(rest, complete=not is_last)
 
 
 def _plan(refs: Sequence[ContainerRef]) -> list[_ProcessLog]:

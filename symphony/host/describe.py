@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from symphony.host.processes.spec import GPU_VARIABLE
-from symphony.host.run.events import Event
 from symphony.plan.encryption_keys import variable
+from symphony.plan.state import Event
 from symphony.plan.topology import Service, Topology, of_status, with_merged_replicas
 from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.status import ExperimentStatus, ProcessStatus

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from symphony.errors import BackendError
 from symphony.host.run import launch_settings
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import EventReader, fold
+from symphony.host.run.events import EventReader
+from symphony.plan.state import fold
 from symphony.private_directories import user_name
 
 # How long another program may take to start the new supervisor.

@@ -13,14 +13,8 @@ from symphony.host.processes.control import send_signal, wait_for_exit
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import (
-    Event,
-    EventReader,
-    fold,
-    is_finished,
-    names_in,
-    previous_processes,
-)
+from symphony.host.run.events import EventReader, is_finished, names_in, previous_processes
+from symphony.plan.state import Event, fold
 from symphony.plan.stop_order import longest_stop
 
 # The supervisor kills every process that outlives its grace period. The margin is the additional

@@ -20,8 +20,6 @@ from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import (
     EventReader,
-    RunState,
-    fold,
     fold_run,
     names_in,
     previous_processes,
@@ -30,6 +28,7 @@ from symphony.host.run.events import (
 from symphony.host.run.status import stop_begins
 from symphony.host.supervisor.process_host import ThisHost
 from symphony.host.supervisor.stopper import StopOrder
+from symphony.plan.state import RunState, fold
 from symphony.plan.stop_order import stop_waves
 
 # The interval at which descendants are polled that have left their process groups.

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.render import HostManifest
     from symphony.host.run.directory import RunDirectory
-    from symphony.host.run.events import RunState
     from symphony.host.run.status import StatusReader
     from symphony.model import Experiment
+    from symphony.plan.state import RunState
 
 
 class SendRequest(Protocol):

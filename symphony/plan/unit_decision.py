@@ -16,7 +16,7 @@ RESTART_UNIT, FAIL_UNIT = "restart", "fail"
 
 
 class Rank(Protocol):
-    """The state of a rank. `symphony.host.run.events.Track` satisfies this protocol."""
+    """The state of a rank. `symphony.plan.state.Track` satisfies this protocol."""
 
     @property
     def state(self) -> State:

@@ -17,10 +17,10 @@ import pytest
 
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import apply, fold
 from symphony.host.supervisor import control
 from symphony.host.supervisor.control import Control
 from symphony.host.supervisor.event_loop import EventLoop
+from symphony.plan.state import apply, fold
 
 BAD_REQUESTS = [
     ("{", "not valid JSON"),

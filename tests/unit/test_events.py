@@ -10,17 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.host.run.events import (
-    EventReader,
-    Request,
-    RunState,
-    Track,
-    apply,
-    checkpoint,
-    encode,
-    fold,
-    names_in,
-)
+from symphony.host.run.events import EventReader, encode, names_in
+from symphony.plan.state import Request, RunState, Track, apply, checkpoint, fold
 from symphony.status import ReasonCode, State
 
 

@@ -15,8 +15,9 @@ from symphony import ExperimentStatus, State
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import RunState, Track, encode
+from symphony.host.run.events import encode
 from symphony.host.run.status import REBOOTED, SUPERVISOR_KILLED, StatusReader, compute_status
+from symphony.plan.state import RunState, Track
 from symphony.status import ReasonCode
 
 MANIFEST = {

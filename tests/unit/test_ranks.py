@@ -8,11 +8,11 @@ import pytest
 
 from symphony import Experiment, SpecError
 from symphony.host.processes.spec import ProcessSpec, with_thread_limit
-from symphony.host.run.events import Track
 from symphony.model.scaling import Source
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.changes import Changes, compare, snapshot_of_plan
 from symphony.plan.resolve import Plan, resolve
+from symphony.plan.state import Track
 from symphony.plan.unit_decision import UnitDecision, decide_unit
 from symphony.status import State
 

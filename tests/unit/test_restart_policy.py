@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.host.run.events import Track
 from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy, decide_restart
 from symphony.plan.start_order import START, Verdict, can_start_later, is_stuck, verdict
+from symphony.plan.state import Track
 from symphony.status import ProcessStatus, ReasonCode, State
 
 # --- restarts ---

@@ -17,13 +17,13 @@ from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.resources.leases import CLOSED_CONNECTIONS
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import Track
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.host.supervisor.probes import Probe, make_probe
 from symphony.host.supervisor.process_host import port_of
 from symphony.host.supervisor.readiness import NOT_FINISHED
+from symphony.plan.state import Track
 from symphony_slurm.channel import Channel, ChannelClosed, Message
 from symphony_slurm.terminals import RemoteTerminal, RemoteTerminals
 from symphony_slurm.usage import NodeSamples

@@ -31,9 +31,10 @@ from symphony.errors import (
 from symphony.host.cluster import read_unchanging
 from symphony.host.run import directory
 from symphony.host.run.directory import REMOTE_FILE, RunDirectory
-from symphony.host.run.events import Event, EventReader, encode, is_finished
+from symphony.host.run.events import EventReader, encode, is_finished
 from symphony.host.terminal_cluster import TerminalCluster
 from symphony.import_path import own_import_path
+from symphony.plan.state import Event
 from symphony_slurm import slurm
 from symphony_slurm.run_files import JOB_FILE, STOP_FILE
 from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_for_logs

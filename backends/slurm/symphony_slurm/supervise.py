@@ -22,7 +22,7 @@ from symphony.host.processes.mark import remove_own_mark
 from symphony.host.processes.spec import ProcessSpec, with_devices
 from symphony.host.run import change_directory
 from symphony.host.run.directory import RunDirectory, full_disk_errors
-from symphony.host.run.events import Event, EventReader, fold, is_finished
+from symphony.host.run.events import EventReader, is_finished
 from symphony.host.run.note import NoteWriter
 from symphony.host.run.status import StatusReader
 from symphony.host.supervisor.event_loop import EventLoop
@@ -31,6 +31,7 @@ from symphony.model import Experiment
 from symphony.plan.policies import Ending
 from symphony.plan.resolve import Defaults
 from symphony.plan.restart_policy import Backoff, Restart
+from symphony.plan.state import Event, fold
 from symphony.replace_file import replace_file
 from symphony.runs.code_archives import read_snapshots
 from symphony.runs.record import RECORD_FILE

@@ -20,10 +20,10 @@ from symphony.host.processes.identity import ProcessId, birth_time, is_alive
 from symphony.host.processes.scratch import create_scratch_directory
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import Track
 from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
+from symphony.plan.state import Track
 from symphony.status import State
 from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER, Answer
 from symphony_tmux.exits import CLOSED, PendingExits, ProcessExit, TmuxChild

@@ -22,19 +22,11 @@ from symphony.events import (
     stop_text,
 )
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import (
-    RESTART_REQUESTED,
-    Event,
-    EventReader,
-    RunState,
-    Track,
-    apply,
-    fold,
-    reason_code,
-)
+from symphony.host.run.events import EventReader
 from symphony.host.run.status import StatusReader, compute_status
 from symphony.plan.policies import Policies
 from symphony.plan.restart_policy import RestartPolicy
+from symphony.plan.state import RESTART_REQUESTED, Event, RunState, Track, apply, fold, reason_code
 from symphony.status import ENDED, ExperimentStatus, ReasonCode
 
 # The kind and the text of an event.

@@ -7,7 +7,8 @@ from typing import Any
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.membership import RunProcesses
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import EventReader, RunState, fold_run, recorded_leaders
+from symphony.host.run.events import EventReader, fold_run, recorded_leaders
+from symphony.plan.state import RunState
 
 
 def processes_of_run(run: RunDirectory, run_id: str, state: RunState) -> RunProcesses:

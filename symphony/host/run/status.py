@@ -12,13 +12,8 @@ from symphony.errors import BackendError, NotFound
 from symphony.host.processes.identity import ProcessId, is_alive
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import (
-    RESTART_REQUESTED,
     EventReader,
-    RunState,
-    Track,
-    apply,
     apply_unrecorded_change,
-    fold,
     is_finished,
     previous_processes,
     process_names,
@@ -27,6 +22,7 @@ from symphony.host.run.events import (
 from symphony.host.run.note import read_note
 from symphony.plan.policies import Policies
 from symphony.plan.restart_policy import RestartPolicy
+from symphony.plan.state import RESTART_REQUESTED, RunState, Track, apply, fold
 from symphony.plan.stop_order import stop_waves
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 

@@ -21,8 +21,8 @@ from symphony.plan.policies import Policies
 
 if TYPE_CHECKING:
     from symphony.host.run.directory import RunDirectory
-    from symphony.host.run.events import RunState
     from symphony.host.supervisor.process_host import ProcessHost
+    from symphony.plan.state import RunState
 
 _HOLD, _GPU = "hold", "gpu"
 

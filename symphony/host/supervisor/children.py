@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.run.directory import RunDirectory
-    from symphony.host.run.events import Track
     from symphony.host.supervisor.event_loop import EventLoop
+    from symphony.plan.state import Track
 
 
 class Child(Protocol):

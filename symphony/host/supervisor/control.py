@@ -51,8 +51,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from symphony.errors import shown
 from symphony.host.run.control_socket import MAX_GRACE_SECONDS, MAX_LINE_BYTES
-from symphony.host.run.events import Request
 from symphony.names import did_you_mean, join_names
+from symphony.plan.state import Request
 from symphony.private_directories import user_name
 from symphony.status import State
 

@@ -20,15 +20,10 @@ from pathlib import Path
 
 from symphony.errors import with_filename
 from symphony.host.run.directory import NO_SPACE_ERRORS, RunDirectory, free_bytes
-from symphony.host.run.events import (
-    Event,
-    RunState,
-    checkpoint,
-    checkpoint_lengths,
-    encode,
-)
+from symphony.host.run.events import checkpoint_lengths, encode
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.file_blocks import allocate, can_punch_holes
+from symphony.plan.state import Event, RunState, checkpoint
 from symphony.state_directory import STATE_VARIABLE
 
 # The size of the reserve. It has space for the events of a stop, and for some restarts.

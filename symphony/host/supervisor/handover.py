@@ -33,9 +33,9 @@ from symphony.import_path import own_import_path
 from symphony.plan.restart_policy import Backoff
 
 if TYPE_CHECKING:
-    from symphony.host.run.events import Event
     from symphony.host.supervisor.children import Children
     from symphony.host.supervisor.supervisor import Supervisor
+    from symphony.plan.state import Event
 
 STARTED, EXISTS, REFUSED, FAILED = "started", "exists", "refused", "failed"
 

@@ -35,8 +35,8 @@ from symphony.host.supervisor.output_pipes import OutputPipes
 from symphony.open_files import raise_open_file_limit
 
 if TYPE_CHECKING:
-    from symphony.host.run.events import Track
     from symphony.host.supervisor.terminal import Terminal
+    from symphony.plan.state import Track
 
 # The interval at which a process of a killed supervisor is polled if no pidfd is available.
 POLL_SECONDS = 0.5

@@ -14,7 +14,8 @@ from typing import Any
 
 from symphony.host.resources.leases import hold_port, take_lease
 from symphony.host.resources.unsupervised import service_ports
-from symphony.host.run.events import Event, fold_run, unfinished_previous
+from symphony.host.run.events import fold_run, unfinished_previous
+from symphony.plan.state import Event
 from symphony.status import ENDED
 
 # A launch leases a port for a moment before it finds out that processes of this run use the port.

@@ -31,15 +31,6 @@ from symphony.host.processes.spec import (
 )
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory, all_roots
-from symphony.host.run.events import (
-    RESTART_REQUESTED,
-    Event,
-    RunState,
-    Track,
-    after,
-    apply,
-    fold,
-)
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import (
     Child,
@@ -65,6 +56,7 @@ from symphony.plan.policies import (
     decide_end,
     seconds_to_deadline,
 )
+from symphony.plan.state import RESTART_REQUESTED, Event, RunState, Track, after, apply, fold
 from symphony.plan.stop_order import stop_waves
 from symphony.plan.unit_decision import FAIL_UNIT, RESTART_UNIT, UnitDecision, decide_unit
 from symphony.status import ENDED, ReasonCode, State, not_ready_reason

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster import build, golang
+from devcluster import build, golang, parts
 from machines import store
 from machines.console import Console, RequirementError, ToolError
 
@@ -164,3 +164,26 @@ def test_without_go_and_without_a_package_index_one_line_says_what_to_do(
 )
 def test_versions_of_go(text: str, version: tuple[int, ...]) -> None:
     assert golang.parse(text) == version
+
+
+def test_a_new_build_removes_what_earlier_versions_have_left_in_the_cache(tmp_path: Path) -> None:
+    """A new version of a component, and a new way of building, make other entries."""
+    etcd = next(each for each in build.components("1.37") if each.name == "etcd")
+    kept = [
+        build.cache_entry(tmp_path, etcd),
+        parts.runtime(tmp_path),
+        tmp_path / "apt/archives",
+        tmp_path / "images/an-image",
+    ]
+    removed = [
+        tmp_path / "binaries/1.20.2-abc",
+        tmp_path / "programs/jobset-0.10/0.10.1-abc",
+        tmp_path / "programs/etcd-3.7/3.7.2-abc",
+        tmp_path / "controllers/jobset-0.10/abc",
+        tmp_path / "packages/runtime-abc",
+    ]
+    for path in (*kept, *removed):
+        path.mkdir(parents=True)
+    parts.remove_old(tmp_path, "1.37")
+    assert [path for path in kept if not path.exists()] == []
+    assert [path for path in removed if path.exists()] == []

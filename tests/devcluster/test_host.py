@@ -1,5 +1,9 @@
+import contextlib
+import os
 import shutil
 import socket
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -102,6 +106,65 @@ def test_cgroup_v2_directory_with_processes_is_explained(tmp_path, monkeypatch):
     (tmp_path / "cgroup.subtree_control").mkdir()  # cannot be written
     with pytest.raises(RequirementError, match=r"cannot enable .*: move the processes of its"):
         cgroups.make("/symphony-devcluster/node1")
+
+
+@pytest.fixture
+def cgroup_v2(monkeypatch):
+    """A directory of the host's cgroup v2, with one of its controllers, as the root of the tool."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    found = [Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"]
+    available = (found[0] / "cgroup.controllers").read_text().split() if found else []
+    if not available or not os.access(found[0], os.W_OK):
+        pytest.skip("no directories can be created in a cgroup v2 with controllers")
+    enabled = found[0] / "cgroup.subtree_control"
+    before = enabled.read_text().split()
+    controller = next(iter(before or available))
+    enabled.write_text(f"+{controller}")
+    directory = found[0] / f"symphony-test-{os.getpid()}"
+    directory.mkdir()
+    monkeypatch.setattr(cgroups, "MOUNTS", directory)
+    monkeypatch.setattr(cgroups, "NEEDED_V2", (controller,))
+    yield directory
+    directory.rmdir()
+    if controller not in before:
+        # Another process that runs this test may still use the controller.
+        with contextlib.suppress(OSError):
+            enabled.write_text(f"-{controller}")
+
+
+def process_in(directory):
+    """Start a process in a control group. It ends when its input is closed."""
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    (directory / "cgroup.procs").write_text(str(process.pid))
+    return process
+
+
+def test_directories_in_the_cgroup_v2_of_this_machine(cgroup_v2, monkeypatch):
+    cgroups.check()
+    with monkeypatch.context() as patch:
+        patch.setattr(cgroups, "NEEDED_V2", ("no-such-controller",))
+        with pytest.raises(RequirementError, match="no cgroup controller no-such-controller in"):
+            cgroups.check()
+        with pytest.raises(RequirementError, match="cannot enable the controllers no-such-contr"):
+            cgroups.make("/symphony-devcluster/node1")
+    cgroups.make("/symphony-devcluster/node1")
+    cgroups.make("/symphony-devcluster/node1")
+    node = cgroup_v2 / "symphony-devcluster/node1"
+    assert (node / "cgroup.controllers").read_text().split() == list(cgroups.NEEDED_V2)
+    process = process_in(node)
+    assert cgroups.existing() == [cgroup_v2 / "symphony-devcluster"]
+    process.stdin.close()
+    cgroups.remove()
+    assert cgroups.existing() == []
+    assert process.wait() == 0
+
+
+def test_a_process_in_a_directory_of_cgroup_v2_prevents_controllers_below_it(cgroup_v2):
+    process = process_in(cgroup_v2)
+    with pytest.raises(RequirementError, match=r"busy\): move the processes of its cgroup.procs"):
+        cgroups.make("/symphony-devcluster/node1")
+    process.stdin.close()
+    assert process.wait() == 0
 
 
 def test_port_in_use_is_rejected(monkeypatch):

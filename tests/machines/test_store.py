@@ -68,8 +68,9 @@ def test_key_depends_on_every_part():
     assert len({store.key("a", "b"), store.key("ab"), store.key("a", ("b",))}) == 3
 
 
-def test_prune_keeps_one_entry(tmp_path):
-    for name in ("old", "new"):
+def test_only_the_named_entries_are_kept(tmp_path):
+    for name in ("old", "new", "new.part", "old.part"):
         (tmp_path / name).mkdir()
-    store.prune(tmp_path, keep=tmp_path / "new")
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    store.keep_only(tmp_path, ["new"])
+    assert {path.name for path in tmp_path.iterdir()} == {"new", "new.part"}
+    store.keep_only(tmp_path / "missing", ["new"])

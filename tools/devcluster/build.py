@@ -82,6 +82,11 @@ def versions() -> list[str]:
     return sorted(found, key=golang.parse, reverse=True)
 
 
+def module_directories() -> list[str]:
+    """Return the names of the directories of all components, such as `etcd-3.7`."""
+    return [path.name for path in MODULES.iterdir()]
+
+
 def components(kubernetes: str) -> list[Component]:
     """Return all components of a cluster with a version of Kubernetes, such as `1.37`."""
     found = []
@@ -264,10 +269,13 @@ def program(cache: Path, name: str, *, kubernetes: str = "") -> Path:
 
 
 def remove_old(cache: Path, wanted: Sequence[Component]) -> None:
-    """Remove all programs of the components that were built from other module files."""
+    """Remove the programs of components that no longer exist, and those of the wanted components
+    that were built from other module files.
+    """
+    store.keep_only(cache / "programs", module_directories())
     for each in wanted:
         entry = cache_entry(cache, each)
-        store.prune(entry.parent, keep=entry)
+        store.keep_only(entry.parent, [entry.name])
 
 
 def _tools(text: str) -> list[str]:

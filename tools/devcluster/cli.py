@@ -158,7 +158,7 @@ def _start(paths: Paths, *, kubernetes: str, wheel: Path | None, console: Consol
     found = parts.prepare(
         paths, kubernetes=kubernetes, project=PROJECT, wheel=wheel, console=console
     )
-    build.remove_old(paths.cache, build.components(kubernetes))
+    parts.remove_old(paths.cache, kubernetes)
     try:
         cluster.start(paths, found, console)
     except BaseException:

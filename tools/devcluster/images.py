@@ -126,7 +126,7 @@ def find_wheel(
         processes.run(sandbox.once(script), log=log)
 
     store.ensure(entry, build, report=report)
-    store.prune(entry.parent, keep=entry)
+    store.keep_only(entry.parent, [entry.name])
     return next(entry.glob("*.whl"))
 
 

@@ -5,12 +5,13 @@ All parts are in the cache, and are created and checked before the cluster is st
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from devcluster import build, controllers, images
+from devcluster import build, controllers, images, shells, torch
 from devcluster.controllers import Controller
 from devcluster.paths import Paths
 from machines import packages, store
@@ -29,6 +30,8 @@ RUNTIME = (
     "python3-pip",
     "runc",
 )
+# The directories of the cache that only earlier versions of this program have used.
+_FORMER = ("binaries",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,20 @@ def prepare(
     )
 
 
+def remove_old(cache: Path, kubernetes: str) -> None:
+    """Remove what is no longer used from the cache: what was made from other inputs, and what
+    earlier versions of this program have made.
+
+    Programs of other versions of Kubernetes that can be built are kept.
+    """
+    build.remove_old(cache, build.components(kubernetes))
+    store.keep_only(cache / "controllers", build.module_directories())
+    entries = (runtime(cache), shells.cache_entry(cache), torch.cache_entry(cache))
+    store.keep_only(cache / "packages", [entry.name for entry in entries])
+    for name in _FORMER:
+        shutil.rmtree(cache / name, ignore_errors=True)
+
+
 def runtime(cache: Path) -> Path:
     """Return the cache entry for the packages that a running cluster needs."""
     return cache / "packages" / f"runtime-{store.key(packages.RELEASE, RUNTIME)}"
@@ -136,5 +153,5 @@ def _images(
     )
     store.ensure(image, make_image, report=console.report)
     for entry in (base, pause_image, image, *([libraries] if libraries else [])):
-        store.prune(entry.parent, keep=entry)
+        store.keep_only(entry.parent, [entry.name])
     return pause_image / "image.tar", image / "image.tar"

@@ -10,10 +10,11 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 MANIFEST = "manifest.json"
+_INCOMPLETE = ".part"
 
 
 def ensure(entry: Path, make: Callable[[Path], None], *, report: Callable[[str], None]) -> bool:
@@ -26,7 +27,7 @@ def ensure(entry: Path, make: Callable[[Path], None], *, report: Callable[[str],
     problem = damage(entry)
     if problem is None:
         return False
-    incomplete = entry.with_name(entry.name + ".part")
+    incomplete = entry.with_name(entry.name + _INCOMPLETE)
     if entry.exists():
         report(f"  {entry} is damaged ({problem}): creating it again")
         shutil.rmtree(entry)
@@ -75,10 +76,16 @@ def key(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
-def prune(directory: Path, *, keep: Path) -> None:
-    """Remove all entries in `directory` except `keep`."""
+def keep_only(directory: Path, names: Collection[str]) -> None:
+    """Remove all entries in `directory` except those with the given names.
+
+    Incomplete entries with these names are kept, too. A directory that does not exist has no
+    entries.
+    """
+    if not directory.exists():
+        return
     for path in directory.iterdir():
-        if path != keep:
+        if path.name.removesuffix(_INCOMPLETE) not in names:
             shutil.rmtree(path)
 
 

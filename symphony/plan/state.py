@@ -34,7 +34,8 @@ class Track:
     experiment was launched or restarted, or a change has restarted the process. ``log_start`` is
     the length of the log at the latest start of a process that has a readiness test. ``group`` is
     the number of the latest execution's process group. ``outdated`` means that a change of the
-    experiment has not made the process start again yet.
+    experiment has not made the process start again yet. ``attempts`` is the number of recorded
+    executions and failed starts, and therefore the number of the next execution.
     """
 
     state: State = State.PENDING
@@ -60,6 +61,7 @@ class Track:
     log_start: int = 0
     group: int | None = None
     outdated: bool = False
+    attempts: int = 0
 
 
 @dataclass(slots=True)
@@ -91,7 +93,9 @@ class RunState:
     launch in seconds since the machine was booted. ``requests`` maps numbers to the requests that
     are not done yet, and ``request_count`` is the number of all requests. ``revision`` is the
     number of changes of the experiment. ``leaving`` contains the running processes that a change
-    has removed. ``unknown_events`` contains the events whose kinds this version does not support.
+    has removed. ``replaced`` means that a supervisor was killed, so that executions can exist that
+    are not recorded. ``unknown_events`` contains the events whose kinds this version does not
+    support.
     """
 
     tracks: dict[str, Track]
@@ -112,6 +116,7 @@ class RunState:
     request_count: int = 0
     revision: int = 0
     leaving: dict[str, Track] = field(default_factory=dict)
+    replaced: bool = False
     unknown_events: list[Event] = field(default_factory=list)
 
     @property
@@ -180,8 +185,9 @@ def _launched(run: RunState, event: Event) -> None:
     run.launched_boot_seconds = event.get("boot_seconds")
 
 
-def _supervisor_replaced(_run: RunState, _event: Event) -> None:
-    """Do nothing: the new supervisor continues in the state that the events describe."""
+def _supervisor_replaced(run: RunState, _event: Event) -> None:
+    """The new supervisor continues in the state that the events describe."""
+    run.replaced = True
 
 
 def _requested(run: RunState, event: Event) -> None:
@@ -252,7 +258,7 @@ def _restarted(run: RunState, event: Event) -> None:
     run.restarted = event["at"]
     for name, track in run.tracks.items():
         restarts = track.restarts + (track.started is not None)
-        run.tracks[name] = Track(restarts=restarts)
+        run.tracks[name] = Track(restarts=restarts, attempts=track.attempts)
 
 
 def _changed(run: RunState, event: Event) -> None:
@@ -285,6 +291,7 @@ def _waiting(track: Track, event: Event) -> None:
 
 
 def _started(track: Track, event: Event) -> None:
+    track.attempts += 1
     if track.started is not None:
         track.restarts += 1
     track.state = State.RUNNING
@@ -303,6 +310,7 @@ def _started(track: Track, event: Event) -> None:
 
 
 def _start_failed(track: Track, event: Event) -> None:
+    track.attempts += 1
     track.reason_code = reason_code(event)
     _back_off(track, event)
 
@@ -356,6 +364,8 @@ _STATE_AFTER_EXIT = {0: State.SUCCEEDED, None: State.UNKNOWN}
 
 
 def _never(track: Track, event: Event) -> None:
+    # The start can have failed.
+    track.attempts += 1
     track.next_start, track.outdated = None, False
     track.state, track.ended = State.FAILED, event["at"]
     track.reason, track.reason_code = event["reason"], reason_code(event)
@@ -435,6 +445,9 @@ def _restore(run: RunState, event: Event) -> None:
 def _restored_track(data: Mapping[str, Any]) -> Track:
     track = Track(**{key: data[key] for key in _PLAIN_TRACK_FIELDS & data.keys()})
     track.reason_code = reason_code(data)
+    if "attempts" not in data:
+        # Another version has recorded the checkpoint.
+        track.attempts = track.restarts + (track.started is not None)
     if "state" in data:
         track.state = State(data["state"])
     return track

@@ -27,7 +27,7 @@ def exited(code: int | None, at: float = 2.0, **details: Any) -> dict[str, Any]:
     return event("exited", at=at, code=code, **details)
 
 
-STARTED: dict[str, Any] = {"started": 1.0, "first_started": 1.0, "group": 10}
+STARTED: dict[str, Any] = {"started": 1.0, "first_started": 1.0, "group": 10, "attempts": 1}
 RUNNING: dict[str, Any] = {**STARTED, "state": State.RUNNING, "pid": 10, "birth": 5.0}
 READY: dict[str, Any] = {**RUNNING, "ready": True, "was_ready": True}
 ENDED: dict[str, Any] = {**STARTED, "ended": 2.0, "was_ready": True}
@@ -44,6 +44,7 @@ SECOND_RUN: dict[str, Any] = {
     "restarts": 1,
     "failures_in_row": 1,
     "retries": 1,
+    "attempts": 2,
 }
 
 HISTORIES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
@@ -127,11 +128,17 @@ HISTORIES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     ),
     "never started": (
         [event("waiting", reason="w"), event("never", at=4.0, reason="r", reason_code="stopped")],
-        {"state": State.FAILED, "ended": 4.0, "reason": "r", "reason_code": ReasonCode.STOPPED},
+        {
+            "state": State.FAILED,
+            "ended": 4.0,
+            "reason": "r",
+            "reason_code": ReasonCode.STOPPED,
+            "attempts": 1,
+        },
     ),
     "stopped before the start": (
         [event("never", at=4.0, reason="r", stopped=True)],
-        {"state": State.FAILED, "ended": 4.0, "reason": "r", "stopped": True},
+        {"state": State.FAILED, "ended": 4.0, "reason": "r", "stopped": True, "attempts": 1},
     ),
 }
 
@@ -206,7 +213,8 @@ def test_restart_of_an_experiment_resets_its_processes() -> None:
         assert track.reason_code is ReasonCode.EXPERIMENT_RESTARTS
     apply(run, event("restarted", None, 11.0))
     assert (run.restarting, run.restarts, run.restarted) == (False, 1, 11.0)
-    assert run.tracks == {"p": Track(restarts=1), "running": Track(restarts=1), "new": Track()}
+    again = Track(restarts=1, attempts=1)
+    assert run.tracks == {"p": again, "running": again, "new": Track()}
 
 
 def test_process_that_exceeds_a_deadline_has_failed_with_any_exit_code() -> None:
@@ -239,6 +247,7 @@ EXPERIMENT: list[dict[str, Any]] = [
     started(pid=13) | {"process": "q"},
     event("changed", None, revision=1, added=["n"], removed=["q"], restarted=["p"], changes=[]),
     event("ending", None, action="stop", reason="r", reason_code="stopped", failed="n"),
+    event("supervisor-replaced", None),
     exited(3),
     event("finished", None),
 ]
@@ -259,6 +268,13 @@ def test_checkpoint_replaces_the_events_before_it(
         # A reader that is behind replaces the state that it has.
         assert fold(names, [*history[: cut // 2], *found]) == fold(names, history)
         assert names_in(found) >= names_in(history)
+
+
+def test_checkpoint_of_another_version_contains_no_attempts() -> None:
+    earlier = checkpoint(fold(["p", "q"], [started(), RESTARTS, started(3.0)]), 1, 9.0)
+    del earlier["state"]["tracks"]["p"]["attempts"]
+    run = fold(["p", "q"], [earlier])
+    assert (run.tracks["p"].attempts, run.tracks["q"].attempts) == (2, 0)
 
 
 @pytest.mark.parametrize(

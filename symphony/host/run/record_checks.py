@@ -212,6 +212,7 @@ _STATE_OPTIONS: Mapping[str, Check] = {
     "launched_boot_seconds": _is_number_or_none,
     "request_count": _is_integer,
     "revision": _is_integer,
+    "replaced": _is_flag,
 }
 
 _TRACK: Mapping[str, Check] = {
@@ -237,6 +238,7 @@ _TRACK: Mapping[str, Check] = {
     "log_start": _is_integer,
     "group": _is_integer_or_none,
     "outdated": _is_flag,
+    "attempts": _is_integer,
 }
 
 _REQUEST: Mapping[str, Check] = {

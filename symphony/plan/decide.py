@@ -16,6 +16,9 @@ The state is the fold of the recorded events; see `symphony.plan.state`. The cal
 If it is killed between these steps, another supervisor calls `decide` with the recorded state and
 what it observes, and comes to the same decisions. Deciding again without new facts gives no new
 event and no new action.
+
+First, the facts that are not recorded yet become events, together with their consequences, until
+nothing follows any more. Then, the actions follow from the state and the observation alone.
 """
 
 from __future__ import annotations
@@ -23,6 +26,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from symphony.plan.actions import Action, Answer, Finish, Release, Sweep
+from symphony.plan.decisions.draft import Draft
+from symphony.plan.decisions.endings import End, apply_policies, end_run, stop_pending
+from symphony.plan.decisions.executions import note_executions
+from symphony.plan.decisions.request_steps import continue_requests, request_actions
+from symphony.plan.decisions.starts import record_obstacles, start_actions
+from symphony.plan.decisions.stops import stop_actions
 from symphony.plan.observation import Observation
 from symphony.plan.state import Event, RunState
 from symphony.plan.wish import Wish
@@ -50,5 +59,57 @@ def decide(wish: Wish, state: RunState, observation: Observation, now: float) ->
 
     Call this function after the event "launched" has been recorded. ``state`` is not changed.
     """
-    del wish, state, observation, now
-    return Decision()
+    if state.finished:
+        return Decision()
+    draft = Draft(wish, state, observation, now)
+    if wish.change is not None and wish.revision > state.revision:
+        details = {key: wish.change[key] for key in wish.change if key not in ("event", "at")}
+        draft.record("changed", **details)
+    note_executions(draft)
+    end = _record_consequences(draft)
+    actions: list[AnyAction] = []
+    if not draft.state.finished:
+        actions.extend(stop_actions(draft))
+        actions.extend(start_actions(draft))
+        if draft.state.requests:
+            actions.extend(request_actions(draft))
+        if end is End.SWEEP:
+            actions.extend(_sweep(draft))
+    actions.extend(Answer(number, error) for number, error in draft.answers.items())
+    if draft.state.finished or end is End.EXIT:
+        actions.append(Finish(is_evicted=end is End.EXIT))
+    return Decision(tuple(actions), tuple(draft.events), draft.wake_at, tuple(draft.frees))
+
+
+def _record_consequences(draft: Draft) -> End:
+    """Record what follows from the state, until nothing more does.
+
+    Return what the end of the run needs.
+    """
+    while True:
+        count = len(draft.events)
+        apply_policies(draft)
+        if draft.state.requests:
+            continue_requests(draft)
+        if draft.state.stopping:
+            stop_pending(draft)
+        elif not draft.state.restarting:
+            record_obstacles(draft)
+        end = end_run(draft)
+        if len(draft.events) == count:
+            return end
+
+
+def _sweep(draft: Draft) -> list[Sweep]:
+    """Return the action for programs that belong to no process, if it is not in progress."""
+    observation = draft.observation
+    if observation.strays is None:
+        return [Sweep()]
+    if observation.strays_killed:
+        return []
+    begin = draft.now if observation.strays_since is None else observation.strays_since
+    kill_at = begin + draft.wish.longest_grace
+    if draft.now >= kill_at or observation.kills_at_once:
+        return [Sweep(kill=True)]
+    draft.wake(kill_at)
+    return []

@@ -1,7 +1,7 @@
 """Decide what follows if a process was taken away from outside. Pure.
 
-A drain, a preemption, an eviction, a lost node or a deletion by a user is a disruption, which is not
-a failure: the process is started again, at once, and this does not count as a restart. The ranks of
+A drain, a preemption, an eviction, a lost node or a deletion by a user is a disruption. This is not
+a failure: the process is started again at once, and this does not count as a restart. The ranks of
 a unit are started again together.
 
 A supervisor imports this module at its start, so it imports neither `symphony.model` nor a backend.

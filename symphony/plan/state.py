@@ -7,13 +7,14 @@ All functions are pure, except that `apply` changes the state that it receives.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 from symphony.plan.policies import Ending
 from symphony.status import ENDED, ReasonCode, State
 
 Event = Mapping[str, Any]
+_Copied = TypeVar("_Copied")
 
 # The cause of the exit of a process that a user restarts.
 RESTART_REQUESTED = "restart requested"
@@ -35,7 +36,9 @@ class Track:
     the length of the log at the latest start of a process that has a readiness test. ``group`` is
     the number of the latest execution's process group. ``outdated`` means that a change of the
     experiment has not made the process start again yet. ``attempts`` is the number of recorded
-    executions and failed starts, and therefore the number of the next execution.
+    executions and failed starts, and therefore the number of the next execution. ``disrupted``
+    means that a disruption has taken the process away, or another rank of its unit, and that it
+    starts again.
     """
 
     state: State = State.PENDING
@@ -62,6 +65,11 @@ class Track:
     group: int | None = None
     outdated: bool = False
     attempts: int = 0
+    disrupted: bool = False
+
+    def copy(self) -> Track:
+        """Return a copy, faster than `dataclasses.replace`."""
+        return _copied(self, _TRACK_FIELDS)
 
 
 @dataclass(slots=True)
@@ -75,6 +83,10 @@ class Request:
     kind: str
     names: list[str]
     grace: float | None = None
+
+    def copy(self) -> Request:
+        """Return a copy that can be changed without an effect on this request."""
+        return Request(self.kind, list(self.names), self.grace)
 
 
 @dataclass(slots=True)
@@ -119,6 +131,14 @@ class RunState:
     replaced: bool = False
     unknown_events: list[Event] = field(default_factory=list)
 
+    def copy(self) -> RunState:
+        """Return a copy whose requests can be changed, and whose tracks can be replaced."""
+        run = _copied(self, _RUN_FIELDS)
+        run.tracks, run.leaving = dict(self.tracks), dict(self.leaving)
+        run.requests = {number: request.copy() for number, request in self.requests.items()}
+        run.unknown_events = list(self.unknown_events)
+        return run
+
     @property
     def stopping(self) -> bool:
         """True if the whole experiment is being stopped, or was stopped."""
@@ -143,6 +163,18 @@ class RunState:
         has_stopped = any(track.stopped for track in tracks)
         have_ended = all(track.state in ENDED for track in tracks)
         return has_stopped and have_ended and not self.stopping and not self.finished
+
+
+_TRACK_FIELDS = tuple(each.name for each in fields(Track))
+_RUN_FIELDS = tuple(each.name for each in fields(RunState))
+
+
+def _copied(item: _Copied, names: Sequence[str]) -> _Copied:
+    """Return a copy of an object with the attributes ``names``."""
+    copy = object.__new__(type(item))
+    for name in names:
+        setattr(copy, name, getattr(item, name))
+    return copy
 
 
 def fold(processes: Iterable[str], events: Iterable[Event]) -> RunState:
@@ -175,7 +207,7 @@ def apply(run: RunState, event: Event) -> None:
 
 def after(track: Track, event: Event) -> Track:
     """Return a process's state after one event of this process, without changing ``track``."""
-    changed = replace(track)
+    changed = track.copy()
     _CHANGES[event["event"]](changed, event)
     return changed
 
@@ -302,7 +334,7 @@ def _started(track: Track, event: Event) -> None:
     track.log_start, track.group = event.get("log_start", 0), event["pid"]
     track.stopped, track.kill_at = False, None
     track.pid, track.birth = event["pid"], event["birth"]
-    track.outdated = False
+    track.outdated = track.disrupted = False
     track.ready, track.not_ready_in_time = event["ready"], False
     track.test_result = ""
     track.next_start = None
@@ -350,13 +382,24 @@ def _exited(track: Track, event: Event) -> None:
     track.reason, track.reason_code = event.get("reason", ""), reason_code(event)
     track.stopped = event.get("stopped", False)
     track.pid = track.birth = track.kill_at = None
-    if event.get("restarts_in") is not None:
+    if event.get("disrupted"):
+        _start_after_disruption(track, event)
+    elif event.get("restarts_in") is not None:
         _back_off(track, event)
     else:
         track.state = _STATE_AFTER_EXIT.get(event["code"], State.FAILED)
         if track.reason_code in (ReasonCode.DEADLINE_EXCEEDED, ReasonCode.EVICTED):
             # A process that exits with 0 when it is stopped has not finished its work.
             track.state = State.FAILED
+
+
+def _start_after_disruption(track: Track, event: Event) -> None:
+    """Make a process wait for its next start, which does not count as a restart."""
+    retries = track.retries
+    _back_off(track, event)
+    track.retries = retries
+    track.started = None
+    track.disrupted = True
 
 
 # The exit code is None if no process observed the exit.
@@ -385,7 +428,7 @@ def _start_requested(track: Track, _: Event) -> None:
     track.state = State.PENDING
     track.started = track.ended = track.next_start = track.exit_code = None
     # The process starts with its new description, even if it waits for other processes.
-    track.stopped = track.outdated = False
+    track.stopped = track.outdated = track.disrupted = False
     track.ready = track.was_ready = track.never_ready = track.not_ready_in_time = False
     track.test_result = ""
     track.failures_in_row = track.retries = 0

@@ -11,13 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from symphony.names import join_names
 from symphony.plan.policies import Policies
 from symphony.plan.restart_policy import Backoff, RestartPolicy
 from symphony.plan.stop_order import stop_waves
-
-# The largest number of awaited processes that the cause of a start names.
-_NAMES_IN_CAUSE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +48,7 @@ class ProcessWish:
         """What the process has waited for, such as ``after replay is ready``, or ``""``."""
         words = {"ready": "is ready", "started": "has started", "succeeded": "has succeeded"}
         texts = [f"{name} {words[condition]}" for name, condition in self.starts_after.items()]
-        return f"after {join_names(texts, limit=_NAMES_IN_CAUSE)}" if texts else ""
+        return f"after {' and '.join(texts)}" if texts else ""
 
 
 class Wish:
@@ -85,7 +81,13 @@ class Wish:
         first; see `symphony.plan.stop_order`.
         """
         self.start_causes = {name: process.start_cause for name, process in self.processes.items()}
-        known = {**self.previous, **self.processes}.values()
+        self.deadlines = {
+            name: process.deadline
+            for name, process in self.processes.items()
+            if process.deadline is not None
+        }
+        """The deadlines of the processes that have one, in seconds after their first start."""
+        known = (*self.previous.values(), *self.processes.values())
         self.longest_grace = max((process.grace for process in known), default=0.0)
 
     def ranks_with(self, name: str) -> tuple[str, ...]:

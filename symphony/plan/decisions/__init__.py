@@ -1,0 +1,1 @@
+"""The parts of `symphony.plan.decide`. All of them are pure."""

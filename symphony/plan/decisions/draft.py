@@ -1,0 +1,189 @@
+"""The state while a decision is made: the recorded state, and the events that will be recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from symphony.plan.observation import ABSENT, Observation, Seen
+from symphony.plan.policies import Ending, RestartHistory, decide_end
+from symphony.plan.state import Event, Request, RunState, Track, apply
+from symphony.plan.unit_decision import UnitDecision, decide_unit
+from symphony.plan.wish import ProcessWish, Wish
+from symphony.status import ReasonCode
+
+
+class Draft:
+    """A decision in the making.
+
+    ``state`` is the state after ``events``. It is a copy as soon as there is an event, so that the
+    state of the caller does not change. ``answers`` maps the numbers of the requests that are done
+    to what was not done. ``frees`` contains processes; see `symphony.plan.decide.Decision`.
+    """
+
+    __slots__ = (
+        "_is_copy",
+        "answers",
+        "events",
+        "frees",
+        "now",
+        "observation",
+        "state",
+        "wake_at",
+        "wish",
+    )
+
+    def __init__(self, wish: Wish, state: RunState, observation: Observation, now: float) -> None:
+        self.wish = wish
+        self.state = state
+        self.observation = observation
+        self.now = now
+        self.events: list[Event] = []
+        self.answers: dict[int, str] = {}
+        self.frees: list[str] = []
+        self.wake_at: float | None = None
+        self._is_copy = False
+
+    # --- events ---
+
+    def record(
+        self, event: str, process: str | None = None, *, at: float | None = None, **details: Any
+    ) -> None:
+        """Add an event, and apply it to the state."""
+        line: dict[str, Any] = {"event": event, "at": self.now if at is None else at}
+        if process is not None:
+            line["process"] = process
+        line.update(details)
+        if not self._is_copy:
+            self.state = self.state.copy()
+            self._is_copy = True
+        self._copy_changed_tracks(event, process)
+        apply(self.state, line)
+        self.events.append(line)
+
+    def _copy_changed_tracks(self, event: str, process: str | None) -> None:
+        """Copy the tracks that an event changes, because the caller has the same ones."""
+        tracks = self.state.tracks
+        if process is None:
+            if event in ("restarting", "changed"):
+                for name, track in tracks.items():
+                    tracks[name] = track.copy()
+            return
+        if process not in tracks:
+            tracks = self.state.leaving
+        tracks[process] = tracks[process].copy()
+
+    def record_ending(self, ending: Ending) -> None:
+        """Record the decision to end the experiment, or to start it again."""
+        details: dict[str, Any] = {
+            "reason": ending.reason,
+            "reason_code": ending.reason_code,
+            "failed": ending.failed,
+            "cause": ending.cause,
+        }
+        restart = ending.restart
+        if restart is None:
+            self.record("ending", action=ending.action, **details)
+            return
+        self.record("restarting", restarts_in=restart.delay, in_row=restart.in_row, **details)
+
+    def stop_details(self, reason: str) -> dict[str, Any]:
+        """Return the details of the event for a process that is stopped.
+
+        ``reason`` is the reason if a user has stopped it.
+        """
+        ending = self.state.ending
+        if ending is None:
+            return {"stopped": True, "reason": reason, "reason_code": ReasonCode.STOPPED}
+        details: dict[str, Any] = {"reason": ending.reason, "reason_code": ending.reason_code}
+        return {"stopped": True, **details} if ending.stops else details
+
+    def wake(self, time: float) -> None:
+        """Decide again at a time, if nothing is observed before."""
+        if self.wake_at is None or time < self.wake_at:
+            self.wake_at = time
+
+    # --- processes ---
+
+    def seen(self, name: str) -> Seen:
+        """Return what is known about a process."""
+        return self.observation.processes.get(name, ABSENT)
+
+    def is_gone(self, name: str) -> bool:
+        """Return whether neither a process nor a program of its group is running or starting."""
+        track = self.state.tracks.get(name) or self.state.leaving.get(name)
+        if track is not None and track.pid is not None:
+            return False
+        seen = self.observation.processes.get(name, ABSENT)
+        return not (seen.running or seen.leftovers or seen.starting)
+
+    def is_clear(self, name: str) -> bool:
+        """Return whether it is known that no program of earlier executions of a process, which is
+        not running, is running.
+        """
+        track = self.state.tracks.get(name)
+        has_run = track is None or track.group is not None or self.state.replaced
+        return not has_run or self.observation.processes.get(name, ABSENT).cleared
+
+    def wish_of(self, name: str) -> ProcessWish:
+        """Return the description with which a process is running.
+
+        A change can have removed it, or will start it again with another description.
+        """
+        track = self.state.tracks.get(name)
+        previous = self.wish.previous.get(name)
+        if previous is not None and (track is None or track.outdated):
+            return previous
+        return self.wish.processes.get(name) or previous or ProcessWish(name=name)
+
+    def depth_of(self, name: str) -> int:
+        """Return the position of a process in the start order."""
+        return self.wish.depths.get(name, 0)
+
+    # --- units of ranks ---
+
+    def decide_unit(self, gang: str) -> UnitDecision | None:
+        """Return the decision about a unit, or None if its ranks continue.
+
+        A request for one of the ranks comes first.
+        """
+        state = self.state
+        if state.is_stopping_all:
+            return None
+        ranks = self.wish.gangs[gang]
+        for request in state.requests.values():
+            if not set(request.names).isdisjoint(ranks):
+                return None
+        tracks = state.tracks
+        return decide_unit({name: tracks[name] for name in ranks if name in tracks})
+
+    # --- the experiment ---
+
+    def decide_end(self, tracks: Mapping[str, Track] | None = None) -> Ending | None:
+        """Return the decision to end or restart the experiment.
+
+        ``tracks`` replaces the states of the processes.
+        """
+        state = self.state
+        launched = state.created or 0.0
+        return decide_end(
+            self.wish.policies,
+            state.tracks if tracks is None else tracks,
+            launched=launched,
+            now=self.now,
+            history=RestartHistory(
+                restarts=state.restarts - state.evictions,
+                in_row=state.restarts_in_row,
+                started=state.restarted or launched,
+            ),
+            backoff=self.wish.backoff,
+        )
+
+    # --- requests ---
+
+    def request_for(self, name: str, *kinds: str) -> Request | None:
+        """Return the request of one of the given kinds that a process waits for, or None."""
+        for request in self.state.requests.values():
+            if request.kind in kinds and name in request.names:
+                return request
+        return None

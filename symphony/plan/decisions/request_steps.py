@@ -1,0 +1,249 @@
+"""Continue the requests of users that are recorded and not done yet.
+
+A request to stop or restart processes stops them in waves, in the reverse of the start order. A
+process that a request starts again has exited completely before, with all programs that it has left
+behind, and so have the processes of the request for which it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from symphony.plan.actions import Action, Clear, Release, Remove, Reserve
+from symphony.plan.decisions.draft import Draft
+from symphony.plan.decisions.endings import record_stopped
+from symphony.plan.decisions.starts import is_startable_by_user
+from symphony.plan.state import Request
+from symphony.status import State
+
+KINDS = ("stop", "start", "restart", "change")
+# Times that differ by less than this are the same.
+TOLERANCE_SECONDS = 0.001
+
+
+def continue_requests(draft: Draft) -> None:
+    """Record the next steps of all requests, and which of them are done."""
+    for number in list(draft.state.requests):
+        # An earlier request cannot remove it, but it can change the states of its processes.
+        request = draft.state.requests[number]
+        if request.kind not in KINDS:
+            # Another version of symphony has recorded it.
+            _end(draft, number, "")
+        elif request.kind == "stop":
+            _continue_stop(draft, number, request)
+        else:
+            _continue_start(draft, number, request)
+
+
+def request_actions(draft: Draft) -> list[Action | Release]:
+    """Return the actions with which requests continue, apart from starts and stops."""
+    actions: list[Action | Release] = []
+    for request in draft.state.requests.values():
+        if request.kind in ("stop", "restart", "start"):
+            names = request.names if request.kind != "start" else to_start(draft, request)
+            spares_commands = request.kind != "stop"
+            _add_clears(draft, names, spares_commands, actions)
+        elif request.kind == "change":
+            _add_clears(draft, request.names, True, actions)
+            actions.extend(_removals(draft))
+        if request.kind in ("restart", "start") and not draft.state.is_stopping_all:
+            actions.extend(
+                Reserve(name, "a request starts it")
+                for name in to_start(draft, request)
+                if _must_reserve(draft, name)
+            )
+    return actions
+
+
+def current_wave(draft: Draft, names: Iterable[str], *, is_together: bool = False) -> list[str]:
+    """Return those of the processes ``names`` that are stopped now.
+
+    The others are stopped when these have exited. If ``is_together`` is true, all are stopped now.
+    """
+    running = [name for name in names if not draft.is_gone(name)]
+    if is_together or len(running) < 2:
+        return running
+    depths = {name: draft.depth_of(name) for name in running}
+    deepest = max(depths.values())
+    return [name for name in running if depths[name] == deepest]
+
+
+def targets(draft: Draft, request: Request) -> list[str]:
+    """Return the processes that a request stops."""
+    if request.kind == "start":
+        return []
+    if request.kind == "change":
+        return [*removed_names(draft), *request.names]
+    return request.names
+
+
+def removed_names(draft: Draft) -> list[str]:
+    """Return the processes that a change has removed, and of which something is left."""
+    names = dict.fromkeys(draft.state.leaving)
+    tracks = draft.state.tracks
+    names.update(dict.fromkeys(name for name in draft.observation.processes if name not in tracks))
+    return list(names)
+
+
+def to_start(draft: Draft, request: Request) -> list[str]:
+    """Return the processes that a request still has to start."""
+    tracks = draft.state.tracks
+    names = [name for name in request.names if name in tracks]
+    if request.kind == "start":
+        names = [name for name in names if is_startable_by_user(tracks[name])]
+    return [name for name in names if not draft.seen(name).unavailable]
+
+
+# --- stops ---
+
+
+def _continue_stop(draft: Draft, number: int, request: Request) -> None:
+    names = [name for name in request.names if name in draft.state.tracks]
+    if not draft.state.is_stopping_all:
+        for name in names:
+            is_pending = draft.state.tracks[name].state is State.PENDING
+            if is_pending and not draft.seen(name).starting:
+                record_stopped(draft, name)
+        _terminate_wave(draft, request, names)
+    if all(draft.is_gone(name) and draft.is_clear(name) for name in names):
+        _end(draft, number, "")
+
+
+def grace_in(draft: Draft, name: str) -> float:
+    """Return the grace period of a process in seconds. A request can shorten it."""
+    grace = draft.wish_of(name).grace
+    for request in draft.state.requests.values():
+        if request.grace is not None and name in request.names and request.kind != "start":
+            grace = min(grace, request.grace)
+    return grace
+
+
+def _terminate_wave(draft: Draft, request: Request, names: Iterable[str]) -> None:
+    """Record that the next wave of processes is stopped, and when they are killed."""
+    for name in current_wave(draft, names, is_together=request.grace == 0):
+        track = draft.state.tracks.get(name) or draft.state.leaving.get(name)
+        if track is None or track.pid is None:
+            continue
+        kill_at = draft.now + grace_in(draft, name)
+        if track.kill_at is None or _is_other_time(draft, name, track.kill_at, kill_at):
+            restarts = request.kind != "stop" and name in request.names
+            draft.record("terminating", name, kill_at=kill_at, restarts=restarts)
+
+
+def _is_other_time(draft: Draft, name: str, recorded: float, kill_at: float) -> bool:
+    """Return whether a process that is being stopped is killed at another time than recorded.
+
+    The time can become earlier. If a supervisor was killed before it had sent the signal, the grace
+    period begins when the signal is sent.
+    """
+    seen = draft.seen(name)
+    is_begun = seen.signaled_at is not None or seen.kill_at is not None
+    is_later = kill_at > recorded + TOLERANCE_SECONDS
+    is_earlier = kill_at < recorded - TOLERANCE_SECONDS
+    return is_earlier or (is_later and not is_begun)
+
+
+# --- starts, restarts and changes ---
+
+
+def _continue_start(draft: Draft, number: int, request: Request) -> None:
+    stopped = targets(draft, request)
+    if draft.state.is_stopping_all:
+        error = _interruption(draft) if to_start(draft, request) else ""
+        if all(map(draft.is_gone, stopped)) and _is_change_over(draft, request):
+            _end(draft, number, error)
+        return
+    _terminate_wave(draft, request, stopped)
+    for name in _startable(draft, request, stopped):
+        draft.record("start-requested", name)
+    request = draft.state.requests[number]
+    if to_start(draft, request) or not all(map(draft.is_gone, targets(draft, request))):
+        return
+    if _is_change_over(draft, request):
+        reasons = [draft.seen(name).unavailable for name in request.names]
+        _end(draft, number, "; ".join(dict.fromkeys(filter(None, reasons))))
+
+
+def _interruption(draft: Draft) -> str:
+    verb = "restarted after a failure" if draft.state.restarting else "stopped"
+    return f"the experiment is being {verb}"
+
+
+def _startable(draft: Draft, request: Request, stopped: Collection[str]) -> list[str]:
+    """Return the processes that a request can start now, in the order of their declaration.
+
+    A process cannot start before the processes of the request for which it waits have exited,
+    because it would start while these are still ready from before.
+    """
+    wanted = set(to_start(draft, request))
+    if not wanted:
+        return []
+    wish = draft.wish
+    blocked = {name for name in stopped if not draft.is_gone(name)}
+    # The ports that are in use until other processes have exited.
+    used = {port: name for name in blocked for port in draft.wish_of(name).ports}
+    remaining = [
+        name
+        for name in wish.processes
+        if name in wanted and _is_free(draft, name, used) and not _must_reserve(draft, name)
+    ]
+    blocked |= wanted.difference(remaining)
+    while True:
+        free = [
+            name
+            for name in remaining
+            if blocked.isdisjoint(wish.ranks_with(name))
+            and blocked.isdisjoint(wish.processes[name].starts_after)
+        ]
+        if len(free) == len(remaining):
+            return free
+        blocked.update(set(remaining).difference(free))
+        remaining = free
+
+
+def _is_free(draft: Draft, name: str, used: Mapping[int, str]) -> bool:
+    """Return whether nothing of a process is running, and no other one uses its ports."""
+    if not draft.is_gone(name) or not draft.is_clear(name):
+        return False
+    return all(used.get(port, name) == name for port in draft.wish.processes[name].ports)
+
+
+def _must_reserve(draft: Draft, name: str) -> bool:
+    return draft.wish.processes[name].reserves and not draft.seen(name).reserved
+
+
+def _is_change_over(draft: Draft, request: Request) -> bool:
+    """Return whether nothing is left of what a change has removed."""
+    if request.kind != "change":
+        return True
+    return not removed_names(draft) and draft.observation.released >= draft.state.revision
+
+
+def _removals(draft: Draft) -> list[Action | Release]:
+    """Return the actions that remove what a change has removed from the experiment."""
+    actions: list[Action | Release] = []
+    removed = removed_names(draft)
+    _add_clears(draft, removed, False, actions)
+    for name in removed:
+        if draft.is_gone(name) and draft.is_clear(name):
+            actions.append(Remove(name, "it does not belong to the experiment any more"))
+    revision = draft.state.revision
+    if not removed and draft.observation.released < revision:
+        actions.append(Release(revision))
+    return actions
+
+
+def _add_clears(
+    draft: Draft, names: Iterable[str], spares_commands: bool, actions: list[Action | Release]
+) -> None:
+    cause = "before it starts again" if spares_commands else "it is stopped"
+    for name in names:
+        is_wanted = draft.is_gone(name) and not draft.is_clear(name)
+        if is_wanted and not draft.seen(name).clearing:
+            kill_at = draft.now + grace_in(draft, name)
+            actions.append(Clear(name, cause, kill_at, spares_commands))
+
+
+def _end(draft: Draft, number: int, error: str) -> None:
+    draft.record("request-done", number=number)
+    draft.answers[number] = error

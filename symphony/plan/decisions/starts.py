@@ -1,0 +1,163 @@
+"""Decide which processes start now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from symphony.plan import start_order
+from symphony.plan.actions import Clear, Start
+from symphony.plan.decisions.draft import Draft
+from symphony.plan.decisions.executions import record_final
+from symphony.plan.state import Track
+from symphony.plan.unit_decision import UnitDecision
+from symphony.status import ENDED, ReasonCode, State
+
+# The reason of a process that waits until programs of its previous execution have exited.
+WAITING_FOR_LEFTOVERS = "waiting for programs of its previous execution to exit"
+
+
+def record_obstacles(draft: Draft) -> None:
+    """Record why processes cannot start now, or why they will never start."""
+    held = held_by_requests(draft)
+    for name, process in draft.wish.processes.items():
+        track = draft.state.tracks.get(name)
+        if track is None or not _waits_for_others(track) or name in held:
+            continue
+        if draft.state.is_stopping_all or draft.seen(name).starting:
+            continue
+        if process.gang is not None and draft.decide_unit(process.gang) is not None:
+            continue
+        verdict = start_order.START
+        if process.starts_after:
+            verdict = start_order.verdict(process.starts_after, draft.state.tracks)
+        if verdict.word == "never":
+            reason = verdict.reason
+            code = ReasonCode.NEVER_STARTED
+            record_final(draft, "never", name, reason=reason, reason_code=code)
+        elif verdict.word == "wait":
+            if verdict.reason != track.reason:
+                draft.record("waiting", name, reason=verdict.reason)
+        elif draft.seen(name).clearing and track.reason != WAITING_FOR_LEFTOVERS:
+            code = ReasonCode.BACKING_OFF
+            draft.record("waiting", name, reason=WAITING_FOR_LEFTOVERS, reason_code=code)
+
+
+def held_by_requests(draft: Draft) -> set[str]:
+    """Return the processes that only a request starts, when it has come so far."""
+    held: set[str] = set()
+    tracks = draft.state.tracks
+    for request in draft.state.requests.values():
+        if request.kind in ("restart", "change"):
+            held.update(request.names)
+        elif request.kind == "start":
+            held.update(name for name in request.names if is_startable_by_user(tracks.get(name)))
+    return held
+
+
+def is_startable_by_user(track: Track | None) -> bool:
+    """Return whether a request to start a process has an effect on it."""
+    if track is None or track.state is State.RUNNING:
+        return False
+    return track.state in ENDED or track.next_start is not None
+
+
+def start_actions(draft: Draft) -> list[Start | Clear]:
+    """Return the actions for the processes that can start now."""
+    if draft.state.is_stopping_all:
+        return []
+    actions: list[Start | Clear] = []
+    held = held_by_requests(draft) if draft.state.requests else ()
+    units: dict[str, UnitDecision | None] = {}
+    for name, track in draft.state.tracks.items():
+        if track.state is not State.PENDING or name in held:
+            continue
+        process = draft.wish.processes[name]
+        if process.gang is None:
+            _add_start(draft, name, track, actions)
+        elif process.gang not in units:
+            units[process.gang] = draft.decide_unit(process.gang)
+            _add_starts_of_unit(draft, process.gang, units[process.gang], held, actions)
+    return actions
+
+
+def _waits_for_others(track: Track) -> bool:
+    """Return whether the start order determines when a process starts.
+
+    Otherwise, it has started, or it is started again after a delay.
+    """
+    return track.state is State.PENDING and track.next_start is None
+
+
+def _can_start(draft: Draft, name: str, track: Track) -> bool:
+    """Return whether the time has come to start a process, and nothing of it is running."""
+    if track.state is not State.PENDING or not draft.is_gone(name):
+        return False
+    if track.next_start is not None:
+        if draft.now < track.next_start:
+            draft.wake(track.next_start)
+            return False
+        return True
+    starts_after = draft.wish.processes[name].starts_after
+    if not starts_after:
+        return True
+    return start_order.verdict(starts_after, draft.state.tracks) is start_order.START
+
+
+def _add_start(draft: Draft, name: str, track: Track, actions: list[Start | Clear]) -> None:
+    if not draft.is_gone(name):
+        return
+    if not draft.is_clear(name):
+        # This also happens while the process waits for its next start.
+        _add_clear(draft, name, actions)
+        if track.next_start is not None and draft.now < track.next_start:
+            draft.wake(track.next_start)
+    elif _can_start(draft, name, track):
+        actions.append(_start(draft, name, track))
+
+
+def _add_starts_of_unit(
+    draft: Draft,
+    gang: str,
+    decision: UnitDecision | None,
+    held: Collection[str],
+    actions: list[Start | Clear],
+) -> None:
+    """Start all ranks of a unit together, when none of them is running any more."""
+    tracks = draft.state.tracks
+    ranks = [name for name in draft.wish.gangs[gang] if name in tracks]
+    pending = [name for name in ranks if tracks[name].state is State.PENDING]
+    if decision is None:
+        # The ranks have not run yet, or a request starts them.
+        if held and not set(held).isdisjoint(ranks):
+            return
+        can_start = all(_can_start(draft, name, tracks[name]) for name in pending)
+    else:
+        if draft.now < decision.next_start:
+            draft.wake(decision.next_start)
+        can_start = len(pending) == len(ranks) and draft.now >= decision.next_start
+    if not all(draft.is_gone(name) for name in pending):
+        return
+    unclear = [name for name in pending if not draft.is_clear(name)]
+    for name in unclear:
+        _add_clear(draft, name, actions)
+    if can_start and not unclear:
+        actions.extend(_start(draft, name, tracks[name]) for name in pending)
+
+
+def _add_clear(draft: Draft, name: str, actions: list[Start | Clear]) -> None:
+    if draft.seen(name).clearing:
+        return
+    kill_at = draft.now + draft.wish.processes[name].grace
+    actions.append(Clear(name, "before it starts again", kill_at))
+
+
+def _start(draft: Draft, name: str, track: Track) -> Start:
+    cause = draft.wish.start_causes[name]
+    if track.next_start is not None:
+        cause = f"again: {track.reason}" if track.reason else "again"
+    return Start(name, cause, track.attempts)
+
+
+def started_names(actions: Iterable[object]) -> list[str]:
+    """Return the names of the processes that actions start."""
+    return [action.process for action in actions if isinstance(action, Start)]

@@ -1,0 +1,102 @@
+"""Decide which processes are stopped or killed now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from symphony.plan.actions import Kill, Stop
+from symphony.plan.decisions.draft import Draft
+from symphony.plan.decisions.request_steps import TOLERANCE_SECONDS, current_wave, grace_in
+from symphony.plan.observation import Seen
+from symphony.plan.policies import DEADLINE_EXCEEDED
+
+REQUESTED = "requested"
+
+
+def stop_actions(draft: Draft) -> list[Stop | Kill]:
+    """Return the actions for the processes that are stopped now, or are killed now."""
+    actions: list[Stop | Kill] = []
+    wave = _wave_of_all(draft) if draft.state.is_stopping_all else ()
+    for name, seen in draft.observation.processes.items():
+        if not seen.running and not seen.leftovers:
+            continue
+        cause = _cause_of_end(draft) if name in wave else _own_cause(draft, name, seen)
+        if cause:
+            _add_stop(draft, name, seen, cause, actions)
+    return actions
+
+
+def _wave_of_all(draft: Draft) -> Collection[str]:
+    """Return the processes that are stopped now if the whole experiment is being stopped."""
+    state = draft.state
+    names = dict.fromkeys((*state.tracks, *state.leaving, *draft.observation.processes))
+    is_together = state.stopping and state.together_since is not None
+    return current_wave(draft, names, is_together=is_together or draft.observation.kills_at_once)
+
+
+def _cause_of_end(draft: Draft) -> str:
+    state = draft.state
+    if state.restarting:
+        return f"the experiment restarts: {state.restart_cause}"
+    return REQUESTED if state.ending is None else state.ending.reason
+
+
+def _own_cause(draft: Draft, name: str, seen: Seen) -> str:
+    """Return why a process is stopped although the whole experiment is not, or ``""``."""
+    state = draft.state
+    if not seen.running:
+        return "programs of its process group have outlived it"
+    track = state.tracks.get(name)
+    if track is None:
+        is_stopped = name in state.leaving and state.leaving[name].kill_at is not None
+        return "it does not belong to the experiment any more" if is_stopped else ""
+    if track.kill_at is not None:
+        return _cause_of_request(draft, name)
+    if state.is_stopping_all:
+        return ""
+    process = draft.wish.processes[name]
+    if process.gang is not None:
+        decision = draft.decide_unit(process.gang)
+        if decision is not None:
+            return decision.reason
+    if process.deadline is not None and track.first_started is not None:
+        is_overdue = draft.now >= track.first_started + process.deadline
+        return DEADLINE_EXCEEDED if is_overdue else ""
+    return ""
+
+
+def _cause_of_request(draft: Draft, name: str) -> str:
+    for request in draft.state.requests.values():
+        if name in request.names and request.kind == "restart":
+            return "a restart is requested"
+        if name in request.names and request.kind == "change":
+            return "its description has changed"
+    return REQUESTED
+
+
+def _add_stop(draft: Draft, name: str, seen: Seen, cause: str, actions: list[Stop | Kill]) -> None:
+    """Add the action with which the stop of a process begins or continues, if there is one."""
+    kill_at = draft.now if draft.observation.kills_at_once else _kill_time(draft, name, seen)
+    if kill_at <= draft.now:
+        if not seen.killed:
+            actions.append(Kill(name, cause))
+        return
+    if seen.kill_at is None or kill_at < seen.kill_at - TOLERANCE_SECONDS:
+        actions.append(Stop(name, cause, kill_at))
+    draft.wake(kill_at)
+
+
+def _kill_time(draft: Draft, name: str, seen: Seen) -> float:
+    """Return when a process that is being stopped is killed.
+
+    The grace period begins with the signal. A recorded time is not later.
+    """
+    begin = draft.now if seen.signaled_at is None else seen.signaled_at
+    times = [begin + grace_in(draft, name)]
+    if seen.kill_at is not None:
+        times.append(seen.kill_at)
+    track = draft.state.tracks.get(name) or draft.state.leaving.get(name)
+    is_begun = seen.signaled_at is not None or seen.kill_at is not None
+    if is_begun and track is not None and track.kill_at is not None:
+        times.append(track.kill_at)
+    return min(times)

@@ -98,6 +98,12 @@ def encode(event: Event) -> bytes:
     return _ENCODER.encode(event).encode() + b"\n"
 
 
+def decode(lines: bytes) -> list[Event]:
+    """Return the events that lines of an event log contain. Damaged lines are left out."""
+    decoded = (_decode(line) for line in lines.split(b"\n"))
+    return [event for event in decoded if event is not None]
+
+
 def is_finished(path: str | os.PathLike[str]) -> bool:
     """Return whether the last event in an event log is that the experiment has finished.
 
@@ -158,8 +164,7 @@ class EventReader:
             return []
         end = start + len(complete) + 1
         self._position = self._folded_bytes + end - self._checkpoint_bytes
-        decoded = (_decode(line) for line in complete.split(b"\n"))
-        return [event for event in decoded if event is not None]
+        return decode(complete)
 
     def _find_start(self, file: BinaryIO) -> int:
         """Return the offset of the first event to read in the file, which can be a new one."""

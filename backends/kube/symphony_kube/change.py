@@ -3,8 +3,9 @@
 The steps are made in this order: the new description is stored with the processes that the change
 concerns, the objects of files and services are created or updated, the roster is replaced, the
 restarts are requested, new units are created, the supervisor takes over the new description, and
-removed units are stopped. Their Pods are kept because of their logs. Each step can be repeated, so
-a command that is interrupted is continued by the same command or by one with another description.
+the changed and removed units are stopped, wave by wave. The Pods of removed units are kept because
+of their logs. Each step can be repeated, so a command that is interrupted is continued by the same
+command or by one with another description.
 """
 
 from __future__ import annotations
@@ -83,10 +84,12 @@ from symphony_kube.render.deadline import with_new_deadline
 from symphony_kube.render.environment import environment_name
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.roster import (
+    Roster,
     Unit,
     encode_roster,
     is_supervised_to_the_end,
     roster_unit,
+    stop_waves_of,
     with_revision,
 )
 from symphony_kube.render.snapshot import LIVE_SETTINGS
@@ -571,6 +574,7 @@ class _Application:
         self._in_place = difference.in_place
         self._running = difference.running
         self._observation = difference.observation
+        self._previous = difference.observer.units
         self._revision = difference.running.revision + 1
         self._creation = Creation(
             api, scope, difference.running.run_id, self._new.manifest.overrides
@@ -610,6 +614,7 @@ class _Application:
         replaced = {
             name: self._bodies[name] for name in self._roster if name in restarted & set(existing)
         }
+        waves = self._stop_waves(replaced)
         operation = control.request_replacements(
             self._api,
             self._scope,
@@ -617,6 +622,7 @@ class _Application:
             self._manifest.roster,
             replaced,
             self._revision,
+            stops=len(waves) < 2,
         )
         self._store.check_claim()
         # The supervisor creates ranks when the present ranks of their unit have been stopped.
@@ -633,11 +639,43 @@ class _Application:
         self._store.check_claim()
         self._let_supervisor_take_over(changed, absent)
         self._store.check_claim()
+        if len(waves) > 1:
+            self._stop_in_waves(operation, waves)
         self._remove()
         operation.run()
         self._delete_code()
         self._delete_configs()
         self._store.write(replace(self._description(), pending={}, previous_policies=None))
+
+    def _stop_waves(self, replaced: Collection[str]) -> list[list[str]]:
+        """Return the replaced and the removed units that are running, in the waves of their stop.
+
+        The order is that of the description with which they were started.
+        """
+        stopped = {*replaced, *(unit.name for unit in self._kept_units(self._previous))}
+        statuses = self._observation.unit_statuses
+        running = [name for name in statuses if name in stopped and not statuses[name].has_ended]
+        return stop_waves_of(self._previous, running)
+
+    def _stop_in_waves(
+        self, operation: control.Operation, waves: Sequence[Collection[str]]
+    ) -> None:
+        """Stop the units of each wave when those of the previous wave have ended.
+
+        Return when the stop of the last wave has been requested, except for its removed units.
+        """
+        for wave in waves:
+            observer, _ = experiments.observe_once(self._api, self._scope)
+            statuses = observer.observe(self._api.now()).unit_statuses
+            stopping = operation.request_wave(wave, statuses)
+            if wave is waves[-1]:
+                return
+            removed = [unit for unit in self._kept_units(observer.units) if unit.name in wave]
+            if removed:
+                self._stop_units(observer, removed)
+            pods = [pod for name in stopping for pod in statuses[name].pods]
+            grace_seconds = max((pod.grace_seconds for pod in pods), default=0.0)
+            operation.await_wave(stopping, grace_seconds + STUCK_SECONDS)
 
     def _check_with_server(self, restarted: Collection[str], absent: Collection[str]) -> None:
         """Have the server check the new objects before anything is changed."""
@@ -875,17 +913,22 @@ class _Application:
         """
         delete.delete_selected(self._api, self._scope, ("Service",), self._is_removed_service)
         observer, _ = experiments.observe_once(self._api, self._scope)
-        kept = [
-            unit
-            for unit in observer.units
-            if unit.name not in self._roster and not self._processes.intersection(unit.processes)
-        ]
+        kept = self._kept_units(observer.units)
         if kept and self._stop_units(observer, kept):
             removal = partial(attempts.mark_removed, self._api, self._scope)
             for unit in kept:
                 pods, jobs = observer.objects_of(unit.name)
                 in_parallel(removal, [*pods, *jobs], threads=self._api.connections)
         delete.delete_selected(self._api, self._scope, ("Job", "Pod"), self._is_removed)
+
+    def _kept_units(self, units: Roster) -> list[Unit]:
+        """Return the removed units among ``units`` whose objects are kept because of their logs."""
+        processes = self._processes
+        return [
+            unit
+            for unit in units
+            if unit.name not in self._roster and not processes.intersection(unit.processes)
+        ]
 
     def _stop_units(self, observer: PodObserver, units: Collection[Unit]) -> bool:
         """Stop units. Return False if their nodes do not respond in time."""

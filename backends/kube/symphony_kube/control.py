@@ -248,6 +248,14 @@ def _with_restart(control: Control, now: float, seconds: float | None) -> Contro
     return _with_start(_with_stop(control, now, seconds), now)
 
 
+def _with_later_stop(control: Control, now: float) -> Control:
+    """Return the requests for a unit whose start was requested before its stop.
+
+    A user who has stopped the unit in the meantime has cancelled its start.
+    """
+    return replace(control, stop=control.stop or now) if control.start else control
+
+
 def _grace_seconds(grace: float | str | None, *, at_once: bool) -> float | None:
     """Return the grace period for a request, or None for the period of each Pod."""
     if grace is None:
@@ -395,6 +403,11 @@ def _without_other_ranks(units: Mapping[str, UnitStatus]) -> dict[str, UnitStatu
     return found
 
 
+def _has_ended(unit: UnitStatus | None, number: int) -> bool:
+    """Return whether the attempt ``number`` of a unit has ended, or has been replaced."""
+    return unit is None or unit.has_ended or unit.attempt.number > number
+
+
 def _is_stopped_for_good(unit: UnitStatus) -> bool:
     """Return whether a unit has ended and will not be started again."""
     return unit.has_ended and not unit.control.start and unit.retry is None
@@ -442,12 +455,15 @@ def request_replacements(
     roster: Roster,
     manifests: Mapping[str, Mapping[str, Any]],
     revision: int,
+    *,
+    stops: bool,
 ) -> Operation:
     """Request that units are stopped and created again from other manifests.
 
     ``roster`` is the new roster. ``manifests`` maps the names of existing units to their new Pods
-    or Jobs, and ``revision`` is the number of the change of the experiment. The result performs the
-    requests.
+    or Jobs, and ``revision`` is the number of the change of the experiment. If ``stops`` is false,
+    the units are not stopped before `Operation.stop_wave`; no other unit starts after them before
+    they have been started again. The result performs the requests.
     """
     units = [unit for unit in roster if unit.name in manifests]
     names = [process for unit in units for process in unit.processes]
@@ -457,7 +473,10 @@ def request_replacements(
     def change(control: Control) -> Control:
         if control.revision > revision:
             raise BackendError(f"another command has changed experiment {scope.experiment!r}")
-        return replace(_with_restart(control, api.now(), None), revision=revision)
+        requested = _with_start(control, api.now())
+        if stops:
+            requested = _with_restart(control, api.now(), None)
+        return replace(requested, revision=revision)
 
     operation.request(target.existing, change)
     return operation
@@ -571,13 +590,62 @@ class Operation:
                 self._requested[unit.name] = 0
                 self._roster[unit.name] = unit
 
+    def request_wave(
+        self, units: Collection[str], statuses: Mapping[str, UnitStatus]
+    ) -> dict[str, int]:
+        """Request that units are stopped that will be started again.
+
+        ``statuses`` contains the present states of all units. Return the numbers of the attempts
+        that are being stopped. Units that have ended or have been started again are omitted.
+        """
+        stopping = {}
+        for name in units:
+            unit = statuses.get(name)
+            if unit is None or unit.has_ended or unit.attempt.number != self._requested.get(name):
+                continue
+            stopping[name] = unit
+        in_parallel(
+            lambda unit: attempts.request(
+                self._api, self._scope, unit, partial(_with_later_stop, now=self._api.now())
+            ),
+            list(stopping.values()),
+            threads=self._api.connections,
+        )
+        return {name: unit.attempt.number for name, unit in stopping.items()}
+
+    def await_wave(self, stopping: Mapping[str, int], seconds: float) -> None:
+        """Perform the requests until the attempts that `request_wave` stops have ended.
+
+        Return after ``seconds`` at the latest, because a node may not respond.
+        """
+
+        def have_ended(observation: Observation, _: ReadyLogs) -> bool:
+            return all(
+                _has_ended(observation.unit_statuses.get(name), number)
+                for name, number in stopping.items()
+            )
+
+        if stopping:
+            self._follow(have_ended, time.monotonic() + seconds)
+
     def run(self) -> None:
         """Perform the requests, and return when they are done.
 
         Raises TimeoutError if this takes too long. The requests then remain.
         """
-        if not self._requested:
-            return
+        if self._requested and not self._follow(self._is_done, self._deadline):
+            raise TimeoutError(
+                f"experiment {self._scope.experiment!r}: the {self._verb} was not done "
+                f"within {self._timeout:g} s; repeat the command to continue it"
+            )
+
+    def _follow(
+        self, is_done: Callable[[Observation, ReadyLogs], bool], deadline: float | None
+    ) -> bool:
+        """Perform the requests until ``is_done`` returns true.
+
+        Return False if the time ``deadline`` on the monotonic clock has passed before.
+        """
         roster = self._target.all_units
         with (
             ObservationStream(self._api, self._scope) as stream,
@@ -590,15 +658,12 @@ class Operation:
                 begun = self._begun_replacements(observation)
                 self._replacer.replace(roster, observation, now=self._api.now(), begun=begun)
                 self._stop_ranks(observation)
-                if self._is_done(observation, logs):
-                    return
+                if is_done(observation, logs):
+                    return True
                 pause = self._follow_exits(observation)
-                seconds = None if self._deadline is None else self._deadline - time.monotonic()
+                seconds = None if deadline is None else deadline - time.monotonic()
                 if seconds is not None and seconds <= 0:
-                    raise TimeoutError(
-                        f"experiment {self._scope.experiment!r}: the {self._verb} was not done "
-                        f"within {self._timeout:g} s; repeat the command to continue it"
-                    )
+                    return False
                 pauses = [item for item in (pause, seconds) if item is not None]
                 if logs.pending:
                     pauses.append(LOG_POLL_SECONDS)

@@ -202,6 +202,53 @@ def test_supervisor_moves_to_the_machine_of_the_change(shared, name, tmp_path, m
     shared.delete(name)
 
 
+# Report the time of the exit, which is SECONDS after the signal.
+LAST_WORD = """
+import signal, sys, time
+def stop(*_):
+    time.sleep(float(sys.argv[1]))
+    print(time.time())
+    raise SystemExit
+signal.signal(15, stop)
+print("up")
+while True: time.sleep(99)
+"""
+
+
+def test_up_stops_in_the_reverse_of_the_start_order(shared, name):
+    """The processes that are removed and those that are restarted have a common order."""
+
+    def describe(version, *, removed=False):
+        experiment = shared.new_experiment(name)
+        for each, seconds in [("db", "0"), ("app", "1"), ("gone", "1"), ("same", "0")]:
+            if each == "gone" and removed:
+                continue
+            process = python(experiment, each, LAST_WORD, seconds).ready(log="^up")
+            process.termination_grace_period(20)
+            if each != "db":
+                process.starts_after("db", "ready")
+            if each != "same":
+                process.set_env("VERSION", version)
+        return experiment
+
+    shared.launch(describe("1"))
+    shared.wait(name, until="ready", timeout=90)
+    changes = shared.up(describe("2", removed=True))
+    assert (changes.names("restarted"), changes.names("removed")) == (["db", "app"], ["gone"])
+    shared.wait(name, until="ready", timeout=90)
+    assert shared.get_log(name, "same") == "up\n"
+    exits = {}
+    for process in ("db", "app", "gone"):
+        first, exit_time, *others = shared.get_log(name, process).splitlines()
+        assert (first, others) == ("up", [] if process == "gone" else ["up"])
+        exits[process] = float(exit_time)
+    assert max(exits["app"], exits["gone"]) <= exits["db"]
+    db, app, _ = shared.describe_experiment(name)
+    assert db.started <= app.started
+    assert shared.diff(describe("2", removed=True)).is_empty
+    shared.delete(name)
+
+
 RIGHTS_FOR_JOBS = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},

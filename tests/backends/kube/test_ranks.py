@@ -113,6 +113,15 @@ def test_ranks_start_again_when_all_have_been_stopped():
     assert find_startable(ONCE, one_started) == ["u-1"]
 
 
+def test_ranks_that_a_change_stops_later_start_together():
+    """A change requests the start of all processes before it stops those of the last wave."""
+    later = Control(start=EXIT_TIME)
+    failed = ended(1, FAILED, control=later)
+    assert find_startable(ONCE, observe(running(0, control=later), failed, roster=ONCE)) == []
+    stopped = observe(ended(0, control=RESTARTS), failed, roster=ONCE)
+    assert find_startable(ONCE, stopped) == ["u-0", "u-1"]
+
+
 @pytest.mark.parametrize("control", [RESTARTS, Control(stop=EXIT_TIME)])
 def test_a_new_rank_is_not_created_beside_old_or_stopped_ones(control):
     units = roster("u-0", "u-1", "u-2", policy="Always")

@@ -189,6 +189,9 @@ class UnitStatus:
             return True
         if command == "start":
             return bool(self.control.start)
+        if command == "change":
+            # The units of the first wave are stopped first.
+            return bool(self.control.start or self.control.stop)
         return bool(self.control.stop) or (command == "stop" and self.has_ended)
 
     # --- requests ---

@@ -116,7 +116,8 @@ def is_unit_stopping(ranks: Iterable[Unit], observation: Observation) -> bool:
     this was not yet requested for all of them.
     """
     for name, status in _statuses(ranks, observation).items():
-        if name in observation.unfinished or (status.control.stop and not status.has_ended):
+        is_requested = bool(status.control.stop or status.control.start)
+        if name in observation.unfinished or (is_requested and not status.has_ended):
             return True
     return False
 

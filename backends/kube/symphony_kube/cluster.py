@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 # The addresses on which processes can listen: all of IPv4, or all of IPv6 and usually also IPv4.
 BIND_HOST = "0.0.0.0"
 BIND_HOSTS = (BIND_HOST, "::")
+# The first version of Kubernetes 1 with the field ``lifecycle.stopSignal``.
+_FIRST_MINOR_VERSION_WITH_STOP_SIGNALS = 33
 
 
 class KubeCluster(Cluster):
@@ -183,6 +185,7 @@ class KubeCluster(Cluster):
             code_image=code_image,
             limits_pods=supervisor_image is None,
             security=security,
+            stop_signals=False,
             **overrides,
         )
         self._context = context
@@ -260,15 +263,19 @@ class KubeCluster(Cluster):
         plan = self.plan(experiment)
         archives = take_snapshots(experiment)
         check_start_directories(plan, archives)
-        return self._render(plan, read_files(plan), archives)
+        return self._render(plan, read_files(plan), archives, self.options)
 
     def _render(
-        self, plan: Plan, files: Mapping[str, bytes], archives: CodeArchives
+        self,
+        plan: Plan,
+        files: Mapping[str, bytes],
+        archives: CodeArchives,
+        options: RenderOptions,
     ) -> KubeManifest:
         from symphony_kube.render import experiment as render
 
         scope = self.scope(plan.experiment)
-        manifest = render.render(plan, scope, self.options, files, archives)
+        manifest = render.render(plan, scope, options, files, archives)
         if not manifest.needs_supervisor:
             return manifest
         where = "starts a supervisor on this machine"
@@ -574,7 +581,9 @@ class KubeCluster(Cluster):
         archives = take_snapshots(experiment)
         check_start_directories(plan, archives)
         options = self._options_to_record()
-        manifest = self._for_user(self._render(plan, files, archives))
+        knows_signals = self._knows_stop_signals(plan)
+        render_options = dataclasses.replace(self.options, stop_signals=knows_signals)
+        manifest = self._for_user(self._render(plan, files, archives, render_options))
         return NewDescription(
             manifest=manifest,
             snapshot=take_snapshot(plan, self.options, files, archives),
@@ -584,6 +593,17 @@ class KubeCluster(Cluster):
             supervisor=self._supervisor_options(manifest),
             options=options,
         )
+
+    def _knows_stop_signals(self, plan: Plan) -> bool:
+        """Return whether the API server knows the field for the signal of a container.
+
+        The server is only asked if a process has a signal.
+        """
+        from symphony_kube.api.server_version import minor_version
+
+        if not any(process.settings.stop_signal for process in plan):
+            return False
+        return minor_version(self.api) >= _FIRST_MINOR_VERSION_WITH_STOP_SIGNALS
 
     def _for_user(self, manifest: KubeManifest) -> KubeManifest:
         """Return a manifest whose objects the user may create, if the only obstacle is the

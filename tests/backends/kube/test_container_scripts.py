@@ -287,6 +287,59 @@ def hook_of(**settings):
     return lifecycle.get("preStop", {}).get("exec", {}).get("command")
 
 
+def stop_signal_of(minor="37+", **settings):
+    """Return the signal and the system of a Pod, and the requests to a server with a version."""
+    requests = []
+
+    class Server:
+        def call(self, _, path):
+            requests.append(path)
+            return {"major": "1", "minor": minor}
+
+    settings = {"container_image": "i", "command": ["p"], "stop_signal": "INT", **settings}
+    experiment = Experiment.load_dict({"name": "e", "processes": {"p": settings}})
+    cluster = KubeCluster()
+    vars(cluster)["api"] = Server()
+    description = cluster._new_description(experiment, {})
+    (body,) = description.manifest.units
+    spec = body["spec"].get("template", body)["spec"]
+    lifecycle = spec["containers"][0].get("lifecycle", {})
+    return lifecycle.get("stopSignal"), spec.get("os"), requests
+
+
+LINUX = {"name": "linux"}
+BY_USER = {"preStop": {"exec": {"command": ["mine"]}}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ("SIGINT", LINUX)),
+        ({"job": True, "restart_policy": "Never"}, ("SIGINT", LINUX)),
+        ({"minor": "33"}, ("SIGINT", LINUX)),
+        ({"minor": "32"}, (None, None)),
+        ({"minor": ""}, (None, None)),
+        ({"stop_signal": "TERM"}, (None, None)),
+        # The program is not the first process.
+        ({"command": ["npm", "start"]}, (None, None)),
+        ({"command": ["sh", "-c", "p"]}, (None, None)),
+        # Overrides of the user.
+        ({"container_yml": {"lifecycle": BY_USER}}, ("SIGINT", LINUX)),
+        ({"container_yml": {"lifecycle": {"stopSignal": "SIGHUP"}}}, ("SIGHUP", None)),
+        ({"pod_yml": {"spec": {"os": {"name": "windows"}}}}, (None, {"name": "windows"})),
+        ({"pod_yml": {"spec": {"hostPID": True}}}, ("SIGINT", LINUX)),
+    ],
+)
+def test_the_node_knows_the_signal_of_the_first_process(settings, expected):
+    signal, system, requests = stop_signal_of(**settings)
+    assert (signal, system) == expected
+    assert requests == ["/version"]
+
+
+def test_a_server_is_asked_only_if_a_process_has_a_signal():
+    assert stop_signal_of(stop_signal=None) == (None, None, [])
+
+
 def mounted_stop(*arguments, **options):
     return stop_command(*arguments, **options, mounted=True)
 

@@ -346,3 +346,33 @@ def test_programs_behind_shells_save_their_work(kube_cluster, shared, name):
         wait_until(lambda process=process: shared.get_log(name, process) == saved, 10)
     warnings = [event.text for event in shared.iter_events(name) if "PreStop" in event.text]
     assert warnings == []
+
+
+# Report the first signal.
+REPORTS = """
+import os, signal
+def stop(number, _):
+    print(signal.Signals(number).name)
+    os._exit(0)
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, stop)
+print("up")
+while True: signal.pause()
+"""
+
+
+def test_a_first_process_receives_its_own_signal(kube_cluster, shared, name):
+    """The node sends it if the hook cannot, and if the feature of the server is enabled."""
+    exp = shared.new_experiment(name)
+    for process in ("hook", "node"):
+        python(exp, process, REPORTS).stop_signal("INT").ready(log="^up")
+    hook = {"preStop": {"exec": {"command": ["/no/shell"]}}}
+    exp.get_process("node").container_yml = {"lifecycle": hook}
+    shared.launch(exp)
+    shared.wait(name, until="ready", timeout=90)
+    pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-node"))
+    (container,) = pod["spec"]["containers"]
+    shared.stop_processes(name)
+    assert shared.get_log(name, "hook") == "up\nSIGINT\n"
+    expected = container["lifecycle"].get("stopSignal", "SIGTERM")
+    assert shared.get_log(name, "node") == f"up\n{expected}\n"

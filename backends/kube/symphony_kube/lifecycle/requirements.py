@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import LaunchFailed
 from symphony_kube.api.labels import QUEUE
 from symphony_kube.api.resources import KINDS, labels_of, names_of_resources
+from symphony_kube.api.server_version import minor_version
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -46,9 +46,7 @@ def _check_queues(api: Api, bodies: Collection[Object]) -> None:
     waiting = [body for body in bodies if QUEUE in labels_of(body)]
     if not waiting:
         return
-    version = api.call("GET", "/version")
-    digits = re.match("[0-9]+", version["minor"])
-    minor = int(digits[0]) if digits else 0
+    minor = minor_version(api)
     for body in waiting:
         kind, first = body["kind"], _FIRST_MINOR_VERSIONS[body["kind"]]
         if minor < first:

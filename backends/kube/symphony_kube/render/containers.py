@@ -350,6 +350,20 @@ def stop_signal(process: PlannedProcess) -> signal.Signals:
     return signal.Signals[f"SIG{process.settings.stop_signal or 'TERM'}"]
 
 
+def with_stop_signal(process: PlannedProcess, rendered: Object) -> Object:
+    """Return a container whose first process receives the signal of the program instead of TERM.
+
+    The container is unchanged if the signal is TERM, or if its first process is not the program. A
+    signal of the user is kept.
+    """
+    number = stop_signal(process)
+    lifecycle = rendered.get("lifecycle") or {}
+    is_first_process = not is_starter(rendered.get("command") or ())
+    if number == signal.SIGTERM or not is_first_process or "stopSignal" in lifecycle:
+        return rendered
+    return {**rendered, "lifecycle": {**lifecycle, "stopSignal": number.name}}
+
+
 def with_stop_hook(
     process: PlannedProcess, rendered: Object, grace: int, *, mounted: bool
 ) -> Object:

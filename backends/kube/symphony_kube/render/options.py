@@ -32,6 +32,8 @@ class RenderOptions:
     * ``pod_yml``, ``job_yml``, ``service_yml`` and ``namespace_yml``: fields that are merged into
       all objects of these kinds.
     * ``security``: the Pod security level that all Pods pass, or None.
+    * ``stop_signals``: whether the API server knows the field ``lifecycle.stopSignal``. It ignores
+      the field if it is disabled.
     """
 
     image: str | None = None
@@ -48,3 +50,4 @@ class RenderOptions:
     namespace_yml: Mapping[str, Any] = field(default_factory=dict)
     security: str | None = None
     code_image: str | None = None
+    stop_signals: bool = False

@@ -17,6 +17,7 @@ from symphony_kube.render.containers import (
     container,
     ports,
     with_stop_hook,
+    with_stop_signal,
 )
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data
@@ -254,7 +255,8 @@ def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
     if settings.pod_yml:
         body = _apply_override(body, settings.pod_yml, f"pod_yml of {unit.description}")
     _check_containers(unit, body["spec"].get("containers"))
-    spec = _with_stop_hooks(body["spec"], unit, context)
+    spec = _with_stop_signals(body["spec"], unit, context)
+    spec = _with_stop_hooks(spec, unit, context)
     return {**body, "spec": with_security(spec, options.security)}
 
 
@@ -264,6 +266,26 @@ def mounts_scripts(context: RenderContext) -> bool:
     With ``jobs_only``, users may not be allowed to create the ConfigMap that contains it.
     """
     return not context.options.jobs_only
+
+
+def _with_stop_signals(spec: Object, unit: PlannedUnit, context: RenderContext) -> Object:
+    """Return the spec of a Pod whose node sends the signals of its processes instead of TERM.
+
+    A hook sends them first, but cannot run in an image without a shell. The controller of a JobSet
+    may have been built before Kubernetes had the field.
+    """
+    os = {"name": "linux", **(spec.get("os") or {})}
+    if not context.options.stop_signals or unit.job_set is not None or os["name"] != "linux":
+        return spec
+    processes = {process.name: process for process in unit.processes}
+    containers = []
+    for item in spec["containers"]:
+        process = processes.get(item.get("name", ""))
+        containers.append(item if process is None else with_stop_signal(process, item))
+    if containers == spec["containers"]:
+        return spec
+    # Kubernetes accepts the field only together with the operating system.
+    return {**spec, "os": os, "containers": containers}
 
 
 def _with_stop_hooks(spec: Object, unit: PlannedUnit, context: RenderContext) -> Object:

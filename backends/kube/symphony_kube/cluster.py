@@ -21,6 +21,7 @@ from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import PATIENCE_SECONDS, Timeouts
 from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, RESTRICTED, Expose, RenderOptions
+from symphony_kube.state.ip_families import ALL_OF_IPV4
 
 if TYPE_CHECKING:
     from symphony.cluster import Manifest, OnChange, Progress, Tunnel, WatchedStatuses
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from symphony_kube.runs.recording import Settings
 
 # The addresses on which processes can listen: all of IPv4, or all of IPv6 and usually also IPv4.
-BIND_HOST = "0.0.0.0"
+BIND_HOST = ALL_OF_IPV4
 BIND_HOSTS = (BIND_HOST, "::")
 # The first version of Kubernetes 1 with the field ``lifecycle.stopSignal``.
 _FIRST_MINOR_VERSION_WITH_STOP_SIGNALS = 33
@@ -276,6 +277,7 @@ class KubeCluster(Cluster):
 
         scope = self.scope(plan.experiment)
         manifest = render.render(plan, scope, options, files, archives)
+        manifest = dataclasses.replace(manifest, bind_host=self._bind_host)
         if not manifest.needs_supervisor:
             return manifest
         where = "starts a supervisor on this machine"

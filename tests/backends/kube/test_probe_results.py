@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony_kube.state.ip_families import service_note
 from symphony_kube.status import event_watch
 from symphony_kube.status.probe_results import awaits_results, with_results
 
@@ -89,6 +90,57 @@ def test_result_has_the_words_of_all_backends(
         f"not ready yet: {result}",
         ReasonCode.NOT_READY_YET,
     )
+
+
+V6_REFUSED = "dial tcp [fd00::5]:7000: connect: connection refused"
+V6_HINT = (
+    "; the Pod has only IPv6 addresses, and a server at 0.0.0.0 cannot be reached there: set the "
+    "option bind_host to '::'"
+)
+
+
+@pytest.mark.parametrize(
+    ("refused", "listens_on", "addresses", "hint"),
+    [
+        (V6_REFUSED, "0.0.0.0", ["fd00::5"], V6_HINT),
+        (V6_REFUSED, "::", ["fd00::5"], ""),
+        (V6_REFUSED, None, ["fd00::5"], ""),
+        (V6_REFUSED, "0.0.0.0", ["fd00::5", "10.0.0.1"], ""),
+        (V6_REFUSED, "0.0.0.0", [], ""),
+        ("dial tcp 10.0.0.1:7000: connect: connection refused", "0.0.0.0", ["10.0.0.1"], ""),
+    ],
+)
+def test_refusal_in_a_cluster_with_ipv6_names_the_cure(
+    refused: str, listens_on: str | None, addresses: list[str], hint: str
+) -> None:
+    server = pod(TCP)
+    if listens_on is not None:
+        variables = [{"name": "SYMPH_WEB_BIND_HOST", "value": listens_on}, {"name": "OTHER"}]
+        server["spec"]["containers"][0]["env"] = variables
+    server["status"] = {"podIPs": [{"ip": address} for address in addresses]}
+    event = unhealthy(f"Readiness probe failed: {refused}")
+    process, _ = with_results(running(), [server], [event], NOW)
+    address = refused.split()[2].removesuffix(":")
+    assert process.test_result == f"connection refused at {address}{hint}"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "is_noted"),
+    [
+        (["fd00::1"], True),
+        (["10.0.0.1"], False),
+        (["10.0.0.1", "fd00::1"], False),
+        (["None"], False),
+    ],
+)
+def test_services_with_ipv6_addresses_alone_are_noted(addresses: list[str], is_noted: bool) -> None:
+    service = {"metadata": {"name": "web"}, "spec": {"clusterIPs": addresses}}
+    expected = (
+        "Services of this cluster, such as 'web', have only IPv6 addresses, and a server at "
+        "0.0.0.0 cannot be reached there: set the option bind_host to '::'"
+    )
+    assert service_note([service]) == (expected if is_noted else "")
+    assert service_note([]) == ""
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ from symphony_kube.lifecycle.supervisor.run import SupervisedRun
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.roster import roster_unit
 from symphony_kube.state import observe
+from symphony_kube.state.ip_families import ALL_OF_IPV4, service_note
 from symphony_kube.state.pod_status import parse_time
 from symphony_kube.status import experiments
 
@@ -411,12 +412,21 @@ def _create(
         creation.create_all([resources[name] for name in first_units[1:]])
     await_code()
     creation.has_units = True
-    notes: tuple[str, ...] = ()
+    notes = _service_notes(manifest, creation)
     if manifest.needs_supervisor:
-        notes = _supervise(api, manifest, creation, run_id, units, supervisor)
+        notes += _supervise(api, manifest, creation, run_id, units, supervisor)
     if description is not None and stored is not None and stored.path in creation.created:
         complete_launch(api, scope, description, creation.created[stored.path][1])
     return notes
+
+
+def _service_notes(manifest: KubeManifest, creation: Creation) -> tuple[str, ...]:
+    """Return a message if clients cannot reach servers at the addresses of Services."""
+    if manifest.bind_host != ALL_OF_IPV4:
+        return ()
+    created = creation.created.values()
+    note = service_note(body for resource, body in created if resource.kind == "Service")
+    return (note,) if note else ()
 
 
 def _supervise(

@@ -40,6 +40,7 @@ class KubeManifest(Manifest):
     * ``policies``: the rules for the end of the experiment that its supervisor applies.
     * ``parameters``: the values of parameters that the user has given, in which secrets are hidden.
     * ``source_files``: the files from which Secrets and ConfigMaps are created.
+    * ``bind_host``: the address on which processes listen.
     * ``snapshots``: the snapshots of the code, keyed by the names of the processes.
     * ``supervisor``: where the experiment is supervised, or ``""`` if it needs no supervisor. The
       objects of a supervisor in the cluster are not a part of the manifest, because they contain
@@ -61,6 +62,7 @@ class KubeManifest(Manifest):
     parameters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     supervisor: str = ""
+    bind_host: str = ""
     snapshots: Mapping[str, CodeSnapshot] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Object]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from symphony.escapes import last_line
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State, not_ready_reason
+from symphony_kube.state.ip_families import refusal_hint
 
 Object = Mapping[str, Any]
 
@@ -98,7 +99,9 @@ def probe_result(message: str, pod: Object, container: Object) -> str:
     if status is not None:
         return f"HTTP {status[1]} from {url}" if url else f"HTTP {status[1]}"
     if refused is not None:
-        return f"connection refused at {refused[1]}"
+        hint = refusal_hint(refused[1], pod, container)
+        result = f"connection refused at {refused[1]}"
+        return f"{result}; {hint}" if hint else result
     if "exec" not in probe and _TIMEOUT.search(message):
         return f"no response from {url}" if url else "no connection"
     line = last_line(message, MAX_CHARACTERS)

@@ -195,12 +195,6 @@ def test_the_supervisor_creates_a_job_set_once():
             "process 'train-0' is in a JobSet, whose controller alone restarts it, so the "
             "experiment cannot restart as a whole: set another on_failure, or remove jobset",
         ),
-        (
-            {"ranks": 9, "queue": "team-a"},
-            "the ranks of 'train' have 9 Pods, and Kueue admits a JobSet with at most 8 different "
-            "Pods: set per_pod, or remove jobset, because the queue admits any number of ranks "
-            "without it",
-        ),
     ],
 )
 def test_what_a_job_set_does_not_support(settings, message):

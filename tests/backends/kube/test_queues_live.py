@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from symphony.errors import LaunchFailed
 from symphony.status import ReasonCode, State
 from symphony.testing.contract import all_running
 
@@ -66,6 +67,21 @@ def ranks(cluster, name, queue, program=FOREVER, **options):
     for process in exp.new_ranks("trainer", 2, command=["python3", "-u", "-c", program], **options):
         process.queue(queue).resource_request(**REQUEST).termination_grace_period(1)
     return exp
+
+
+def test_kueue_limits_the_pods_of_a_job_set(shared, kube_cluster, name, queue):
+    """The limit is that of the schema, as `kubectl explain` shows it."""
+    schemas = kube_cluster.raw.call("GET", f"/openapi/v3{API}")["components"]["schemas"]
+    (workload,) = [item for key, item in schemas.items() if key.endswith(".Workload")]
+    limit = workload["properties"]["spec"]["properties"]["podSets"]["maxItems"]
+    exp = shared.new_experiment(name)
+    command = ["python3", "-c", FOREVER]
+    for process in exp.new_ranks("trainer", limit + 1, command=command, jobset=True):
+        process.queue(queue)
+    message = f"has {limit + 1} Pods, and Kueue admits at most {limit} in a JobSet: set per_pod"
+    with pytest.raises(LaunchFailed, match=message):
+        shared.launch(exp)
+    assert shared.list_experiments() == []
 
 
 def has_reason(cluster, name, text):

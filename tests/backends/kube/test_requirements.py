@@ -13,6 +13,9 @@ from symphony_kube.lifecycle.requirements import check_requirements
 WAITING_POD = {"kind": "Pod", "metadata": {"name": "unit-0", "labels": {QUEUE: "team-a"}}}
 
 
+JOB_SETS, KUEUE = "/apis/jobset.x-k8s.io/v1alpha2", "/apis/kueue.x-k8s.io"
+
+
 class OfVersion:
     """An API server that reports a version and does nothing else."""
 
@@ -29,3 +32,89 @@ def test_a_cluster_without_scheduling_gates_refuses_a_queue() -> None:
     with pytest.raises(LaunchFailed, match=message):
         check_requirements(OfVersion("26+"), [WAITING_POD])
     check_requirements(OfVersion("27"), [WAITING_POD])
+
+
+class WithSchemas:
+    """An API server that publishes the schemas of JobSets and of the Workloads of Kueue.
+
+    ``requests`` contains the paths that were read. A limit that is None is not in the schema.
+    """
+
+    def __init__(self, *, jobs: int | None, pod_sets: int | None) -> None:
+        self.requests: list[str] = []
+        self._answers = {
+            JOB_SETS: {"resources": [{"name": "jobsets"}]},
+            KUEUE: {"preferredVersion": {"version": "v1beta9"}},
+            "/version": {"major": "1", "minor": "37"},
+            f"/openapi/v3{JOB_SETS}": _document("JobSet", "replicatedJobs", jobs),
+            f"/openapi/v3{KUEUE}/v1beta9": _document("Workload", "podSets", pod_sets),
+        }
+
+    def call(self, _: str, path: str) -> dict[str, Any]:
+        self.requests.append(path)
+        return self._answers[path]
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        self.requests.append(path)
+        return self._answers.get(path)
+
+
+def _document(kind: str, field: str, limit: int | None) -> dict[str, Any]:
+    items = {"type": "array"} if limit is None else {"type": "array", "maxItems": limit}
+    spec = {"properties": {field: items}}
+    schema = {
+        "x-kubernetes-group-version-kind": [{"kind": kind}],
+        "properties": {"spec": spec},
+    }
+    return {"components": {"schemas": {"other": {}, "wanted": schema}}}
+
+
+def job_set(jobs: int, *, queue: bool = True) -> dict[str, Any]:
+    labels = {QUEUE: "team-a"} if queue else {}
+    spec = {"replicatedJobs": [{"name": f"rank-{number}"} for number in range(jobs)]}
+    return {"kind": "JobSet", "metadata": {"name": "e-train", "labels": labels}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("server", "body", "message"),
+    [
+        (
+            WithSchemas(jobs=None, pod_sets=8),
+            job_set(9),
+            "jobset 'e-train' has 9 Pods, and Kueue admits at most 8 in a JobSet: set per_pod, or "
+            "remove jobset, because Kueue admits any number of ranks without it",
+        ),
+        (WithSchemas(jobs=None, pod_sets=8), job_set(9, queue=False), None),
+        (WithSchemas(jobs=None, pod_sets=16), job_set(16), None),
+        (WithSchemas(jobs=None, pod_sets=None), job_set(40), None),
+        (
+            WithSchemas(jobs=20, pod_sets=8),
+            job_set(21, queue=False),
+            "jobset 'e-train' has 21 Pods, and its controller accepts at most 20 in a JobSet: set "
+            "per_pod",
+        ),
+    ],
+)
+def test_the_schemas_of_the_cluster_limit_the_jobs_of_a_job_set(
+    server: WithSchemas, body: dict[str, Any], message: str | None
+) -> None:
+    if message is None:
+        check_requirements(server, [body])
+        return
+    with pytest.raises(LaunchFailed) as caught:
+        check_requirements(server, [body])
+    assert str(caught.value) == message
+
+
+def test_schemas_are_read_only_for_many_jobs() -> None:
+    server = WithSchemas(jobs=None, pod_sets=8)
+    check_requirements(server, [job_set(8), WAITING_POD])
+    assert set(server.requests) == {JOB_SETS, "/version"}
+
+
+def test_a_cluster_without_schemas_predicts_no_refusal() -> None:
+    server = WithSchemas(jobs=None, pod_sets=8)
+    for path in list(server._answers):
+        if path.startswith("/openapi"):
+            del server._answers[path]
+    check_requirements(server, [job_set(40)])

@@ -14,13 +14,15 @@ _DEFAULT_VERSION = "v1beta1"
 
 
 def workloads_path(api: Api, namespace: str) -> str:
-    """Return the API path of the Workloads in a namespace, in the version that the server prefers.
+    """Return the API path of the Workloads in a namespace. Sends a request."""
+    return f"{version_path(api)}/namespaces/{namespace}/workloads"
 
-    Sends a request.
-    """
+
+def version_path(api: Api) -> str:
+    """Return the API path of the version of Kueue that the server prefers. Sends a request."""
     try:
         group = api.call("GET", _GROUP_PATH)
     except ApiError:
         group = {}
     version = (group.get("preferredVersion") or {}).get("version") or _DEFAULT_VERSION
-    return f"{_GROUP_PATH}/{version}/namespaces/{namespace}/workloads"
+    return f"{_GROUP_PATH}/{version}"

@@ -6,8 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import LaunchFailed
+from symphony_kube.api.kueue import version_path
 from symphony_kube.api.labels import QUEUE
 from symphony_kube.api.resources import KINDS, labels_of, names_of_resources
+from symphony_kube.api.schemas import max_items
 from symphony_kube.api.server_version import minor_version
 
 if TYPE_CHECKING:
@@ -17,12 +19,15 @@ Object = Mapping[str, Any]
 
 # The first versions of Kubernetes 1 with scheduling gates of Pods, and with suspended Jobs.
 _FIRST_MINOR_VERSIONS = {"Pod": 27, "Job": 22, "JobSet": 22}
+# No version of JobSet or Kueue has a lower limit for the number of Jobs in a JobSet.
+_LOWEST_LIMIT = 8
 
 
 def check_requirements(api: Api, bodies: Collection[Object]) -> None:
     """Raise `LaunchFailed` if the cluster cannot run Pods, Jobs or JobSets as described."""
     _check_job_sets(api, bodies)
     _check_queues(api, bodies)
+    _check_sizes(api, bodies)
 
 
 def _check_job_sets(api: Api, bodies: Collection[Object]) -> None:
@@ -55,4 +60,37 @@ def _check_queues(api: Api, bodies: Collection[Object]) -> None:
                 f"{kind.lower()} {body['metadata']['name']!r} would not wait for queue {queue!r}, "
                 f"because the cluster has Kubernetes 1.{minor}; use Kubernetes 1.{first} or newer, "
                 "or remove queue"
+            )
+
+
+def _check_sizes(api: Api, bodies: Collection[Object]) -> None:
+    """Raise `LaunchFailed` if a JobSet has more Jobs than it or Kueue accepts.
+
+    Kueue would never admit the JobSet. Its limit depends on its version.
+    """
+    job_sets = [
+        body
+        for body in bodies
+        if body["kind"] == "JobSet" and len(body["spec"]["replicatedJobs"]) > _LOWEST_LIMIT
+    ]
+    if not job_sets:
+        return
+    limit = max_items(api, KINDS["JobSet"][0], "JobSet", "replicatedJobs")
+    _check_numbers_of_jobs(job_sets, limit, "its controller accepts", "set per_pod")
+    queued = [body for body in job_sets if QUEUE in labels_of(body)]
+    if queued:
+        limit = max_items(api, version_path(api), "Workload", "podSets")
+        cure = "set per_pod, or remove jobset, because Kueue admits any number of ranks without it"
+        _check_numbers_of_jobs(queued, limit, "Kueue admits", cure)
+
+
+def _check_numbers_of_jobs(
+    job_sets: Collection[Object], limit: int | None, who_accepts: str, cure: str
+) -> None:
+    for body in job_sets:
+        count = len(body["spec"]["replicatedJobs"])
+        if limit is not None and count > limit:
+            raise LaunchFailed(
+                f"jobset {body['metadata']['name']!r} has {count} Pods, and {who_accepts} at most "
+                f"{limit} in a JobSet: {cure}"
             )

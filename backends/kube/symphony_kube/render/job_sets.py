@@ -20,8 +20,6 @@ from symphony_kube.render.text import Object
 
 # The number of restarts of a JobSet that has no limit.
 UNLIMITED_RESTARTS = 2**31 - 1
-# A Workload of Kueue contains at most this number of different Pods.
-MAX_QUEUED_PODS = 8
 # The reason with which a Job fails whose active deadline has passed. Symphony stops JobSets so.
 _DEADLINE_EXCEEDED = "DeadlineExceeded"
 
@@ -126,10 +124,4 @@ def _check_size(ranks: Sequence[PlannedUnit], context: RenderContext) -> None:
         raise SpecError(
             f"{first.description} is in a JobSet, whose Job {last!r} has {len(last)} characters in "
             f"its name, and Kubernetes allows {MAX_LENGTH}; shorten {unit!r}"
-        )
-    if first.processes[0].pod.queue and len(ranks) > MAX_QUEUED_PODS:
-        raise SpecError(
-            f"the ranks of {unit!r} have {len(ranks)} Pods, and Kueue admits a JobSet with at most "
-            f"{MAX_QUEUED_PODS} different Pods: set per_pod, or remove jobset, because the queue "
-            "admits any number of ranks without it"
         )

@@ -72,7 +72,7 @@ def test_overwritten_environment_is_not_intact() -> None:
     with started() as (process,):
         found = read_environment(process.pid)
     assert found is not None
-    assert (found.variables, found.is_intact) == ({}, False)
+    assert (found.get(RUN_ID_VARIABLE), found.is_intact) == (None, False)
 
 
 def test_mark_is_found_after_the_environment_was_overwritten() -> None:

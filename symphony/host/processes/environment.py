@@ -17,15 +17,47 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The initial environment of a process.
+    r"""The initial environment of a process.
 
-    ``is_intact`` is false if the environment is empty, or if the program has overwritten at least a
-    part of it. Programs that change their process title, such as redis-server, overwrite the memory
-    that contains the environment with their title and NUL bytes.
+    ``block`` contains NUL-terminated entries. Scans of all processes of the machine need one
+    variable of each, so it is searched and not split.
+
+    >>> environment = Environment(b"A=1\0B=\0")
+    >>> environment.get("A"), environment.get("B"), environment.get("C"), environment.is_intact
+    ('1', '', None, True)
+    >>> environment = Environment(b"server *:6379\0\0\0A=1\0")
+    >>> environment.variables, environment.get("A"), environment.is_intact
+    ({'A': '1'}, '1', False)
     """
 
-    variables: dict[str, str]
-    is_intact: bool
+    block: bytes
+
+    def get(self, name: str) -> str | None:
+        """Return the value of a variable, or None if it is not set."""
+        block = b"\0" + self.block
+        start = f"\0{name}=".encode()
+        position = block.rfind(start)
+        if position < 0:
+            return None
+        value, _, _ = block[position + len(start) :].partition(b"\0")
+        return os.fsdecode(value)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """All variables."""
+        pairs = [entry.partition(b"=") for entry in self.block.split(b"\0")]
+        found = {name: value for name, separator, value in pairs if separator}
+        return {os.fsdecode(name): os.fsdecode(value) for name, value in found.items()}
+
+    @property
+    def is_intact(self) -> bool:
+        """False if the environment is empty, or if the program has overwritten a part of it.
+
+        Programs that change their process title, such as redis-server, overwrite the memory that
+        contains the environment with their title and NUL bytes.
+        """
+        entries = self.block.removesuffix(b"\0").split(b"\0")
+        return self.block.endswith(b"\0") and all(b"=" in entry for entry in entries)
 
 
 def read_environment(pid: int) -> Environment | None:
@@ -34,7 +66,7 @@ def read_environment(pid: int) -> Environment | None:
         block = _read_block(pid)
     except OSError:
         return None
-    return _parse(block)
+    return Environment(block)
 
 
 def _read_block(pid: int) -> bytes:
@@ -62,22 +94,3 @@ def _read_file(pid: int) -> bytes:
     finally:
         os.close(descriptor)
     return content
-
-
-def _parse(block: bytes) -> Environment:
-    r"""Return the environment that a block of NUL-terminated entries contains.
-
-    >>> _parse(b"A=1\0B=\0")
-    Environment(variables={'A': '1', 'B': ''}, is_intact=True)
-    >>> _parse(b"server *:6379\0\0\0A=1\0")
-    Environment(variables={'A': '1'}, is_intact=False)
-    """
-    variables: dict[str, str] = {}
-    is_intact = block.endswith(b"\0")
-    for entry in block.removesuffix(b"\0").split(b"\0"):
-        name, separator, value = entry.partition(b"=")
-        if separator:
-            variables[os.fsdecode(name)] = os.fsdecode(value)
-        else:
-            is_intact = False
-    return Environment(variables, is_intact)

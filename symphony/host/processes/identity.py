@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +23,7 @@ _USER_TIME, _SYSTEM_TIME, _CHILDREN_USER_TIME, _CHILDREN_SYSTEM_TIME = 11, 12, 1
 _RESIDENT_PAGES = 21
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessId:
+class ProcessId(NamedTuple):
     """The permanent identity of one process.
 
     ``birth`` is the creation time in kernel clock ticks since boot.

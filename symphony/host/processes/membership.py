@@ -113,7 +113,7 @@ class RunProcesses:
             return True
         environment = read_environment(stat.process.pid)
         if environment is not None:
-            if environment.variables.get(RUN_ID_VARIABLE) == self._run_id:
+            if environment.get(RUN_ID_VARIABLE) == self._run_id:
                 return True
             if environment.is_intact:
                 return False
@@ -179,13 +179,13 @@ def is_command(process: ProcessId) -> bool:
     of a process; see `symphony.host.exec.run`.
     """
     environment = read_environment(process.pid)
-    return environment is not None and COMMAND_VARIABLE in environment.variables
+    return environment is not None and environment.get(COMMAND_VARIABLE) is not None
 
 
 def _role(pid: int) -> str | None:
     """Return the process name in a process's environment, or None if the name is unknown."""
     environment = read_environment(pid)
-    return None if environment is None else environment.variables.get("SYMPHONY_ROLE")
+    return None if environment is None else environment.get("SYMPHONY_ROLE")
 
 
 def list_pids() -> list[int]:

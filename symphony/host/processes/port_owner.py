@@ -49,9 +49,9 @@ def _is_older(server: ProcessId, process: ProcessId, run_id: str, name: str) -> 
     if server.birth >= process.birth:
         return False
     environment = read_environment(server.pid)
-    if environment is None or environment.variables.get(RUN_ID_VARIABLE) != run_id:
+    if environment is None or environment.get(RUN_ID_VARIABLE) != run_id:
         return True
-    return environment.variables.get("SYMPHONY_ROLE") in (name, None)
+    return environment.get("SYMPHONY_ROLE") in (name, None)
 
 
 def _descendants(pid: int) -> Iterator[int]:

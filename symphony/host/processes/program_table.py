@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from symphony.host.processes.identity import ProcessId, TreeStat, read_tree_stat
@@ -54,27 +55,38 @@ _NO_MASKS = SignalMasks(0, 0, 0)
 class ProgramTable:
     """All processes of this machine at one point in time.
 
-    Reading it costs about 10 microseconds for each process, so one table is used for all processes
-    of an experiment.
+    Reading a process from ``/proc`` costs more than 10 microseconds, so one table is used for all
+    processes of an experiment. ``children`` contains children of this program that lead process
+    groups of their own. Their places are known, so they are not read from ``/proc``.
     """
 
-    def __init__(self, stats: Iterable[TreeStat] | None = None) -> None:
-        if stats is None:
-            found = (read_tree_stat(pid) for pid in list_pids())
-            stats = (stat for stat in found if stat is not None)
-        self._stats = {stat.process.pid: stat for stat in stats}
+    def __init__(self, children: Iterable[ProcessId] = ()) -> None:
+        known = {child.pid: child for child in children}
+        self._stats: dict[int, TreeStat] = {}
+        for pid in list_pids():
+            child = known.get(pid)
+            stat = read_tree_stat(pid) if child is None else _leading_child(child)
+            if stat is not None:
+                self._stats[pid] = stat
         self._children: dict[int, list[TreeStat]] = {}
         self._groups: dict[int, list[TreeStat]] = {}
         for stat in self._stats.values():
             self._children.setdefault(stat.parent, []).append(stat)
             self._groups.setdefault(stat.group, []).append(stat)
 
-    def members(self, leader: ProcessId, known: Collection[ProcessId] = ()) -> list[TreeStat]:
+    def members(
+        self, leader: ProcessId, known: AbstractSet[ProcessId] = frozenset()
+    ) -> list[TreeStat]:
         """Return the running processes that belong to a process of the experiment.
 
         These are its leader, the members of the leader's process group, those of the processes
         ``known`` that are running, and the descendants of all of these.
         """
+        only = self._stats.get(leader.pid)
+        has_others = leader.pid in self._children or len(self._groups.get(leader.pid, ())) > 1
+        if only is not None and only.process == leader and not has_others and known <= {leader}:
+            # This is the most frequent case, and a stop can concern thousands of processes.
+            return [only]
         first = [self._stats.get(process.pid) for process in (leader, *known)]
         roots = [stat for stat in first if stat is not None and stat.process in (leader, *known)]
         found = {stat.process.pid: stat for stat in (*roots, *self._groups.get(leader.pid, ()))}
@@ -87,6 +99,22 @@ class ProgramTable:
         return list(found.values())
 
 
+def _leading_child(child: ProcessId) -> TreeStat | None:
+    """Return the place of a child that leads a process group, or None if it has exited.
+
+    The kernel answers from the child's own data, which is 10 times as fast as reading ``/proc``.
+    """
+    options = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+    try:
+        change = os.waitid(os.P_PID, child.pid, options)
+    except ChildProcessError:
+        # Its exit has been collected, so another process can have its pid.
+        return read_tree_stat(child.pid)
+    if change is not None and change.si_code != os.CLD_STOPPED:
+        return None
+    return TreeStat(child, os.getpid(), child.pid, is_suspended=change is not None)
+
+
 def programs_of(
     members: Collection[TreeStat], number: int, *, reads_single: bool = False
 ) -> list[Program]:
@@ -97,7 +125,10 @@ def programs_of(
     it receives a signal that stops the process in any case.
     """
     if len(members) == 1 and not reads_single:
-        return [_program(member, _NO_MASKS, number) for member in members]
+        return [
+            Program(member.process, member.parent, is_suspended=member.is_suspended)
+            for member in members
+        ]
     return [
         _program(member, read_masks(member.process.pid), number)
         for member in members

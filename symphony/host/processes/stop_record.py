@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from symphony.host.processes.identity import ProcessId
 
@@ -46,6 +47,18 @@ class RecordedStop:
         return self.programs.get(kind, set())
 
 
+class Entry(NamedTuple):
+    """What is recorded of the stop of one process: how some of its programs were asked to exit.
+
+    ``group`` is its process group. ``programs`` is empty if the command that stops the process was
+    begun.
+    """
+
+    kind: Kind
+    group: int
+    programs: Iterable[ProcessId]
+
+
 class StopRecord:
     """The record in the file ``path``, which need not exist.
 
@@ -63,9 +76,11 @@ class StopRecord:
 
     def add(self, kind: Kind, group: int, programs: Iterable[ProcessId]) -> None:
         """Record programs. Without any, record that the command of the process was begun."""
-        prefix = f"{kind.value} {group}"
-        lines = [f"{prefix} {program.pid} {program.birth:.0f}\n" for program in programs]
-        data = "".join(lines) or f"{prefix}\n"
+        self.add_all([Entry(kind, group, programs)])
+
+    def add_all(self, entries: Iterable[Entry]) -> None:
+        """Record programs of several processes in one step."""
+        data = "".join(map(_encode, entries))
         with contextlib.suppress(OSError):
             if self._descriptor is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -80,6 +95,13 @@ class StopRecord:
             os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
         self._descriptor = None
+
+
+def _encode(entry: Entry) -> str:
+    """Return the lines of an entry."""
+    prefix = f"{entry.kind.value} {entry.group}"
+    lines = [f"{prefix} {program.pid} {program.birth:.0f}\n" for program in entry.programs]
+    return "".join(lines) or f"{prefix}\n"
 
 
 def _read(path: str) -> dict[int, RecordedStop]:

@@ -7,7 +7,7 @@ caller passes the time and the running programs, and sends the signals.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from symphony.host.processes.identity import ProcessId
@@ -113,8 +113,12 @@ class TreeStop:
             return self._late_time
         return self.kill_time
 
-    def step(self, programs: Iterable[Program], now: float) -> Step:
+    def step(self, programs: Collection[Program], now: float) -> Step:
         """Return the signals that the running programs receive now."""
+        if len(programs) == 1 and not self.asked and now < self._late_time:
+            # This is the most frequent case, and a stop can concern thousands of processes.
+            (program,) = programs
+            return self._ask_only(program)
         forest = Forest(programs)
         running = forest.programs.values()
         if now >= self.kill_time:
@@ -127,6 +131,22 @@ class TreeStop:
         if now >= self._late_time and not self._is_late_done:
             return self._ask_late(forest)
         return self._ask_below(forest, now)
+
+    def _ask_only(self, program: Program) -> Step:
+        """Ask the only program to exit, whether or not it handles the signal."""
+        step = Step()
+        self.asked.add(program.process)
+        self._send_to(program, step)
+        if program.is_suspended or program.process in self._held:
+            step.send(program, signal.SIGCONT)
+        self._held.discard(program.process)
+        return step
+
+    def _send_to(self, program: Program, step: Step) -> None:
+        """Send the signal to a program, unless a command asks it to exit."""
+        if self.sends_signal:
+            # Shells let their background jobs ignore SIGINT.
+            step.send(program, signal.SIGTERM if program.ignores else self.number)
 
     def _ask_next(self, forest: Forest, now: float) -> Step:
         """Ask the next programs to exit, because none that was asked is running."""
@@ -173,9 +193,7 @@ class TreeStop:
             self._between[program.process] = []
             self._note_between(forest, program)
             self.asked.add(program.process)
-            if self.sends_signal:
-                # Shells let their background jobs ignore SIGINT.
-                step.send(program, signal.SIGTERM if program.ignores else self.number)
+            self._send_to(program, step)
         # A shell can have set a trap, or executed another program, since the last look.
         released = {program.process for program in choice.receivers} & self._held
         self._held -= released

@@ -6,20 +6,21 @@ machine's processes serve all stops that are in progress.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from symphony.host.processes.control import send_signal, signal_group
 from symphony.host.processes.identity import ProcessId, is_alive
 from symphony.host.processes.program_table import ProgramTable, programs_of
 from symphony.host.processes.spec import DEFAULT_STOP_SIGNAL
-from symphony.host.processes.stop_record import Kind
-from symphony.host.processes.tree_stop import TreeStop
+from symphony.host.processes.stop_record import Entry, Kind
+from symphony.host.processes.tree_stop import Step, TreeStop
 
 if TYPE_CHECKING:
     from symphony.host.processes.identity import TreeStat
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 # The interval at which stops are continued. It increases while nothing happens.
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 0.25
 _PAUSE_FACTOR = 1.5
+# The record of so many stops is written in one step. If this program is killed after that and
+# before it has sent the signals, the programs do not receive them.
+STOPS_PER_BATCH = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +86,8 @@ class _Stop:
     ``known`` contains the programs that were running at the last step, and ``awaited`` those of
     them that were asked to exit. ``polled`` contains those of them whose exit must be polled.
     ``recorded`` contains the programs that are recorded as asked in
-    the way ``recorded_kind``.
+    the way ``recorded_kind``. The exit of the leader was collected if ``has_leader_exited`` is
+    true.
     """
 
     tree: TreeStop
@@ -94,6 +99,19 @@ class _Stop:
     recorded_kind: Kind = Kind.SIGNALED
     next_time: float = 0.0
     has_begun: bool = False
+    has_leader_exited: bool = False
+
+
+class _Signals(NamedTuple):
+    """The signals of one step of a stop.
+
+    ``children`` contains the pids of the programs that are children of this program.
+    """
+
+    name: str
+    stop: _Stop
+    step: Step
+    children: set[int]
 
 
 # A function that runs the command that stops a process. It returns why the command failed, or "".
@@ -117,6 +135,7 @@ class Stopper:
         is_notified: bool = True,
     ) -> None:
         self._loop = loop
+        self._pid = os.getpid()
         self._is_notified = is_notified
         self._on_done = on_done
         self._record = record
@@ -194,6 +213,7 @@ class Stopper:
         stop = self._stops.get(name)
         if stop is None or stop.tree.leader != leader:
             return
+        stop.has_leader_exited = True
         if stop.known <= {leader} and not signal_group(leader.pid, 0):
             self._end(name)
             return
@@ -271,21 +291,28 @@ class Stopper:
         """Continue the stops for which a program has exited or a time has passed."""
         due = [name for name, stop in self._stops.items() if self._is_due(stop)]
         while due:
-            table = ProgramTable()
-            due = [name for name in due if name in self._stops and self._advance(name, table)]
+            stops = self._stops.values()
+            table = ProgramTable(stop.tree.leader for stop in stops if not stop.has_leader_exited)
+            signals: list[_Signals] = []
+            for name in due:
+                if name in self._stops:
+                    signals += self._advance(name, table)
+            for start in range(0, len(signals), STOPS_PER_BATCH):
+                self._send(signals[start : start + STOPS_PER_BATCH])
+            due = [item.name for item in signals if item.step.lists_again]
 
     def _is_due(self, stop: _Stop) -> bool:
         if time.monotonic() >= stop.next_time:
             return True
         return not stop.awaited or not all(is_alive(process) for process in stop.polled)
 
-    def _advance(self, name: str, table: ProgramTable) -> bool:
-        """Do the next step of a stop. Return whether the programs must be listed again for it."""
+    def _advance(self, name: str, table: ProgramTable) -> list[_Signals]:
+        """Decide the next step of a stop, and return the signals to send, which can be none."""
         stop = self._stops[name]
         members = table.members(stop.tree.leader, stop.known)
         if not members:
             self._end(name)
-            return False
+            return []
         stop.known = {member.process for member in members}
         number = stop.tree.number
         now = time.monotonic()
@@ -297,51 +324,60 @@ class Stopper:
         step = stop.tree.step(programs, now)
         stop.next_time = stop.tree.next_time(now)
         stop.awaited = stop.polled = stop.tree.asked & stop.known
-        is_only_leader = stop.known == {stop.tree.leader}
-        if self._is_notified and is_only_leader and members[0].parent == os.getpid():
+        if self._is_notified and len(members) == 1 and members[0].parent == self._pid:
             # On tmux, the process is no child, and its exit is reported after the end of the stop.
             stop.polled = set()
-        held = [process for process, sent in step.signals if sent is signal.SIGSTOP]
-        self._note(stop, held)
-        children = {member.process for member in members if member.parent == os.getpid()}
-        for process, sent in step.signals:
-            if process in children:
-                # The pid of a child is not used again before this thread collects its exit.
-                os.kill(process.pid, sent)
-            else:
-                send_signal(process, sent)
-        if step.signals:
-            self._pause = FIRST_PAUSE_SECONDS
-        return step.lists_again
+        children = {member.process.pid for member in members if member.parent == self._pid}
+        return [_Signals(name, stop, step, children)]
 
-    def _note(self, stop: _Stop, held: Sequence[ProcessId] = ()) -> None:
-        """Record the programs that will be asked to exit or suspended.
+    def _send(self, batch: Sequence[_Signals]) -> None:
+        """Record which programs will be asked to exit or suspended, and send the signals.
 
-        This comes before the signals. A program that receives a signal often runs at once, and this
+        The record comes first. A program that receives a signal often runs at once, and this
         program could be killed before it continues.
         """
-        record = self._record
-        if record is None:
-            return
-        tree = stop.tree
-        if held:
-            record.add(Kind.HELD, tree.leader.pid, held)
-        kind = Kind.SIGNALED if tree.sends_signal else Kind.COMMANDED
-        if kind is not stop.recorded_kind:
-            stop.recorded.clear()
-            stop.recorded_kind = kind
-        new = tree.asked - stop.recorded
-        if new:
-            record.add(kind, tree.leader.pid, new)
-            stop.recorded |= new
+        if self._record is not None:
+            entries = [entry for item in batch for entry in _new_entries(item.stop, item.step)]
+            if entries:
+                self._record.add_all(entries)
+        for item in batch:
+            for process, sent in item.step.signals:
+                # Programs of other users, such as sudo, accept no signals of this user.
+                with contextlib.suppress(PermissionError):
+                    if process.pid in item.children:
+                        # The pid of a child is not used again before this thread collects its exit.
+                        os.kill(process.pid, sent)
+                    else:
+                        send_signal(process, sent)
+            if item.step.signals:
+                self._pause = FIRST_PAUSE_SECONDS
 
     def _signal_group(self, stop: _Stop, members: Sequence[TreeStat]) -> None:
         """Send the signal to the whole process group, whose programs are not asked again."""
         tree = stop.tree
         asked = [member for member in members if member.group == tree.leader.pid]
         tree.asked.update(member.process for member in asked)
-        self._note(stop)
+        if self._record is not None:
+            self._record.add_all(_new_entries(stop, Step()))
         signal_group(tree.leader.pid, tree.number)
         for member in asked:
             if member.is_suspended:
                 send_signal(member.process, signal.SIGCONT)
+
+
+def _new_entries(stop: _Stop, step: Step) -> list[Entry]:
+    """Return what must be recorded before the signals of a step are sent."""
+    tree = stop.tree
+    entries: list[Entry] = []
+    held = [process for process, sent in step.signals if sent is signal.SIGSTOP]
+    if held:
+        entries.append(Entry(Kind.HELD, tree.leader.pid, held))
+    kind = Kind.SIGNALED if tree.sends_signal else Kind.COMMANDED
+    if kind is not stop.recorded_kind:
+        stop.recorded.clear()
+        stop.recorded_kind = kind
+    new = tree.asked - stop.recorded
+    if new:
+        entries.append(Entry(kind, tree.leader.pid, new))
+        stop.recorded |= new
+    return entries

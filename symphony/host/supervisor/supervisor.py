@@ -511,7 +511,8 @@ class Supervisor:
             spec,
             process,
             StopOrder.of(spec, grace),
-            {**self._env, **spec.env},
+            # The command needs the environment, and thousands of processes can be stopped at once.
+            {**self._env, **spec.env} if spec.stop_command else {},
             lambda problem: self._notes.set(f"stop {name}", problem),
         )
 

@@ -89,9 +89,9 @@ class ProcessTrees:
     def _owner_in_environment(self, pid: int) -> str | None:
         """Return the name in the environment of a process of the run, or None."""
         environment = read_environment(pid)
-        if environment is None or environment.variables.get(RUN_ID_VARIABLE) != self._run_id:
+        if environment is None or environment.get(RUN_ID_VARIABLE) != self._run_id:
             return None
-        return environment.variables.get("SYMPHONY_ROLE")
+        return environment.get("SYMPHONY_ROLE")
 
 
 def _owner_in(owners: Mapping[int, tuple[float, str]], reading: Reading) -> str | None:

@@ -1,0 +1,66 @@
+"""The programs of a process, with and without reading those whose places are known."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from symphony.host.processes.identity import ProcessId, identify
+from symphony.host.processes.program_table import ProgramTable
+
+
+@pytest.fixture
+def shell() -> Iterator[subprocess.Popen[str]]:
+    """Yield a shell that starts a program in the background, prints its pid, and runs another."""
+    line = "sleep 1000 & echo $!; exec cat"
+    with subprocess.Popen(
+        ["sh", "-c", line],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        yield process
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def identity(pid: int) -> ProcessId:
+    found = identify(pid)
+    assert found is not None
+    return found
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_a_known_child_has_the_same_place_as_one_that_is_read(
+    shell: subprocess.Popen[str],
+) -> None:
+    program = int(first_line(shell))
+    leader = identity(shell.pid)
+    members = ProgramTable([leader]).members(leader)
+    assert {member.process.pid for member in members} == {leader.pid, program}
+    assert members == ProgramTable().members(leader)
+
+    os.kill(shell.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, shell.pid, os.WSTOPPED | os.WNOWAIT)
+    suspended = ProgramTable([leader]).members(leader)
+    assert [member.is_suspended for member in suspended] == [True, False]
+    assert suspended == ProgramTable().members(leader)
+
+    os.kill(shell.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, shell.pid, os.WEXITED | os.WNOWAIT)
+    remaining = ProgramTable([leader]).members(leader)
+    assert [member.process.pid for member in remaining] == [program]
+
+
+def test_a_process_that_is_no_child_is_read() -> None:
+    parent = identity(os.getppid())
+    (member, *_) = ProgramTable([parent]).members(parent)
+    assert (member.process, member.parent != os.getpid()) == (parent, True)

@@ -94,6 +94,7 @@ from symphony_kube.render.roster import (
 )
 from symphony_kube.render.snapshot import LIVE_SETTINGS
 from symphony_kube.render.stop_script import scripts_name
+from symphony_kube.service_drift import find_drift, service_patch, with_drift
 from symphony_kube.state.change_log import encode_changes, new_change
 from symphony_kube.state.control_state import Attempt, encode_manifest
 from symphony_kube.state.ending import encode_policies
@@ -114,9 +115,6 @@ _NO_DESCRIPTION = (
     "its description is not stored in the cluster, because an earlier version of symphony, kubectl "
     "or a user who may not create Secrets has launched it"
 )
-# The fields of a Service that symphony sets and that can change.
-_SERVICE_FIELDS = ("type", "selector", "ports")
-
 
 # Renders the new description. The services and the options of the running experiment are kept.
 Describe = Callable[[Description | None], NewDescription]
@@ -268,6 +266,8 @@ def _find_difference(
     if running is None:
         return replace(launching(new.snapshot, ""), relaunch=(reason,))
     changes = _compare(running, new, observation, start)
+    drift = find_drift(api, scope, new.manifest, running.snapshot.services)
+    changes = replace(changes, processes=with_drift(changes.processes, drift))
     in_place = find_in_place(api, scope, running, new, observer, observation, changes)
     changes = replace(changes, processes=_with_whole_groups(changes.processes, in_place))
     changes = in_place.explained(changes)
@@ -987,16 +987,7 @@ def _missing_data(body: Object, found: Object) -> dict[str, Any] | None:
 def _patch_of(body: Object, found: Object) -> dict[str, Any] | None:
     """Return the patch that makes an object equal to ``body``, or None if it is equal."""
     if body["kind"] == "Service":
-        spec = {key: body["spec"][key] for key in _SERVICE_FIELDS}
-        ports = [
-            {key: port.get(key) for key in ("name", "port", "targetPort")}
-            for port in found["spec"].get("ports") or ()
-        ]
-        present = {**found["spec"], "ports": ports}
-        if all(present.get(key) == value for key, value in spec.items()):
-            return None
-        labels = {UNIT: body["metadata"]["labels"][UNIT]}
-        return {"metadata": {"labels": labels}, "spec": spec}
+        return service_patch(body, found)
     patch: dict[str, Any] = {}
     for key in ("data", "binaryData"):
         content, present = body.get(key) or {}, found.get(key) or {}

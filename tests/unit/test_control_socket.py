@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor import control
 from symphony.host.supervisor.control import Control
 from symphony.host.supervisor.event_loop import EventLoop
+from symphony.host.supervisor.supervised_process import ProcessTable
 from symphony.plan.state import apply, fold
 
 BAD_REQUESTS = [
@@ -57,17 +59,16 @@ def loop(run: RunDirectory) -> Iterator[EventLoop]:
     loop = EventLoop(errors.append)
     state = fold(["a"], [])
     apply(state, {"event": "launched", "at": 1.0})
-    supervisor: Any = SimpleNamespace(
+    spec = ProcessSpec(name="a", argv=("true",), cwd="/", grace=1.0)
+    record = SimpleNamespace(add_request=lambda *_: 1, add_request_done=lambda _: None)
+    steps: Any = SimpleNamespace(
         state=state,
-        specs={"a": SimpleNamespace(grace=1.0)},
-        ranks_with=lambda _: [],
-        stop_waves=lambda names: [list(names)],
-        record_request=lambda *_: 1,
-        record_request_done=lambda _: None,
+        processes=ProcessTable({"a": spec}, {}),
+        record=record,
         waits_for_leftovers=lambda _: False,
     )
     with control_socket.listen(run) as listener:
-        requests = Control(supervisor, loop)
+        requests = Control(steps, loop)
         loop.watch(listener.fileno(), lambda: requests.accept(listener))
         yield loop
     signal.set_wakeup_fd(previous)

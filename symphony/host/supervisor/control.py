@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from symphony.host.processes.spec import ProcessSpec
     from symphony.host.supervisor.change import Change
     from symphony.host.supervisor.event_loop import EventLoop
-    from symphony.host.supervisor.supervisor import Supervisor
+    from symphony.host.supervisor.requested_steps import RequestedSteps
 
 MAX_CONNECTIONS = 64
 # The key of a recorded request's number. Clients cannot send it.
@@ -135,8 +135,8 @@ class _Operation:
 class Control:
     """The requests to one supervisor."""
 
-    def __init__(self, supervisor: Supervisor, loop: EventLoop) -> None:
-        self._supervisor = supervisor
+    def __init__(self, steps: RequestedSteps, loop: EventLoop) -> None:
+        self._steps = steps
         self._loop = loop
         self._connections: list[_Connection] = []
         self._operations: list[_Operation] = []
@@ -270,7 +270,7 @@ class Control:
 
     def resume(self, number: int, request: Request) -> None:
         """Complete a request that a supervisor had accepted before it was killed."""
-        names = [name for name in request.names if name in self._supervisor.specs]
+        names = [name for name in request.names if name in self._steps.processes.present]
         if request.kind == "change":
             self._resume_change(number, names)
             return
@@ -279,7 +279,7 @@ class Control:
             operation = self._begin(_KINDS[request.kind], values, lambda _: None)
         except (RequestRefused, KeyError):
             # Another request has replaced this one, or another version recorded it.
-            self._supervisor.record_request_done(number)
+            self._steps.record.add_request_done(number)
             return
         self._advance(operation)
 
@@ -287,7 +287,7 @@ class Control:
         """Complete a change. Even if the experiment is being stopped or restarted, the removed
         processes must be stopped.
         """
-        change = self._supervisor.resume_change(to_start)
+        change = self._steps.resume_change(to_start)
         operation = self._begin_change(change, number, to_start, lambda _: None)
         self._operations.append(operation)
         self._advance(operation)
@@ -300,7 +300,7 @@ class Control:
         return operation
 
     def _refuse_while_stopping(self) -> None:
-        state = self._supervisor.state
+        state = self._steps.state
         if state.stopping or state.finished:
             raise RequestRefused("the experiment is being stopped")
         if state.restarting:
@@ -313,7 +313,7 @@ class Control:
         number: int | None = request.get(_NUMBER)
         if number is not None:
             return number
-        return self._supervisor.record_request(kind, names, _grace(request))
+        return self._steps.record.add_request(kind, names, _grace(request))
 
     def _stop(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
         names, grace = self._names_of_units(request), _grace(request)
@@ -322,18 +322,18 @@ class Control:
         for name in names:
             self._cancel_start(name)
             if self._track_state(name) is State.PENDING:
-                self._supervisor.stop_pending(name)
+                self._steps.stop_pending(name)
         self._await_exits(operation, names)
         return operation
 
     def _await_exits(self, operation: _Operation, names: Iterable[str]) -> None:
         """Stop processes in waves, and wait until they have exited."""
-        running = [name for name in names if not self._supervisor.is_gone(name)]
+        running = [name for name in names if not self._steps.processes.is_gone(name)]
         for name in running:
-            self._supervisor.announce_stop(name, restarts=name in operation.to_start)
+            self._steps.announce_stop(name, restarts=name in operation.to_start)
         operation.awaited.update(running)
         is_at_once = operation.grace == 0
-        operation.waves = [running] if is_at_once else self._supervisor.stop_waves(running)
+        operation.waves = [running] if is_at_once else self._steps.processes.stop_waves(running)
         self._stop_next_wave(operation)
 
     def _stop_next_wave(self, operation: _Operation) -> None:
@@ -341,19 +341,19 @@ class Control:
         while operation.waves and operation.wave.isdisjoint(operation.awaited):
             wave = operation.waves.pop(0)
             operation.wave = frozenset(wave)
-            graces = [self._supervisor.grace_of(name) for name in wave]
+            graces = [self._steps.processes[name].spec.grace for name in wave]
             longest = max(graces, default=0.0) if operation.grace is None else operation.grace
             operation.kill_time = time.monotonic() + longest
             for name in wave:
                 if name in operation.awaited:
                     restarts = name in operation.to_start
-                    self._supervisor.request_stop(name, operation.grace, restarts=restarts)
+                    self._steps.request_stop(name, operation.grace, restarts=restarts)
 
     def _cancel_start(self, name: str) -> None:
         for other in self._operations:
             if name in other.to_start:
                 del other.to_start[name]
-                self._supervisor.cancel_starts([name])
+                self._steps.cancel_starts([name])
                 other.error = f"another request stopped {name!r}"
 
     def _start(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
@@ -361,14 +361,14 @@ class Control:
         self._refuse_busy(names)
         operation = _Operation(reply, self._number("start", request, names))
         for name in names:
-            track = self._supervisor.state.tracks[name]
+            track = self._steps.state.tracks[name]
             is_backing_off = track.next_start is not None
             if track.state is State.RUNNING:
                 continue
             if track.state is State.PENDING and not is_backing_off:
                 continue
             operation.to_start[name] = None
-            if not self._supervisor.is_gone(name):
+            if not self._steps.processes.is_gone(name):
                 operation.awaited.add(name)
         return operation
 
@@ -388,7 +388,7 @@ class Control:
             raise RequestRefused(
                 f"no signal was sent, because these processes are not running: {join_names(idle)}"
             )
-        problems = self._supervisor.send_signal(names, number, force=request.get("force") is True)
+        problems = self._steps.send_signal(names, number, force=request.get("force") is True)
         if problems:
             name, problem = next(iter(problems.items()))
             others = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -397,11 +397,11 @@ class Control:
 
     def _change(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
         """Change the experiment. From the replacement of the manifest on, nothing is refused."""
-        if self._supervisor.state.is_changing:
+        if self._steps.state.is_changing:
             raise RequestRefused("another program is changing the experiment; try again")
-        change = self._supervisor.prepare_change(request)
+        change = self._steps.prepare_change(request)
         self._refuse_busy([*change.added, *change.removed, *change.restarted])
-        number = self._supervisor.begin_change(change, request, self._descriptors)
+        number = self._steps.begin_change(change, request, self._descriptors)
         return self._begin_change(change, number, [*change.added, *change.restarted], reply)
 
     def _begin_change(
@@ -423,9 +423,9 @@ class Control:
         return operation
 
     def _finish(self, _request: Mapping[str, Any], reply: Reply) -> _Operation:
-        if not self._supervisor.state.waits_for_start:
+        if not self._steps.state.waits_for_start:
             raise RequestRefused("processes of the experiment are running")
-        self._supervisor.stop()
+        self._steps.stop()
         return _Operation(reply)
 
     def _attach(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
@@ -433,7 +433,7 @@ class Control:
         connection = self._requesting
         if len(names) != 1 or connection is None:
             raise RequestRefused("'names' must contain one process")
-        terminal = self._supervisor.terminal(names[0])
+        terminal = self._steps.terminal(names[0])
         if terminal is None:
             raise RequestRefused(f"process {names[0]!r} is not running, or has no terminal")
         self._connections.remove(connection)
@@ -448,7 +448,7 @@ class Control:
         if connection is not None:
             self._connections.remove(connection)
             self._send(connection, {"answer": "done"})
-            self._supervisor.show_usage(connection.socket)
+            self._steps.show_usage(connection.socket)
         return _Operation(reply)
 
     def _names(self, request: Mapping[str, Any]) -> list[str]:
@@ -456,8 +456,8 @@ class Control:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise RequestRefused("'names' must be a list of process names")
         for name in names:
-            if name not in self._supervisor.specs:
-                hint = did_you_mean(name, self._supervisor.specs)
+            if name not in self._steps.processes.present:
+                hint = did_you_mean(name, self._steps.processes.present)
                 raise RequestRefused(f"there is no process {shown(name)}{hint}")
         return list(dict.fromkeys(names))
 
@@ -465,7 +465,7 @@ class Control:
         """Return the names of a request, and the other ranks of the units that it contains."""
         names: dict[str, None] = {}
         for name in self._names(request):
-            names.update(dict.fromkeys(self._supervisor.ranks_with(name) or [name]))
+            names.update(dict.fromkeys(self._steps.processes.ranks_with(name) or [name]))
         return list(names)
 
     def _refuse_busy(self, names: Iterable[str]) -> None:
@@ -482,7 +482,7 @@ class Control:
             )
 
     def _track_state(self, name: str) -> State:
-        return self._supervisor.state.tracks[name].state
+        return self._steps.state.tracks[name].state
 
     # --- progress ---
 
@@ -493,7 +493,7 @@ class Control:
                 continue
             operation.awaited.discard(name)
             self._stop_next_wave(operation)
-            if operation.to_start and not self._supervisor.state.is_stopping_all:
+            if operation.to_start and not self._steps.state.is_stopping_all:
                 self._advance_soon(operation)
             else:
                 self._advance(operation)
@@ -522,27 +522,27 @@ class Control:
             raise
 
     def _do_next_steps(self, operation: _Operation) -> None:
-        state = self._supervisor.state
+        state = self._steps.state
         if state.is_stopping_all and operation.to_start:
-            self._supervisor.cancel_starts(operation.to_start)
+            self._steps.cancel_starts(operation.to_start)
             operation.to_start.clear()
             verb = "restarted after a failure" if state.restarting else "stopped"
             operation.error = f"the experiment is being {verb}"
         startable = self._startable(operation)
-        leased = [name for name in startable if self._supervisor.lease_gpus(name)]
+        leased = [name for name in startable if self._steps.lease_gpus(name)]
         for name in startable:
             del operation.to_start[name]
             if name not in leased:
-                self._supervisor.cancel_starts([name])
+                self._steps.cancel_starts([name])
                 operation.error = f"another experiment has leased the GPUs of {name!r}"
         if leased:
             operation.restarted.update(leased)
-            self._supervisor.start_again(leased)
+            self._steps.start_again(leased)
         if operation.awaited or operation.to_start or operation not in self._operations:
             return
-        has_leftovers = any(map(self._supervisor.waits_for_leftovers, operation.restarted))
+        has_leftovers = any(map(self._steps.waits_for_leftovers, operation.restarted))
         if not has_leftovers and operation.stopped:
-            has_leftovers = self._supervisor.stop_strays_of(operation.stopped, operation.kill_time)
+            has_leftovers = self._steps.stop_strays_of(operation.stopped, operation.kill_time)
         if has_leftovers:
             self._loop.after(_CHECK_SECONDS, lambda: self._advance(operation))
             return
@@ -554,10 +554,10 @@ class Control:
         try:
             if operation.change is not None:
                 # A client can use the released resources as soon as the end is recorded.
-                self._supervisor.end_change(operation.change)
+                self._steps.end_change(operation.change)
         finally:
             if operation.number is not None:
-                self._supervisor.record_request_done(operation.number)
+                self._steps.record.add_request_done(operation.number)
             operation.reply(answer)
 
     def _startable(self, operation: _Operation) -> list[str]:
@@ -567,22 +567,22 @@ class Control:
         exited, because it would start while these are still ready from before.
         """
         blocked = set(operation.awaited)
-        specs = self._supervisor.specs
+        processes = self._steps.processes.present
         # The ports that are in use until other processes have exited.
         old_specs = {} if operation.change is None else operation.change.old_specs
         used = {port: name for name in blocked for port in _ports(old_specs, name)}
         remaining = [
             name
-            for name in specs
+            for name in processes
             if name in operation.to_start
-            and all(used.get(port, name) == name for port in specs[name].releases)
+            and all(used.get(port, name) == name for port in processes[name].spec.releases)
         ]
         blocked.update(set(operation.to_start) - set(remaining))
         while True:
             free = [
                 name
                 for name in remaining
-                if name not in blocked and blocked.isdisjoint(specs[name].starts_after)
+                if name not in blocked and blocked.isdisjoint(processes[name].spec.starts_after)
             ]
             if len(free) == len(remaining):
                 return free

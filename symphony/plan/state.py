@@ -232,7 +232,8 @@ def _add_request(
     if kind == "stop":
         # The other requests do not start these processes any more.
         for other in run.requests.values():
-            other.names = [name for name in other.names if name not in names]
+            if other.kind != "stop":
+                other.names = [name for name in other.names if name not in names]
     run.request_count = max(run.request_count, number)
     run.requests[number] = Request(kind, list(names), grace)
 
@@ -271,14 +272,14 @@ def _ending(run: RunState, event: Event) -> None:
 def _restarting(run: RunState, event: Event) -> None:
     """Make every process that is not running wait for the restart of the experiment.
 
-    A running process waits after its exit, see `_exited`.
+    A running process waits after its exit, see `_exited`. What a user has stopped remains stopped.
     """
     run.restarting = True
     run.restart_at = event["at"] + event["restarts_in"]
     run.restart_cause = event.get("cause", event["reason"])
     run.restarts_in_row = event.get("in_row", 0)
     for track in run.tracks.values():
-        if track.state is not State.RUNNING:
+        if track.state is not State.RUNNING and not _is_stopped(track):
             _back_off(track, event)
             track.reason_code = ReasonCode.EXPERIMENT_RESTARTS
 
@@ -289,8 +290,15 @@ def _restarted(run: RunState, event: Event) -> None:
     run.evictions += bool(event.get("evicted"))
     run.restarted = event["at"]
     for name, track in run.tracks.items():
+        if _is_stopped(track):
+            continue
         restarts = track.restarts + (track.started is not None)
         run.tracks[name] = Track(restarts=restarts, attempts=track.attempts)
+
+
+def _is_stopped(track: Track) -> bool:
+    """Return whether a user has stopped a process, which only a user starts again."""
+    return track.stopped and track.state in ENDED
 
 
 def _changed(run: RunState, event: Event) -> None:
@@ -427,6 +435,8 @@ def _start_requested(track: Track, _: Event) -> None:
         track.restarts += 1
     track.state = State.PENDING
     track.started = track.ended = track.next_start = track.exit_code = None
+    # The time of its own deadline begins with the next start.
+    track.first_started = None
     # The process starts with its new description, even if it waits for other processes.
     track.stopped = track.outdated = track.disrupted = False
     track.ready = track.was_ready = track.never_ready = track.not_ready_in_time = False

@@ -217,6 +217,27 @@ def test_restart_of_an_experiment_resets_its_processes() -> None:
     assert run.tracks == {"p": again, "running": again, "new": Track()}
 
 
+def test_restart_of_an_experiment_does_not_start_what_a_user_has_stopped() -> None:
+    stopped = exited(143, stopped=True, reason="stopped", reason_code="stopped")
+    restarting = event("restarting", None, 6.0, reason="r", restarts_in=0.0)
+    run = fold(["p", "q"], [started(), stopped, restarting])
+    assert (run.tracks["p"].state, run.tracks["p"].stopped) == (State.FAILED, True)
+    before = run.tracks["p"]
+    apply(run, event("restarted", None, 7.0))
+    assert run.tracks == {"p": before, "q": Track()}
+
+
+def test_stop_of_a_process_has_no_effect_on_other_stops_of_it() -> None:
+    requested = event("requested", None, request="stop", names=["p"], grace=None)
+    run = fold(["p"], [started(), requested | {"number": 1}, requested | {"number": 2}])
+    assert run.requests == {1: Request("stop", ["p"]), 2: Request("stop", ["p"])}
+
+
+def test_time_of_a_deadline_begins_again_with_a_start_on_request() -> None:
+    run = fold(["p"], [started(), exited(1), event("start-requested"), started(9.0)])
+    assert run.tracks["p"].first_started == 9.0
+
+
 def test_process_that_exceeds_a_deadline_has_failed_with_any_exit_code() -> None:
     late = exited(0, reason="deadline exceeded", reason_code="deadline-exceeded")
     run = fold(["p"], [started(), late])

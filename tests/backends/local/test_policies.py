@@ -64,3 +64,24 @@ def test_job_has_a_deadline_and_a_number_of_retries(cluster, experiment):
     assert (retried.exit_code, retried.restarts) == (5, 1)
     assert retried.reason == "not restarted again, because the limit is 1"
     assert (once.exit_code, once.restarts) == (6, 0)
+
+
+def test_restart_of_the_experiment_does_not_start_what_a_user_has_stopped(state, tmp_path):
+    cluster = Cluster.new("local", state_dir=state)
+    experiment = cluster.new_experiment("exp", on_failure="restart")
+    experiment.new_process("stopped", command=["sleep", "1000"])
+    gate = tmp_path / "gate"
+    experiment.new_process(
+        "learner", cmd=f"until test -e {gate}; do sleep 0.02; done; rm {gate}; exit 3"
+    )
+    cluster.launch(experiment)
+    cluster.stop_processes("exp", ["stopped"])
+    gate.touch()
+    now = until(
+        cluster,
+        "exp",
+        lambda now: (now.processes[1].restarts, now.processes[1].state) == (1, State.RUNNING),
+    )
+    stopped = now.processes[0]
+    assert (stopped.displayed_state, stopped.restarts) == ("stopped", 0)
+    cluster.delete("exp")

@@ -13,6 +13,7 @@ import pytest
 from symphony.plan.actions import (
     Answer,
     Clear,
+    Finish,
     Kill,
     Release,
     Remove,
@@ -22,11 +23,13 @@ from symphony.plan.actions import (
     Sweep,
 )
 from symphony.plan.decide import Decision, decide
+from symphony.plan.disruption import Disruption, DisruptionCause
 from symphony.plan.observation import ABSENT, Observation, Seen
-from symphony.plan.policies import Policies
-from symphony.plan.restart_policy import RestartPolicy
+from symphony.plan.policies import Ending, Policies
+from symphony.plan.restart_policy import Restart, RestartPolicy
 from symphony.plan.state import apply, fold
-from symphony.plan.wish import ProcessWish, Wish
+from symphony.plan.wish import ProcessWish, Wish, difference
+from symphony.status import ReasonCode, State
 
 ALWAYS = RestartPolicy(policy="Always", backoff=10.0)
 ON_FAILURE = RestartPolicy(policy="OnFailure", backoff=10.0)
@@ -126,6 +129,8 @@ class Story:
                 return lines
             for action in actions:
                 self._carry_out(action)
+            if any(isinstance(action, Finish) for action in actions):
+                return lines
             if not actions and self.ignored:
                 return lines
         raise RuntimeError("the decisions do not come to an end", lines[-10:])
@@ -445,3 +450,753 @@ def test_strays_are_stopped_before_the_end() -> None:
     assert story.lines() == []
     story.facts.update(strays=False)
     assert story.lines() == ["finished", "> finish"]
+
+
+# --- stops ---
+
+
+def chain(**values: Any) -> list[ProcessWish]:
+    return [
+        process("db", grace=30.0, **values),
+        process("app", starts_after={"db": "started"}, grace=10.0, **values),
+        process("web", starts_after={"app": "started"}, grace=5.0, **values),
+        process("job", grace=5.0, **values),
+    ]
+
+
+def test_experiment_is_stopped_in_waves() -> None:
+    story = Story(*chain())
+    story.lines()
+    assert story.at(1).stop().lines() == ["> stop web: requested"]
+    assert story.wake_at == 6
+    assert story.at(6).lines() == ["> kill web: requested"]
+    assert story.at(7).exits("web", 137).lines() == [
+        "exited web code=137 stopped=True reason=stopped",
+        "> stop app: requested",
+    ]
+    assert story.wake_at == 17, "each wave has its own grace period"
+    assert story.at(8).exits("app").lines() == [
+        "exited app stopped=True reason=stopped",
+        "> stop db: requested",
+        "> stop job: requested",
+    ]
+    story.at(9).exits("db", 143).exits("job", 143)
+    assert story.lines() == [
+        "exited db code=143 stopped=True reason=stopped",
+        "exited job code=143 stopped=True reason=stopped",
+        "> stop the programs that belong to no process",
+        "finished",
+        "> finish",
+    ]
+
+
+def test_processes_that_have_not_started_are_never_started_after_a_stop() -> None:
+    story = Story(
+        process("a", restart=RestartPolicy(policy="Always")),
+        process("b", starts_after={"a": "succeeded"}),
+    )
+    story.lines()
+    story.at(1).exits("a", 1).lines()
+    story.at(2).exits("a", 1).lines()
+    assert story.at(3).stop().lines() == [
+        "never a stopped=True reason=stopped before it restarted",
+        "never b stopped=True reason=stopped before it started",
+        "> stop the programs that belong to no process",
+        "finished",
+        "> finish",
+    ]
+
+
+def test_stop_without_order_and_without_grace_period() -> None:
+    story = Story(*chain())
+    story.lines()
+    story.at(1).stop()
+    story.lines()
+    assert story.at(2).stop(together=True).lines() == [
+        "> stop db: requested",
+        "> stop job: requested",
+        "> stop app: requested",
+    ]
+    story.facts["kills_at_once"] = True
+    assert story.at(3).lines() == [
+        "> kill db: requested",
+        "> kill job: requested",
+        "> kill app: requested",
+        "> kill web: requested",
+    ]
+
+
+def test_whole_grace_period_follows_the_signal_if_the_supervisor_was_killed_before_it() -> None:
+    story = Story(process("a", grace=10.0))
+    story.lines()
+    story.at(1).stop()
+    # The supervisor was killed before it had sent the signal.
+    story.at(60)
+    assert story.lines() == ["> stop a: requested"]
+    assert story.wake_at == 70
+
+
+def test_stop_that_had_begun_before_the_supervisor_was_killed_ends_in_time() -> None:
+    story = Story(process("a", grace=10.0))
+    story.lines()
+    story.at(1).stop().see("a", signaled_at=1.0)
+    assert story.at(6).lines() == ["> stop a: requested"]
+    assert story.wake_at == 11
+    assert story.at(11).lines() == ["> kill a: requested"]
+
+
+# --- requests of users ---
+
+
+def test_stop_and_start_on_request() -> None:
+    story = Story(*chain(restart=ALWAYS))
+    story.lines()
+    assert story.at(1).request("stop", "app", "web").lines() == [
+        "terminating web kill_at=6",
+        "> stop web: requested",
+    ]
+    assert story.at(2).exits("web", 143).lines() == [
+        "exited web code=143 stopped=True reason=stopped",
+        "terminating app kill_at=12",
+        "> stop app: requested",
+        "> stop the remains of web: it is stopped",
+    ]
+    assert story.at(3).exits("app", 143).lines() == [
+        "exited app code=143 stopped=True reason=stopped",
+        "> stop the remains of app: it is stopped",
+        "request-done number=1",
+        "> answer request 1: done",
+    ]
+    assert story.at(9).request("start", "web", "app").lines() == [
+        "start-requested app",
+        "start-requested web",
+        "request-done number=2",
+        "waiting web reason=waiting for app to start",
+        "> start app (after db has started)",
+        "> answer request 2: done",
+        "started app",
+        "> start web (after app has started)",
+        "started web",
+    ]
+
+
+def test_stopped_experiment_waits_for_a_start() -> None:
+    story = Story(process("a"))
+    story.lines()
+    story.request("stop", "a", grace=0.0)
+    assert story.lines() == ["terminating a", "> kill a: requested"]
+    story.exits("a", 137).lines()
+    assert not story.state.finished
+    assert story.at(5).stop().lines()[-2:] == ["finished", "> finish"]
+
+
+def test_waiting_process_is_stopped_on_request() -> None:
+    story = Story(
+        process("a", has_test=True),
+        process("b", starts_after={"a": "ready"}),
+        process("c", starts_after={"b": "succeeded"}),
+    )
+    story.lines()
+    assert story.at(1).request("stop", "b").lines() == [
+        "never b stopped=True reason=stopped before it started",
+        "request-done number=1",
+        "waiting c reason=waiting for b to succeed (b is stopped)",
+        "> answer request 1: done",
+    ]
+
+
+def test_restart_on_request() -> None:
+    story = Story(process("db", has_test=True), process("app", starts_after={"db": "ready"}))
+    story.lines()
+    story.see("db", ready=True).lines()
+    assert story.at(1).request("restart", "db", "app").lines() == [
+        "terminating app kill_at=31",
+        "> stop app: a restart is requested",
+    ]
+    assert story.at(2).exits("app", 143).lines() == [
+        "exited app code=143 reason=restarts now (restart requested)",
+        "terminating db kill_at=32",
+        "> stop db: a restart is requested",
+        "> stop the remains of app: before it starts again",
+    ]
+    assert story.at(3).exits("db", 143).lines() == [
+        "exited db code=143 reason=restarts now (restart requested)",
+        "> stop the remains of db: before it starts again",
+        "start-requested db",
+        "start-requested app",
+        "request-done number=1",
+        "waiting app reason=waiting for db to be ready",
+        "> start db",
+        "> answer request 1: done",
+        "started db",
+    ]
+
+
+def test_restart_does_not_wait_for_other_processes_of_the_request() -> None:
+    story = Story(process("a"), process("b"))
+    story.lines()
+    story.at(1).request("restart", "a", "b").lines()
+    assert story.at(2).exits("b", 143).lines() == [
+        "exited b code=143 reason=restarts now (restart requested)",
+        "> stop the remains of b: before it starts again",
+        "start-requested b",
+        "> start b",
+        "started b",
+    ]
+    assert list(story.state.requests) == [1]
+
+
+def test_stop_replaces_a_restart_and_shortens_the_grace_period() -> None:
+    story = Story(process("a", grace=30.0), process("b"))
+    story.lines()
+    story.at(1).request("restart", "a").lines()
+    assert story.at(2).request("stop", "a", grace=5.0).lines() == [
+        "request-done number=1",
+        "terminating a kill_at=7",
+        "> stop a: requested",
+        "> answer request 1: done",
+    ]
+    # A longer grace period has no effect.
+    assert story.at(3).request("stop", "a", grace=60.0).lines() == []
+    assert story.at(7).lines() == ["> kill a: requested"]
+    assert story.at(8).exits("a", 137).lines() == [
+        "exited a code=137 stopped=True reason=stopped",
+        "> stop the remains of a: it is stopped",
+        "request-done number=2",
+        "request-done number=3",
+        "> answer request 2: done",
+        "> answer request 3: done",
+    ]
+
+
+def test_request_gives_the_whole_grace_period_if_the_supervisor_was_killed() -> None:
+    """The supervisor was killed between the record of the stop and the signal."""
+    story = Story(process("a", grace=10.0), process("b"))
+    story.lines()
+    story.ignored = (Stop,)
+    assert story.at(1).request("stop", "a").lines() == [
+        "terminating a kill_at=11",
+        "> stop a: requested",
+    ]
+    story.ignored = ()
+    assert story.at(60).lines() == ["terminating a kill_at=70", "> stop a: requested"]
+
+
+def test_request_that_a_killed_supervisor_has_begun_ends_in_time() -> None:
+    story = Story(process("a", grace=10.0), process("b"))
+    story.lines()
+    story.at(1).request("stop", "a").lines()
+    story.see("a", kill_at=None)
+    assert story.at(6).lines() == ["> stop a: requested"]
+    assert story.wake_at == 11
+
+
+def test_start_of_a_process_that_waits_for_its_restart() -> None:
+    story = Story(process("a", restart=ALWAYS))
+    story.lines()
+    story.at(1).exits("a", 1).lines()
+    story.at(2).exits("a", 1).lines()
+    assert story.at(3).request("start", "a").lines() == [
+        "start-requested a",
+        "request-done number=1",
+        "> start a",
+        "> answer request 1: done",
+        "started a",
+    ]
+    assert story.state.tracks["a"].retries == 0
+
+
+def test_start_of_running_and_waiting_processes_does_nothing() -> None:
+    story = Story(process("a", has_test=True), process("b", starts_after={"a": "ready"}))
+    story.lines()
+    assert story.request("start", "a", "b").lines() == [
+        "request-done number=1",
+        "> answer request 1: done",
+    ]
+
+
+def test_resources_are_reserved_before_a_start_on_request() -> None:
+    story = Story(process("a", reserves=True), process("b", reserves=True), process("c"))
+    story.lines()
+    story.at(1).exits("a").exits("b").lines()
+    story.see("a", reserved=False).see("b", unavailable="another experiment has leased its GPUs")
+    assert story.at(2).request("start", "a", "b").lines() == [
+        "> stop the remains of a: before it starts again",
+        "> reserve the resources of a: a request starts it",
+        "start-requested a",
+        "request-done number=1",
+        "> start a",
+        "> answer request 1: another experiment has leased its GPUs",
+        "started a",
+    ]
+
+
+def test_requests_are_given_up_when_the_experiment_is_stopped() -> None:
+    story = Story(process("a"), process("b"))
+    story.lines()
+    story.at(1).request("restart", "a").lines()
+    story.at(2).stop()
+    assert story.lines() == ["> stop b: requested"]
+    assert story.at(3).exits("a", 143).lines() == [
+        "exited a code=143 stopped=True reason=stopped",
+        "request-done number=1",
+        "> answer request 1: the experiment is being stopped",
+    ]
+
+
+def test_request_of_an_unknown_kind_is_done() -> None:
+    story = Story(process("a"))
+    story.lines()
+    assert story.request("hibernate", "a").lines() == [
+        "request-done number=1",
+        "> answer request 1: done",
+    ]
+
+
+# --- units of ranks ---
+
+
+def ranks(count: int = 3, **values: Any) -> list[ProcessWish]:
+    return [process(f"r{index}", gang="train", grace=10.0, **values) for index in range(count)]
+
+
+def test_unit_restarts_as_a_whole() -> None:
+    story = Story(*ranks(restart=ON_FAILURE))
+    assert story.lines()[:3] == ["> start r0", "> start r1", "> start r2"]
+    story.at(1).exits("r0").lines()
+    assert story.at(2).exits("r1", 3).lines() == [
+        "exited r1 code=3 reason=restarts now (exit code 3)",
+        "start-requested r0",
+        "> stop r2: the unit restarts: r1 exited with 3",
+        "> stop the remains of r0: before it starts again",
+        "> stop the remains of r1: before it starts again",
+    ]
+    assert story.at(3).exits("r2", 143).lines() == [
+        "exited r2 code=143 reason=restarts now (the unit restarts: r1 exited with 3)",
+        "> stop the remains of r2: before it starts again",
+        "> start r0",
+        "> start r1 (again: exit code 3)",
+        "> start r2 (again: the unit restarts: r1 exited with 3)",
+        "started r0",
+        "started r1",
+        "started r2",
+    ]
+
+
+def test_unit_waits_for_its_next_start_together() -> None:
+    story = Story(*ranks(2, restart=ON_FAILURE))
+    story.lines()
+    story.at(1).exits("r0", 1).exits("r1", 1).lines()
+    story.at(2).exits("r0", 1).lines()
+    story.at(4).exits("r1", 143).lines()
+    assert story.wake_at == 12
+    assert story.at(11).lines() == []
+    assert story.at(12).lines()[:2] == [
+        "> start r0 (again: exit code 1)",
+        "> start r1 (again: the unit restarts: r0 exited with 1)",
+    ]
+
+
+def test_unit_fails_as_a_whole() -> None:
+    story = Story(*ranks(2))
+    story.lines()
+    assert story.at(1).exits("r0", 3).lines() == [
+        "exited r0 code=3",
+        "> stop r1: the unit failed: r0 exited with 3",
+    ]
+    assert story.at(2).exits("r1", 143).lines() == [
+        "exited r1 code=143 reason=the unit failed: r0 exited with 3",
+        "> stop the programs that belong to no process",
+        "finished",
+        "> finish",
+    ]
+
+
+def test_rank_that_waits_never_starts_when_its_unit_has_failed() -> None:
+    story = Story(*ranks(2, restart=RestartPolicy(policy="OnFailure", max_restarts=1)))
+    story.lines()
+    story.at(1).exits("r0", 1).lines()
+    story.see("r1", running=False, exit_code=1, refused=False)
+    story.ignored = (Start,)
+    story.lines()
+    story.see("r0", attempt=1, running=False, failed=True, refused=True, reason="no session")
+    assert story.at(2).lines()[:2] == [
+        "never r0 reason=no session",
+        "never r1 reason=the unit failed: r0 exited with 1",
+    ]
+
+
+def test_request_for_a_unit_starts_it_when_all_ranks_have_exited() -> None:
+    story = Story(*ranks(2))
+    story.lines()
+    story.at(1).request("restart", "r0", "r1").lines()
+    assert story.at(2).exits("r0", 143).lines() == [
+        "exited r0 code=143 reason=restarts now (restart requested)",
+        "> stop the remains of r0: before it starts again",
+    ]
+    assert story.at(3).exits("r1", 143).lines() == [
+        "exited r1 code=143 reason=restarts now (restart requested)",
+        "> stop the remains of r1: before it starts again",
+        "start-requested r0",
+        "start-requested r1",
+        "request-done number=1",
+        "> start r0",
+        "> start r1",
+        "> answer request 1: done",
+        "started r0",
+        "started r1",
+    ]
+
+
+# --- the policies of the experiment ---
+
+
+def test_experiment_ends_with_a_process() -> None:
+    story = Story(
+        process("learner"),
+        process("actor", restart=ALWAYS),
+        process("eval", starts_after={"actor": "succeeded"}),
+        policies=Policies(ends_with=("learner",)),
+    )
+    story.lines()
+    assert story.at(1).exits("learner").lines() == [
+        "exited learner",
+        "ending action=finish reason=the experiment ended with learner",
+        "never eval stopped=True reason=the experiment ended with learner",
+        "> stop actor: the experiment ended with learner",
+    ]
+    assert story.at(2).exits("actor", 143).lines()[0] == (
+        "exited actor code=143 stopped=True reason=the experiment ended with learner"
+    )
+    assert story.state.finished
+
+
+def test_failure_stops_the_experiment() -> None:
+    story = Story(process("a"), process("b"), policies=Policies(on_failure="stop"))
+    story.lines()
+    assert story.at(1).exits("a", 3).lines() == [
+        "exited a code=3",
+        "ending action=stop reason=the experiment failed: a failed (exit code 3)",
+        "> stop b: the experiment failed: a failed (exit code 3)",
+    ]
+
+
+def test_no_process_starts_after_the_decision_to_end() -> None:
+    """One process can never start, so the experiment ends, and another one could start."""
+    story = Story(
+        process("a"),
+        process("b", starts_after={"a": "succeeded"}),
+        process("c", starts_after={"a": "started"}),
+        policies=Policies(on_failure="stop"),
+    )
+    story.ignored = (Start,)
+    story.lines()
+    story.ignored = ()
+    story.at(1).see("a", attempt=0, running=False, pid=7, exit_code=3)
+    assert story.lines() == [
+        "started a",
+        "exited a code=3",
+        "ending action=stop reason=the experiment failed: a failed (exit code 3)",
+        "never b stopped=True reason=the experiment failed: a failed (exit code 3)",
+        "never c stopped=True reason=the experiment failed: a failed (exit code 3)",
+        "finished",
+        "> finish",
+    ]
+
+
+def test_experiment_is_restarted() -> None:
+    policies = Policies(on_failure="restart", max_restarts=1, backoff=5.0)
+    story = Story(
+        process("a"), process("b"), process("c", starts_after={"b": "succeeded"}),
+        policies=policies,
+    )  # fmt: skip
+    story.lines()
+    assert story.at(1).exits("a", 3).lines() == [
+        "restarting reason=the experiment restarts: a failed (exit code 3)",
+        "exited a code=3",
+        "> stop b: the experiment restarts: a failed (exit code 3)",
+    ]
+    assert story.at(2).exits("b", 143).lines() == [
+        "exited b code=143 reason=killed by SIGTERM",
+        "> stop the programs that belong to no process",
+        "restarted",
+        "waiting c reason=waiting for b to succeed",
+        "> start a",
+        "> start b",
+        "started a",
+        "started b",
+    ]
+    assert (story.state.restarts, story.state.tracks["a"].restarts) == (1, 1)
+    assert story.at(3).exits("a", 3).lines()[1] == (
+        "ending action=stop reason=the experiment failed: a failed (exit code 3); "
+        "not restarted again, because the limit is 1"
+    )
+
+
+def test_restart_of_the_experiment_is_delayed() -> None:
+    story = Story(process("a"), policies=Policies(on_failure="restart", backoff=5.0))
+    story.lines()
+    story.at(1).exits("a", 3).lines()
+    assert story.at(2).exits("a", 3).lines() == [
+        "restarting restarts_in=5 reason=the experiment restarts: a failed (exit code 3)",
+        "exited a code=3 restarts_in=5",
+    ]
+    assert story.wake_at == 7
+    assert story.at(7).lines() == [
+        "> stop the programs that belong to no process",
+        "restarted",
+        "> start a",
+        "started a",
+    ]
+
+
+def test_restart_of_the_experiment_does_not_start_what_a_user_has_stopped() -> None:
+    story = Story(process("a"), process("b"), process("c"), policies=Policies(on_failure="restart"))
+    story.lines()
+    story.at(1).request("stop", "b").lines()
+    story.exits("b", 143).lines()
+    # This one is being stopped when the decision is made.
+    story.at(2).request("stop", "c").lines()
+    story.at(3).exits("a", 1)
+    assert story.lines() == [
+        "restarting reason=the experiment restarts: a failed (exit code 1)",
+        "exited a code=1",
+    ]
+    assert story.at(4).exits("c", 143).lines() == [
+        "exited c code=143 stopped=True reason=stopped",
+        "> stop the remains of c: it is stopped",
+        "request-done number=2",
+        "> stop the programs that belong to no process",
+        "> answer request 2: done",
+        "restarted",
+        "> start a",
+        "started a",
+    ]
+
+
+def test_deadline_of_the_experiment() -> None:
+    story = Story(process("a"), policies=Policies(deadline=60.0))
+    story.lines()
+    assert story.wake_at == 60
+    assert story.at(60).lines() == [
+        "ending action=deadline reason=deadline exceeded",
+        "> stop a: deadline exceeded",
+    ]
+    assert story.at(61).exits("a", 0).lines()[0] == "exited a reason=deadline exceeded"
+    assert story.state.tracks["a"].state is State.FAILED
+
+
+def test_deadline_of_a_process() -> None:
+    story = Story(process("a", deadline=60.0, restart=ALWAYS, grace=5.0), process("b"))
+    story.lines()
+    story.at(10).exits("a", 1).lines()
+    assert story.wake_at == 60, "the deadline is that of all attempts together"
+    assert story.at(60).lines() == ["> stop a: deadline exceeded"]
+    assert story.wake_at == 65
+    assert story.at(61).exits("a", 0).lines() == ["exited a reason=deadline exceeded"]
+    # A start on request begins a new time, and the exit after it has its own reason.
+    story.at(100).request("start", "a").lines()
+    assert story.wake_at == 160
+    assert story.at(110).exits("a", 3).lines()[0] == (
+        "exited a code=3 reason=restarts now (exit code 3)"
+    )
+
+
+def test_process_that_succeeds_at_its_deadline_has_succeeded() -> None:
+    story = Story(process("a", deadline=60.0), process("b"))
+    story.lines()
+    assert story.at(60.1).exits("a", 0).lines() == ["exited a"]
+    assert story.state.tracks["a"].state is State.SUCCEEDED
+
+
+def test_deadline_of_a_process_that_waits_for_its_restart() -> None:
+    story = Story(process("a", deadline=30.0, restart=RestartPolicy(policy="Always", backoff=50)))
+    story.lines()
+    story.at(1).exits("a", 1).lines()
+    story.at(2).exits("a", 1).lines()
+    assert story.at(30).lines()[:1] == ["never a reason=deadline exceeded"]
+
+
+# --- disruptions ---
+
+DRAINED = Disruption(cause=DisruptionCause.DRAINED, node="node1")
+NODE_LOST = Disruption(cause=DisruptionCause.NODE_LOST, node="node1")
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "disruption", "lines"),
+    [
+        ("Never", 143, DRAINED, ["exited a code=143 reason=lost: node1 was drained"]),
+        ("Never", None, NODE_LOST, ["exited a reason=lost: node1 was lost"]),
+        (
+            "OnFailure",
+            143,
+            DRAINED,
+            [
+                "exited a code=143 reason=restarts now (lost: node1 was drained)",
+                "> stop the remains of a: before it starts again",
+                "> start a (again: lost: node1 was drained)",
+                "started a",
+            ],
+        ),
+        # What has succeeded in the meantime has succeeded.
+        ("OnFailure", 0, DRAINED, ["exited a"]),
+    ],
+)
+def test_disruption_is_no_failure(
+    policy: str, code: int | None, disruption: Disruption, lines: list[str]
+) -> None:
+    restart = RestartPolicy(policy=policy, max_restarts=1)
+    story = Story(process("a", restart=restart), process("b"))
+    story.lines()
+    assert story.at(1).exits("a", code, disruption=disruption).lines() == lines
+    track = story.state.tracks["a"]
+    assert (track.restarts, track.retries) == (0, 0)
+
+
+def test_unit_is_started_again_after_a_disruption_of_one_rank() -> None:
+    story = Story(*ranks(2, restart=ON_FAILURE))
+    story.lines()
+    assert story.at(1).exits("r0", None, disruption=NODE_LOST).lines() == [
+        "exited r0 reason=restarts now (lost: node1 was lost)",
+        "> stop r1: the unit restarts: r0 failed (lost: node1 was lost)",
+        "> stop the remains of r0: before it starts again",
+    ]
+    assert story.at(2).exits("r1", 143).lines()[-4:] == [
+        "> start r0 (again: lost: node1 was lost)",
+        "> start r1 (again: the unit restarts: r0 failed (lost: node1 was lost))",
+        "started r0",
+        "started r1",
+    ]
+    for track in story.state.tracks.values():
+        assert (track.restarts, track.retries) == (0, 0)
+
+
+def test_system_stops_the_experiment_and_starts_it_again_later() -> None:
+    story = Story(process("a"), process("b", starts_after={"a": "succeeded"}))
+    story.lines()
+    story.facts["eviction"] = Ending(
+        action="restart",
+        reason="the experiment restarts: job 7 was requeued",
+        reason_code=ReasonCode.EXPERIMENT_RESTARTS,
+        cause="job 7 was requeued",
+        restart=Restart(delay=0.0, in_row=0),
+    )
+    assert story.at(1).lines() == [
+        "restarting reason=the experiment restarts: job 7 was requeued",
+        "> stop a: the experiment restarts: job 7 was requeued",
+    ]
+    assert story.at(2).exits("a", 143).lines()[:3] == [
+        "exited a code=143 reason=killed by SIGTERM",
+        "> stop the programs that belong to no process",
+        "> end until the system starts the experiment again",
+    ]
+
+
+# --- changes ---
+
+
+def changed(story: Story, *processes: ProcessWish, policies: Policies | None = None) -> Story:
+    """Replace the wish, as `up` does."""
+    new = Wish(processes)
+    found = difference(story.wish, new)
+    names = {*found.removed, *found.restarted}
+    story.wish = Wish(
+        processes,
+        policies or story.wish.policies,
+        previous=[item for name, item in story.wish.processes.items() if name in names],
+        change={
+            "event": "changed",
+            "at": story.now,
+            "revision": story.wish.revision + 1,
+            "added": list(found.added),
+            "removed": list(found.removed),
+            "restarted": list(found.restarted),
+        },
+    )
+    return story
+
+
+def test_change_adds_removes_and_restarts() -> None:
+    story = Story(process("a", grace=50.0, fingerprint="1"), process("b"), process("c"))
+    story.lines()
+    changed(
+        story.at(1),
+        process("a", grace=1.0, fingerprint="2"),
+        process("b"),
+        process("d", starts_after={"a": "started"}),
+    )
+    assert story.lines() == [
+        "changed",
+        "terminating c kill_at=31",
+        # The program that is running has the grace period with which it was started.
+        "terminating a kill_at=51",
+        "> stop a: its description has changed",
+        "> stop c: it does not belong to the experiment any more",
+    ]
+    assert story.at(2).exits("c", 143).lines() == [
+        "exited c code=143 stopped=True reason=stopped",
+        "> stop the remains of c: it is stopped",
+        "> remove c: it does not belong to the experiment any more",
+        "> release the resources that change 1 has replaced",
+    ]
+    assert story.at(3).exits("a", 143).lines() == [
+        "exited a code=143 reason=restarts now (restart requested)",
+        "> stop the remains of a: before it starts again",
+        "start-requested a",
+        "start-requested d",
+        "request-done number=1",
+        "waiting d reason=waiting for a to start",
+        "> start a",
+        "> answer request 1: done",
+        "started a",
+        "> start d (after a has started)",
+        "started d",
+    ]
+    assert not story.state.tracks["a"].outdated
+
+
+def test_change_without_running_processes() -> None:
+    story = Story(process("a"), process("b", starts_after={"a": "succeeded"}))
+    story.lines()
+    changed(story.at(1), process("a"), process("c"))
+    assert story.lines() == [
+        "changed",
+        "start-requested c",
+        "> start c",
+        "> release the resources that change 1 has replaced",
+        "started c",
+        "request-done number=1",
+        "> answer request 1: done",
+    ]
+
+
+def test_port_of_a_removed_process_is_used_when_it_has_exited() -> None:
+    story = Story(process("a", ports=(7000,)), process("x"))
+    story.lines()
+    changed(story.at(1), process("b", ports=(7000,)), process("x"))
+    assert story.lines()[-1] == "> stop a: it does not belong to the experiment any more"
+    lines = story.at(2).exits("a").lines()
+    assert "> start b" in lines
+    assert lines.index("> start b") > lines.index("exited a stopped=True reason=stopped")
+
+
+def test_change_during_a_stop_removes_what_it_has_removed() -> None:
+    story = Story(process("a"), process("b"))
+    story.lines()
+    changed(story.at(1), process("a")).lines()
+    story.at(2).stop()
+    assert story.lines() == ["> stop a: requested"]
+    story.at(3).exits("b", 143).exits("a", 143)
+    assert story.lines() == [
+        "exited a code=143 stopped=True reason=stopped",
+        "exited b code=143 stopped=True reason=stopped",
+        "> stop the remains of b: it is stopped",
+        "> remove b: it does not belong to the experiment any more",
+        "> release the resources that change 1 has replaced",
+        "request-done number=1",
+        "> stop the programs that belong to no process",
+        "> answer request 1: done",
+        "finished",
+        "> finish",
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from symphony.plan.actions import Action, Clear, Release, Remove, Reserve
+from symphony.plan.actions import Clear, Release, Remove, Reserve
 from symphony.plan.decisions.draft import Draft
 from symphony.plan.decisions.endings import record_stopped
 from symphony.plan.decisions.starts import is_startable_by_user
@@ -17,6 +17,8 @@ from symphony.plan.state import Request
 from symphony.status import State
 
 KINDS = ("stop", "start", "restart", "change")
+AnyRequestAction = Clear | Release | Remove | Reserve
+
 # Times that differ by less than this are the same.
 TOLERANCE_SECONDS = 0.001
 
@@ -35,24 +37,23 @@ def continue_requests(draft: Draft) -> None:
             _continue_start(draft, number, request)
 
 
-def request_actions(draft: Draft) -> list[Action | Release]:
+def request_actions(draft: Draft) -> list[AnyRequestAction]:
     """Return the actions with which requests continue, apart from starts and stops."""
-    actions: list[Action | Release] = []
+    clears: dict[str, Clear] = {}
+    actions: list[AnyRequestAction] = []
     for request in draft.state.requests.values():
-        if request.kind in ("stop", "restart", "start"):
-            names = request.names if request.kind != "start" else to_start(draft, request)
-            spares_commands = request.kind != "stop"
-            _add_clears(draft, names, spares_commands, actions)
-        elif request.kind == "change":
-            _add_clears(draft, request.names, True, actions)
+        if request.kind == "stop":
+            _add_clears(draft, request.names, False, clears)
+            continue
+        names = [] if draft.state.is_stopping_all else to_start(draft, request)
+        _add_clears(draft, names, True, clears)
+        if request.kind == "change":
+            _add_clears(draft, removed_names(draft), False, clears)
             actions.extend(_removals(draft))
-        if request.kind in ("restart", "start") and not draft.state.is_stopping_all:
-            actions.extend(
-                Reserve(name, "a request starts it")
-                for name in to_start(draft, request)
-                if _must_reserve(draft, name)
-            )
-    return actions
+        else:
+            reserved = [name for name in names if _must_reserve(draft, name)]
+            actions.extend(Reserve(name, "a request starts it") for name in reserved)
+    return [*clears.values(), *actions]
 
 
 def current_wave(draft: Draft, names: Iterable[str], *, is_together: bool = False) -> list[str]:
@@ -219,29 +220,28 @@ def _is_change_over(draft: Draft, request: Request) -> bool:
     return not removed_names(draft) and draft.observation.released >= draft.state.revision
 
 
-def _removals(draft: Draft) -> list[Action | Release]:
+def _removals(draft: Draft) -> list[AnyRequestAction]:
     """Return the actions that remove what a change has removed from the experiment."""
-    actions: list[Action | Release] = []
     removed = removed_names(draft)
-    _add_clears(draft, removed, False, actions)
-    for name in removed:
-        if draft.is_gone(name) and draft.is_clear(name):
-            actions.append(Remove(name, "it does not belong to the experiment any more"))
     revision = draft.state.revision
     if not removed and draft.observation.released < revision:
-        actions.append(Release(revision))
-    return actions
+        return [Release(revision)]
+    cause = "it does not belong to the experiment any more"
+    return [Remove(name, cause) for name in removed if draft.is_gone(name) and draft.is_clear(name)]
 
 
 def _add_clears(
-    draft: Draft, names: Iterable[str], spares_commands: bool, actions: list[Action | Release]
+    draft: Draft, names: Iterable[str], spares_commands: bool, clears: dict[str, Clear]
 ) -> None:
+    """Add the actions for programs that the processes ``names`` have left behind."""
     cause = "before it starts again" if spares_commands else "it is stopped"
     for name in names:
-        is_wanted = draft.is_gone(name) and not draft.is_clear(name)
-        if is_wanted and not draft.seen(name).clearing:
+        if not draft.is_gone(name) or draft.is_clear(name) or draft.seen(name).clearing:
+            continue
+        earlier = clears.get(name)
+        if earlier is None or earlier.spares_commands:
             kill_at = draft.now + grace_in(draft, name)
-            actions.append(Clear(name, cause, kill_at, spares_commands))
+            clears[name] = Clear(name, cause, kill_at, spares_commands)
 
 
 def _end(draft: Draft, number: int, error: str) -> None:

@@ -10,10 +10,12 @@ from kubernetes import client
 
 from kubetest.rawapi import ApiError, RawApi, access
 
-from . import pods
-from .streams import run_in_pod
-
 MAP = {"metadata": {"name": "m"}}
+
+
+@pytest.fixture
+def kube_cluster(memory_cluster):
+    return memory_cluster
 
 
 @pytest.fixture
@@ -89,19 +91,6 @@ def test_watch_is_passed_on(kube_cluster, via_proxy):
     # A proxy that buffers the response would never deliver this event.
     assert next(events)["type"] == "DELETED"
     events.close()
-
-
-def test_exec_is_passed_on(kube_cluster, kube_faults):
-    core = client.CoreV1Api(kube_cluster.client_of(kube_faults.kubeconfig))
-    idle = pods.pod("idle", pods.container(kube_cluster.image, pods.FOREVER))
-    core.create_namespaced_pod(kube_cluster.namespace, idle)
-    kube_cluster.wait_for_pod("idle")
-    command = ["sh", "-c", "read word; echo heard $word; exit 5"]
-    output, code = run_in_pod(
-        core.api_client, kube_cluster.namespace, "idle", *command, stdin="hello\n"
-    )
-    assert (output, code) == ("heard hello\n", 5)
-    assert kube_faults.count(path="/exec") == 1
 
 
 def test_official_client_retries_429_except_for_post(kube_cluster, kube_faults):

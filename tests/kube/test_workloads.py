@@ -78,3 +78,16 @@ def test_image_contains_symphony(kube_cluster, core):
         kube_cluster.namespace, pods.pod("user", pods.container(kube_cluster.image, code))
     )
     kube_cluster.wait_for_pod("user", "Succeeded")
+
+
+def test_the_proxy_for_faults_passes_commands_on(kube_cluster, kube_faults):
+    core = client.CoreV1Api(kube_cluster.client_of(kube_faults.kubeconfig))
+    idle = pods.pod("idle", pods.container(kube_cluster.image, pods.FOREVER))
+    core.create_namespaced_pod(kube_cluster.namespace, idle)
+    kube_cluster.wait_for_pod("idle")
+    command = ["sh", "-c", "read word; echo heard $word; exit 5"]
+    output, code = run_in_pod(
+        core.api_client, kube_cluster.namespace, "idle", *command, stdin="hello\n"
+    )
+    assert (output, code) == ("heard hello\n", 5)
+    assert kube_faults.count(path="/exec") == 1

@@ -272,6 +272,34 @@ def temporary_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster
 
 
 @pytest.fixture
+def memory_cluster(tmp_path: Path) -> Iterator[KubeCluster]:
+    """A cluster that only stores objects (see memory.py), with an empty namespace. No Pod of it
+    ever starts.
+
+    A module whose tests do not depend on what a real server does can use it as `kube_cluster`.
+    """
+    from kubetest.memory import NAMESPACES, MemoryServer
+    from kubetest.rawapi import RawApi, access
+
+    namespace = f"{PREFIX}memory"
+    with MemoryServer() as server, ExitStack() as stack:
+        kubeconfig = server.write_kubeconfig(tmp_path / "admin.kubeconfig", namespace)
+        api = RawApi(access(kubeconfig))
+        api.call("POST", NAMESPACES, {"metadata": {"name": namespace}})
+        cluster = Cluster(
+            kind="memory", kubeconfig=kubeconfig, image="none:1", disposable=True, users={}
+        )
+        yield KubeCluster(
+            session=Session(cluster=cluster, api=api, namespaces=Namespaces(api, PREFIX)),
+            namespace=namespace,
+            kubeconfig=kubeconfig,
+            scratch=tmp_path,
+            is_discarded=threading.Event(),
+            _open=stack,
+        )
+
+
+@pytest.fixture
 def kube_faults(kube_cluster: KubeCluster) -> Iterator[FaultProxy]:
     """A proxy that receives the requests to the API server, and can delay, drop, reset or answer
     them.

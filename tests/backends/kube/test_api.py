@@ -1,4 +1,4 @@
-"""Calls to an API server: errors and retries."""
+"""Calls to an API server: errors and retries. `test_api_live.py` tests calls to a real server."""
 
 import contextlib
 import http.server
@@ -9,18 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from urllib3.connection import HTTPSConnection
 
 from symphony.errors import BackendError, SymphonyError, Unreachable
-from symphony_kube.access.exec_stream import open_stream
 from symphony_kube.api import connections
-from symphony_kube.api.client import ACCEPT_METADATA_LIST, MERGE_PATCH, Api
+from symphony_kube.api.client import MERGE_PATCH, Api
 from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
 from symphony_kube.api.retries import Outage, Timeouts, pause
 from tests.backends.kube.conftest import write_kubeconfig
 
 MAP = {"metadata": {"name": "m"}}
 QUICK = Timeouts(pauses=(0.01, 0.02, 0.04))
+
+
+@pytest.fixture
+def kube_cluster(memory_cluster):
+    return memory_cluster
 
 
 @pytest.fixture
@@ -37,34 +40,7 @@ def through(kube_faults):
         yield api
 
 
-# --- calls ---
-
-
-def test_create_patch_and_list_objects(kube_cluster, api):
-    maps = kube_cluster.path("configmaps")
-    assert api.find(f"{maps}/m") is None
-    api.call("POST", maps, body=MAP)
-    api.call("PATCH", f"{maps}/m", body=b'{"data": {"a": "b"}}', content_type=MERGE_PATCH)
-    assert api.find(f"{maps}/m")["data"] == {"a": "b"}
-    listed = api.call(
-        "GET",
-        maps,
-        query={"fieldSelector": "metadata.name=m", "limit": None},
-        accept=ACCEPT_METADATA_LIST,
-    )
-    assert ["data" in item for item in listed["items"]] == [False]
-    with pytest.raises(ApiError, match='"m" already exists') as caught:
-        api.call("POST", maps, body=MAP)
-    assert (caught.value.status, caught.value.reason) == (409, "AlreadyExists")
-
-
-def test_watch_yields_events_until_it_is_closed(kube_cluster, api):
-    maps = kube_cluster.path("configmaps")
-    events = api.watch(maps, query={"fieldSelector": "metadata.name=m"}, seconds=30)
-    api.call("POST", maps, body=MAP)
-    event = next(events)
-    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "m")
-    events.close()
+# --- connections ---
 
 
 def test_stream_can_be_closed_by_another_thread(kube_cluster, api):
@@ -274,14 +250,6 @@ def test_connect_timeout_is_reported_without_retries(tmp_path, pauses):
     assert isinstance(error, Unreachable)
 
 
-def test_untrusted_certificate_is_reported_without_retries(kube_cluster, tmp_path, pauses):
-    server = json.loads(kube_cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    error = first_error(write_kubeconfig(tmp_path / "k", server))
-    assert pauses == []
-    assert isinstance(error, UntrustedCertificate)
-    assert "is not trusted (" in str(error)
-
-
 def test_response_of_another_server_is_reported(tmp_path, pauses):
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -324,63 +292,8 @@ def test_kubeconfig_disables_the_compression_of_responses(tmp_path, settings, ex
             assert api.call("GET", "/version")["Accept-Encoding"] == expected
 
 
-def test_server_that_is_near_does_not_compress_responses(kube_cluster, tmp_path, monkeypatch):
-    sent = []
-    send = HTTPSConnection.request
-
-    def request(connection, method, url, body, headers, **options):
-        sent.append(headers.get("Accept-Encoding"))
-        send(connection, method, url, body, headers, **options)
-
-    monkeypatch.setattr(HTTPSConnection, "request", request)
-    cluster = json.loads(kube_cluster.kubeconfig.read_text())
-    server = cluster["clusters"][0]["cluster"]["server"]
-    forced = {"disable-compression": False}
-    for near_seconds, settings in ((60, {}), (0, {}), (60, forced)):
-        monkeypatch.setattr(connections, "NEAR_SECONDS", near_seconds)
-        settings = {"insecure-skip-tls-verify": True, **settings}
-        path = write_kubeconfig(tmp_path / "k", server, cluster["users"][0]["user"], **settings)
-        with contextlib.closing(Api(kubeconfig=path)) as api:
-            assert api.call("GET", "/version")["major"]
-    assert sent == [None, "gzip", "gzip"]
-
-
 def test_end_of_a_tunnel_is_not_near(monkeypatch):
     monkeypatch.setattr(connections, "NEAR_SECONDS", 60)
     with socket.create_server(("127.0.0.1", 0)) as tunnel:
         with socket.create_connection(tunnel.getsockname()) as connected:
             assert not connections.is_near(connected)
-
-
-def test_disabled_verification_causes_no_warnings(kube_cluster, tmp_path, capfd):
-    cluster = json.loads(kube_cluster.kubeconfig.read_text())
-    user = cluster["users"][0]["user"]
-    server = cluster["clusters"][0]["cluster"]["server"]
-    path = write_kubeconfig(tmp_path / "k", server, user, **{"insecure-skip-tls-verify": True})
-    with contextlib.closing(Api(kubeconfig=path)) as api:
-        assert api.call("GET", "/version")["major"]
-    assert capfd.readouterr() == ("", "")
-
-
-# --- credentials and WebSockets ---
-
-
-def test_rejected_token_is_reported(kube_cluster):
-    path = kube_cluster.kubeconfig_of("unknown", {"token": "nonsense"})
-    with contextlib.closing(Api(kubeconfig=path)) as api:
-        with pytest.raises(
-            ApiError, match="does not accept these credentials.*expired.*log in again"
-        ):
-            api.call("GET", "/api/v1/namespaces/default")
-
-
-def test_errors_of_upgraded_connections_are_reported(kube_cluster, api, tmp_path):
-    path = kube_cluster.path("pods/none/exec")
-    with pytest.raises(ApiError) as caught:
-        open_stream(api, path, query=[("command", "true")], channels=[])
-    assert caught.value.status == 404
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        path = write_kubeconfig(tmp_path / "k", f"http://127.0.0.1:{listener.getsockname()[1]}")
-        slow = Api(kubeconfig=path, timeouts=Timeouts(response=0.5))
-        with pytest.raises(Unreachable, match="timed out"):
-            open_stream(slow, "/x", query=[], channels=[])

@@ -89,6 +89,11 @@ class FaultyCallProxy(FaultProxy):
 
 
 @pytest.fixture
+def kube_cluster(memory_cluster):
+    return memory_cluster
+
+
+@pytest.fixture
 def faulty_proxy(kube_cluster):
     with FaultyCallProxy(kube_cluster.kubeconfig, scratch=kube_cluster.scratch) as proxy:
         yield proxy

@@ -131,6 +131,25 @@ def test_launch_waits_for_a_terminating_namespace(kube_cluster, own_namespaces, 
     assert find_namespace(kube_cluster, name)["metadata"]["uid"] not in (first, second)
 
 
+def test_terminating_namespace_is_reported(kube_cluster, shared, name):
+    held = {"metadata": {"name": "held", "finalizers": ["symphony.test/held"]}}
+    maps = kube_cluster.path("configmaps")
+    kube_cluster.raw.call("POST", maps, held)
+    try:
+        kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{kube_cluster.namespace}")
+        exp = shared.new_experiment(name)
+        unschedulable(exp, "worker").binds("web")
+        with pytest.raises(
+            LaunchFailed,
+            match="because it is being terminated; wait until it is deleted, or choose",
+        ):
+            shared.launch(exp)
+        assert managed_objects(kube_cluster) == {}
+    finally:
+        free = {"metadata": {"finalizers": None}}
+        kube_cluster.raw.call("PATCH", f"{maps}/held", free, "application/merge-patch+json")
+
+
 def test_stuck_namespace_is_reported_with_its_finalizer(
     kube_cluster, own_namespaces, name, monkeypatch
 ):

@@ -55,6 +55,9 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
 # How long a reader can continue to receive a container's last lines after the Pod was deleted or
 # the container was restarted.
 OUTDATED_SECONDS = 2.0
+# How often the log of the previous execution is requested, and the pause between two requests. When
+# a container has just been restarted, its node may not have the log yet.
+PREVIOUS_TRIES, PREVIOUS_PAUSE_SECONDS = 3, 0.5
 # How soon all processes are checked after a change, and how often they are checked otherwise.
 CHECK_SOON_SECONDS, CHECK_INTERVAL_SECONDS = 0.05, 0.5
 _PUT_TIMEOUT_SECONDS = 0.2
@@ -439,7 +442,7 @@ class _LogReader:
         self._sources = sources
         self._put = put
         self._follow = follow
-        self._closed = False
+        self._closed = threading.Event()
         self._stream: ResponseStream | None = None
 
     def start(self) -> None:
@@ -448,7 +451,7 @@ class _LogReader:
 
     def close(self) -> None:
         """Stop reading. Any thread can call this method."""
-        self._closed = True
+        self._closed.set()
         if self._stream is not None:
             self._stream.close()
 
@@ -456,15 +459,28 @@ class _LogReader:
         error: SymphonyError | None = None
         try:
             for source in self._sources:
-                self._read(source)
+                self._read_if_present(source)
         except ApiError as exc:
-            if exc.status not in NO_LOG_STATUSES:
-                error = log_error(exc, self.ref.process, self._scope)
+            error = log_error(exc, self.ref.process, self._scope)
         except SymphonyError as exc:
             error = exc
         finally:
             # The follower waits for this event, whatever has happened.
             self._put(_ReaderFinished(reader=self, error=error))
+
+    def _read_if_present(self, source: LogSource) -> None:
+        """Read a log, if the API has it. The log of the previous execution may appear later."""
+        tries = PREVIOUS_TRIES if source.previous else 1
+        for number in range(tries):
+            if number and self._closed.wait(PREVIOUS_PAUSE_SECONDS):
+                return
+            try:
+                self._read(source)
+            except ApiError as exc:
+                if exc.status not in NO_LOG_STATUSES:
+                    raise
+            else:
+                return
 
     def _read(self, source: LogSource) -> None:
         new_lines, assembler = self._position.new_line_filter(), LineAssembler()
@@ -472,7 +488,7 @@ class _LogReader:
         since = self._position.since_time(previous=source.previous)
         stream = open_log(self._api, self._scope, source, since=since, follow=follow)
         self._stream = stream
-        if self._closed:  # The reader was closed while the stream was being opened.
+        if self._closed.is_set():  # The reader was closed while the stream was being opened.
             stream.close()
         # The status may not show yet that the container was restarted.
         can_be_restarted = not source.previous and len(self._sources) == 1
@@ -493,13 +509,10 @@ class _LogReader:
         """Read the rest of the log of the previous execution, if the API still has it."""
         stream = self._stream
         try:
-            self._read(replace(source, previous=True))
-        except ApiError as exc:
-            if exc.status not in NO_LOG_STATUSES:
-                raise
+            self._read_if_present(replace(source, previous=True))
         finally:
             self._stream = stream
-            if self._closed and stream is not None:
+            if self._closed.is_set() and stream is not None:
                 stream.close()
 
     def _deliver(self, lines: list[bytes]) -> bool:

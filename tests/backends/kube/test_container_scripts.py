@@ -218,6 +218,28 @@ def test_the_containers_of_a_pod_are_stopped_separately(start):
     assert other.wait() == 137
 
 
+def test_the_hook_keeps_no_pipe_open_while_a_process_watches_the_program(start):
+    """A node sends TERM only when the pipes of the hook are closed."""
+    container = start("sh", "-c", f"exec {SAVER}", first_process=False)
+    hook = container.run_hook(signal.SIGTERM)
+    read_to_end(hook.stdout)
+    assert hook.wait(30) == 0
+    watching = subprocess.run(["pgrep", "-f", str(container.script_path)], capture_output=True)
+    assert len(watching.stdout.split()) == 1
+    assert container.output == "up\n"
+    os.kill(container.pid, signal.SIGTERM)
+    assert container.first.wait(30) == 5
+
+
+def read_to_end(pipe, seconds=30):
+    """Read a pipe until all of its writers have closed it. Fail if this takes too long."""
+    data = b"..."
+    while data:
+        ready, _, _ = select.select([pipe], [], [], seconds)
+        assert ready, "a process keeps the pipe open"
+        data = os.read(pipe.fileno(), 4096)
+
+
 def test_a_second_hook_waits_for_the_first(start):
     container = start("sh", "-c", f"{SAVER}; echo after")
     first = container.run(stop_command(signal.SIGTERM, GRACE))

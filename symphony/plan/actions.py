@@ -1,96 +1,97 @@
 """What an executor does next. Each action is data, and prints as one line of plain English.
 
 An executor carries actions out and reports what it observes; see `symphony.plan.observation`. It
-decides nothing.
+decides nothing. ``cause`` says why an action follows, or is ``""``. Times are in seconds since the
+epoch.
+
+The actions are named tuples, because a supervisor imports this module at its start, and a data
+class takes ten times as long to create.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """An action that concerns one process. ``cause`` says why, or is ``""``."""
-
-    process: str
-    cause: str = ""
-
-    verb: ClassVar[str] = ""
-
-    def __str__(self) -> str:
-        text = f"{self.verb} {self.process}"
-        return f"{text}: {self.cause}" if self.cause else text
-
-
-@dataclass(frozen=True, slots=True)
-class Start(Action):
+class Start(NamedTuple):
     """Start a process as the execution number ``attempt``.
 
     An executor that has begun this attempt already does nothing.
     """
 
+    process: str
+    cause: str = ""
     attempt: int = 0
 
     def __str__(self) -> str:
         return f"start {self.process} ({self.cause})" if self.cause else f"start {self.process}"
 
 
-@dataclass(frozen=True, slots=True)
-class Stop(Action):
+class Stop(NamedTuple):
     """Begin to stop a process and what remains in its process group.
 
-    ``kill_at`` is the time at which it is killed, in seconds since the epoch. If the process is
-    already being stopped, this time becomes earlier, and no second signal is sent.
+    ``kill_at`` is the time at which it is killed. If the process is already being stopped, this
+    time becomes earlier, and no second signal is sent.
     """
 
+    process: str
+    cause: str = ""
     kill_at: float = 0.0
 
-    verb: ClassVar[str] = "stop"
+    def __str__(self) -> str:
+        return _line("stop", self.process, self.cause)
 
 
-@dataclass(frozen=True, slots=True)
-class Kill(Action):
+class Kill(NamedTuple):
     """Kill a process and what remains in its process group."""
 
-    verb: ClassVar[str] = "kill"
+    process: str
+    cause: str = ""
+
+    def __str__(self) -> str:
+        return _line("kill", self.process, self.cause)
 
 
-@dataclass(frozen=True, slots=True)
-class Clear(Action):
+class Clear(NamedTuple):
     """Look for the programs that the previous executions of a process have left behind, and stop
     them.
 
-    They receive the stop signal at once, and are killed at ``kill_at``, in seconds since the epoch.
-    If ``spares_commands`` is true, commands that users run in the environment of the process
-    continue.
+    They receive the stop signal at once, and are killed at ``kill_at``. If ``spares_commands`` is
+    true, commands that users run in the environment of the process continue.
     """
 
+    process: str
+    cause: str = ""
     kill_at: float = 0.0
     spares_commands: bool = True
 
-    verb: ClassVar[str] = "stop the remains of"
+    def __str__(self) -> str:
+        return _line("stop the remains of", self.process, self.cause)
 
 
-@dataclass(frozen=True, slots=True)
-class Reserve(Action):
+class Reserve(NamedTuple):
     """Reserve the resources of a process that a request starts again, such as its GPUs."""
 
-    verb: ClassVar[str] = "reserve the resources of"
+    process: str
+    cause: str = ""
+
+    def __str__(self) -> str:
+        return _line("reserve the resources of", self.process, self.cause)
 
 
-@dataclass(frozen=True, slots=True)
-class Remove(Action):
+class Remove(NamedTuple):
     """Remove what is left of a process that has exited and does not belong to the experiment any
     more, and forget it.
     """
 
-    verb: ClassVar[str] = "remove"
+    process: str
+    cause: str = ""
+
+    def __str__(self) -> str:
+        return _line("remove", self.process, self.cause)
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """Release what the experiment does not need any more after its change number ``revision``,
     such as the ports of removed services.
     """
@@ -101,8 +102,7 @@ class Release:
         return f"release the resources that change {self.revision} has replaced"
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(NamedTuple):
     """Look for programs of the experiment that belong to no running process, and stop them.
 
     They receive the stop signal once, or are killed if ``kill`` is true.
@@ -114,8 +114,7 @@ class Sweep:
         return f"{'kill' if self.kill else 'stop'} the programs that belong to no process"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Answer the request ``number``. ``error`` is what was not done, or ``""``."""
 
     number: int
@@ -125,8 +124,7 @@ class Answer:
         return f"answer request {self.number}: {self.error or 'done'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(NamedTuple):
     """Release everything and end: nothing of the experiment is running, and nothing starts again.
 
     If ``is_evicted`` is true, the system starts the experiment again later.
@@ -136,3 +134,10 @@ class Finish:
 
     def __str__(self) -> str:
         return "end until the system starts the experiment again" if self.is_evicted else "finish"
+
+
+Action = Start | Stop | Kill | Clear | Reserve | Remove | Release | Sweep | Answer | Finish
+
+
+def _line(verb: str, process: str, cause: str) -> str:
+    return f"{verb} {process}: {cause}" if cause else f"{verb} {process}"

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from symphony.plan.actions import Action, Answer, Finish, Release, Sweep
+from symphony.plan.actions import Action, Answer, Finish, Sweep
 from symphony.plan.decisions.draft import Draft
 from symphony.plan.decisions.endings import End, apply_policies, end_run, stop_pending
 from symphony.plan.decisions.executions import note_executions
@@ -35,8 +35,6 @@ from symphony.plan.decisions.stops import stop_actions
 from symphony.plan.observation import Observation
 from symphony.plan.state import Event, RunState
 from symphony.plan.wish import Wish
-
-AnyAction = Action | Answer | Finish | Release | Sweep
 
 
 class Decision(NamedTuple):
@@ -48,7 +46,7 @@ class Decision(NamedTuple):
     events are recorded, because a program that waits for the exit can need them.
     """
 
-    actions: tuple[AnyAction, ...] = ()
+    actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     wake_at: float | None = None
     frees: tuple[str, ...] = ()
@@ -67,7 +65,7 @@ def decide(wish: Wish, state: RunState, observation: Observation, now: float) ->
         draft.record("changed", **details)
     note_executions(draft)
     end = _record_consequences(draft)
-    actions: list[AnyAction] = []
+    actions: list[Action] = []
     if not draft.state.finished:
         actions.extend(stop_actions(draft))
         actions.extend(start_actions(draft))

@@ -8,16 +8,17 @@ module at its start, so it does not import `symphony.model`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from symphony.plan.policies import Policies
 from symphony.plan.restart_policy import Backoff, RestartPolicy
 from symphony.plan.stop_order import stop_waves
 
+# The default of a field. It is never changed.
+_NO_CONDITIONS: Mapping[str, str] = {}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessWish:
+
+class ProcessWish(NamedTuple):
     """What is wanted of one process.
 
     ``starts_after`` maps the names of processes to the condition ``started``, ``ready`` or
@@ -32,8 +33,8 @@ class ProcessWish:
 
     name: str
     path: str = ""
-    restart: RestartPolicy = field(default_factory=RestartPolicy)
-    starts_after: Mapping[str, str] = field(default_factory=dict)
+    restart: RestartPolicy = RestartPolicy()
+    starts_after: Mapping[str, str] = _NO_CONDITIONS
     has_test: bool = False
     ready_timeout: float = 60.0
     grace: float = 30.0
@@ -98,8 +99,7 @@ class Wish:
         return self.gangs[process.gang]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(NamedTuple):
     """The names of the processes that differ between two wishes."""
 
     added: tuple[str, ...] = ()

@@ -6,9 +6,9 @@ it again, and when.
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
-from symphony.events import signal_name
 from symphony.plan.decisions.draft import Draft
 from symphony.plan.disruption import Disrupted, Disruption, DisruptionCause, decide_disruption
 from symphony.plan.observation import Seen
@@ -22,6 +22,8 @@ from symphony.status import ReasonCode, not_ready_reason
 TEST_MARGIN_SECONDS = 1.0
 NOT_FINISHED = "the last test has not finished"
 
+# Signal n has killed a process whose exit code is this number plus n.
+_SIGNAL_EXIT_CODE = 128
 # Shells use these exit codes for a command that they could not run.
 _SHELL_REASONS = {126: "the command cannot be executed", 127: "the command was not found"}
 _LOST = (DisruptionCause.NODE_LOST, DisruptionCause.REMOVED)
@@ -286,7 +288,7 @@ def _explain_exit(code: int | None, reason: str) -> tuple[ReasonCode, str]:
     """
     if code is None:
         return ReasonCode.LOST, f"exit status unknown: {reason}"
-    name_of_signal = signal_name(code)
+    name_of_signal = _signal_name(code)
     if name_of_signal:
         return ReasonCode.KILLED, reason or f"killed by {name_of_signal}"
     if code in _SHELL_REASONS:
@@ -300,3 +302,13 @@ def _with_used_restarts(reason: str, policy: RestartPolicy) -> str:
         return reason
     text = f"not restarted again, because the limit is {policy.max_restarts}"
     return f"{reason}; {text}" if reason else text
+
+
+def _signal_name(code: int) -> str:
+    """Return the name of the signal that an exit code indicates, or ``""`` if it indicates none."""
+    if code <= _SIGNAL_EXIT_CODE:
+        return ""
+    try:
+        return signal.Signals(code - _SIGNAL_EXIT_CODE).name
+    except ValueError:
+        return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from symphony.plan.actions import Clear, Release, Remove, Reserve
+from symphony.plan.actions import Action, Clear, Release, Remove, Reserve
 from symphony.plan.decisions.draft import Draft
 from symphony.plan.decisions.endings import record_stopped
 from symphony.plan.decisions.starts import is_startable_by_user
@@ -17,8 +17,6 @@ from symphony.plan.state import Request
 from symphony.status import State
 
 KINDS = ("stop", "start", "restart", "change")
-AnyRequestAction = Clear | Release | Remove | Reserve
-
 # Times that differ by less than this are the same.
 TOLERANCE_SECONDS = 0.001
 
@@ -37,10 +35,10 @@ def continue_requests(draft: Draft) -> None:
             _continue_start(draft, number, request)
 
 
-def request_actions(draft: Draft) -> list[AnyRequestAction]:
+def request_actions(draft: Draft) -> list[Action]:
     """Return the actions with which requests continue, apart from starts and stops."""
     clears: dict[str, Clear] = {}
-    actions: list[AnyRequestAction] = []
+    actions: list[Action] = []
     for request in draft.state.requests.values():
         if request.kind == "stop":
             _add_clears(draft, request.names, False, clears)
@@ -220,7 +218,7 @@ def _is_change_over(draft: Draft, request: Request) -> bool:
     return not removed_names(draft) and draft.observation.released >= draft.state.revision
 
 
-def _removals(draft: Draft) -> list[AnyRequestAction]:
+def _removals(draft: Draft) -> list[Action]:
     """Return the actions that remove what a change has removed from the experiment."""
     removed = removed_names(draft)
     revision = draft.state.revision

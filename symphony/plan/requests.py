@@ -1,0 +1,209 @@
+"""Accept or refuse the requests of users to a running experiment. Pure.
+
+An accepted request is an event. Once this is recorded, `symphony.plan.decide` continues it and
+records when it is done, whoever has received the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from symphony.errors import shown
+from symphony.names import did_you_mean, join_names
+from symphony.plan.decisions.draft import Draft
+from symphony.plan.decisions.starts import is_startable_by_user
+from symphony.plan.observation import Observation
+from symphony.plan.policies import Ending
+from symphony.plan.state import Event, Request, RunState
+from symphony.plan.wish import Wish
+from symphony.status import ReasonCode, State
+
+STOP, START, RESTART, CHANGE = "stop", "start", "restart", "change"
+
+
+class Refused(Exception):
+    """A request cannot be done now. The message is for the user."""
+
+
+class Accepted(NamedTuple):
+    """A request that was accepted, as the events to record.
+
+    ``number`` is the number of the request. ``prevented`` maps the numbers of earlier requests to
+    what the new one prevents them from doing, which is part of their answers.
+    """
+
+    number: int
+    events: tuple[Event, ...]
+    prevented: Mapping[int, str] = {}
+
+
+def accept(
+    wish: Wish, state: RunState, kind: str, names: Iterable[str], grace: float | None, now: float
+) -> Accepted:
+    """Accept a request to stop, start or restart the processes ``names``, with their whole units.
+
+    ``grace`` is the grace period in seconds, or None for that of each process. A stop is always
+    accepted, unless the whole experiment is being stopped. Raises Refused.
+    """
+    refuse_while_stopping(state)
+    wanted = names_with_units(wish, names)
+    prevented: dict[int, str] = {}
+    if kind == STOP:
+        prevented = _prevented(state, wanted)
+    else:
+        refuse_busy(state, wanted)
+    number = state.request_count + 1
+    event = {
+        "event": "requested",
+        "at": now,
+        "number": number,
+        "request": kind,
+        "names": wanted,
+        "grace": grace,
+    }
+    return Accepted(number, (event,), prevented)
+
+
+def check_change(state: RunState, revision: int, names: Iterable[str]) -> None:
+    """Check that a change with the number ``revision`` can be made now.
+
+    ``names`` are the added, removed and restarted processes. Raises Refused.
+    """
+    refuse_while_stopping(state)
+    if state.is_changing:
+        raise Refused("another program is changing the experiment; try again")
+    if revision != state.revision + 1:
+        raise Refused("another program has changed the experiment; try again")
+    refuse_busy(state, names)
+
+
+def check_signal(wish: Wish, state: RunState, names: Iterable[str]) -> list[str]:
+    """Return the processes to which a signal is sent. Raises Refused if one is not running."""
+    refuse_while_stopping(state)
+    wanted = known_names(wish, names)
+    idle = [name for name in wanted if state.tracks[name].state is not State.RUNNING]
+    if idle:
+        raise Refused(
+            f"no signal was sent, because these processes are not running: {join_names(idle)}"
+        )
+    return wanted
+
+
+def finish(state: RunState, now: float) -> tuple[Event, ...]:
+    """Return the event after which an experiment without running processes finishes.
+
+    Raises Refused if it has running processes.
+    """
+    refuse_while_stopping(state)
+    if not state.waits_for_start:
+        raise Refused("processes of the experiment are running")
+    return stop_all(state, now)
+
+
+def stop_all(state: RunState, now: float, *, is_together: bool = False) -> tuple[Event, ...]:
+    """Return the event with which the stop of the whole experiment begins, if it has not begun.
+
+    If ``is_together`` is true, the stop does not follow the start order. A stop in progress can
+    still change to this.
+    """
+    is_new = is_together and state.together_since is None
+    if state.finished or (state.stopping and not is_new):
+        return ()
+    details = {"together": True} if is_together else {}
+    return ({"event": "stopping", "at": now, **details},)
+
+
+def continue_elsewhere(
+    wish: Wish, state: RunState, ending: Ending, now: float
+) -> tuple[Event, ...]:
+    """Return the events of an experiment that the system has stopped and starts again.
+
+    No process of it is running. If ``ending`` is a restart, all processes start again, unless the
+    experiment was being stopped. Otherwise, it has finished.
+    """
+    draft = Draft(wish, state, Observation({}), now)
+    is_restarting = state.restarting and ending.restart is not None
+    if not state.stopping and not is_restarting:
+        draft.record_ending(ending)
+    for name, track in (*draft.state.tracks.items(), *draft.state.leaving.items()):
+        if track.pid is not None:
+            draft.record("exited", name, code=None, **_details_of_eviction(draft, ending))
+    for number in list(draft.state.requests):
+        draft.record("request-done", number=number)
+    if not draft.state.stopping:
+        draft.record("restarted", evicted=True)
+    return tuple(draft.events)
+
+
+def _details_of_eviction(draft: Draft, ending: Ending) -> dict[str, Any]:
+    if ending.restart is None or draft.state.stopping:
+        return draft.stop_details("stopped")
+    return {
+        "reason": ending.reason,
+        "reason_code": ReasonCode.EXPERIMENT_RESTARTS,
+        "restarts_in": ending.restart.delay,
+        "cause": ending.cause,
+    }
+
+
+# --- checks ---
+
+
+def refuse_while_stopping(state: RunState) -> None:
+    """Raise Refused if the experiment is being stopped or restarted."""
+    if state.stopping or state.finished:
+        raise Refused("the experiment is being stopped")
+    if state.restarting:
+        raise Refused("the experiment is being restarted after a failure; try again when it runs")
+
+
+def refuse_busy(state: RunState, names: Iterable[str]) -> None:
+    """Raise Refused if another request stops or starts one of the processes ``names``."""
+    busy: set[str] = set()
+    for request in state.requests.values():
+        busy.update(request.names)
+        if request.kind == CHANGE:
+            busy.update(state.leaving)
+    conflicts = [name for name in names if name in busy]
+    if conflicts:
+        raise Refused(
+            f"another request is stopping or restarting {join_names(conflicts)}; "
+            "try again when it is done"
+        )
+
+
+def known_names(wish: Wish, names: Iterable[str]) -> list[str]:
+    """Return names without repetitions. Raises Refused if one is not that of a process."""
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        if name not in wish.processes:
+            raise Refused(f"there is no process {shown(name)}{did_you_mean(name, wish.processes)}")
+    return wanted
+
+
+def names_with_units(wish: Wish, names: Iterable[str]) -> list[str]:
+    """Return names and the other ranks of the units that they contain; see `known_names`."""
+    found: dict[str, None] = {}
+    for name in known_names(wish, names):
+        found.update(dict.fromkeys(wish.ranks_with(name)))
+    return list(found)
+
+
+def _prevented(state: RunState, names: Iterable[str]) -> dict[int, str]:
+    """Return what a stop of processes prevents other requests from doing."""
+    wanted = set(names)
+    prevented: dict[int, str] = {}
+    for number, request in state.requests.items():
+        stopped = [
+            name for name in request.names if name in wanted and _will_start(state, request, name)
+        ]
+        if stopped:
+            prevented[number] = f"another request stopped {stopped[-1]!r}"
+    return prevented
+
+
+def _will_start(state: RunState, request: Request, name: str) -> bool:
+    if request.kind == START:
+        return is_startable_by_user(state.tracks.get(name))
+    return request.kind in (RESTART, CHANGE)

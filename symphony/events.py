@@ -281,7 +281,7 @@ def _process_events(
             at=process.started,
             kind=EventKind.STARTED,
             process=process.name,
-            text=start_text(process.restarts),
+            text=_start_text(process),
         )
     yield from _running_events(old, process, now)
     has_exited = process.ended is not None and process.ended != old.ended
@@ -291,6 +291,13 @@ def _process_events(
     is_new = before is None or _pending_reason(old) != _pending_reason(process)
     if process.state is State.PENDING and (is_new or has_exited):
         yield from _pending_events(process, now)
+
+
+def _start_text(process: ProcessStatus) -> str:
+    """Return the text for the start of a process, which contains the disruption before it."""
+    if process.reason_code is ReasonCode.DISRUPTED and process.reason:
+        return process.reason
+    return start_text(process.restarts)
 
 
 def _pending_reason(process: ProcessStatus) -> tuple[Any, ...]:
@@ -332,6 +339,8 @@ def _pending_events(process: ProcessStatus, now: float) -> Iterator[ExperimentEv
         number = process.restart_number or process.restarts + 1
         kind, text = EventKind.RESTARTING, restart_text(seconds, number, process.max_restarts)
         at = process.ended or now
+    elif process.reason_code is ReasonCode.DISRUPTED:
+        kind = EventKind.RESTARTING
     if text:
         yield ExperimentEvent(
             at=at, kind=kind, process=process.name, reason_code=process.reason_code, text=text

@@ -51,6 +51,9 @@ class ReasonCode(str, enum.Enum):
     BACKING_OFF = "backing-off"
     # The experiment is started again, because a process failed and `on_failure` is `restart`.
     EXPERIMENT_RESTARTS = "experiment-restarts"
+    # A disruption, such as the drain of a node, has taken the process away. It is started again, or
+    # has been started again and is running.
+    DISRUPTED = "disrupted"
 
     # --- The process is running. ---
 

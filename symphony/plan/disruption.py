@@ -107,12 +107,19 @@ def decide_disruption(
     if not lost:
         return None
     first, disruption = next(iter(lost.items()))
-    text = str(disruption) if len(processes) == 1 else f"{first} ({disruption})"
+    reason = lost_text(disruption)
+    if len(processes) > 1:
+        reason = f"{_PREFIX}{first} ({disruption})"
     return StartAgain(
         lost=tuple(lost),
         others=tuple(name for name in processes if name not in lost),
-        reason=f"{_PREFIX}{text}",
+        reason=reason,
     )
+
+
+def lost_text(disruption: Disruption) -> str:
+    """Return the reason of a process that was taken away, such as ``lost: node1 was drained``."""
+    return f"{_PREFIX}{disruption}"
 
 
 def started_again_text(reason: str, node: str = "") -> str:

@@ -602,6 +602,8 @@ class _Application:
         absent = [name for name in self._bodies if name not in existing]
         self._check_with_server(restarted, absent)
         changed = {*restarted, *_units_with(self._changes, ADDED)}
+        # The supervisor can already be starting a unit again that was lost.
+        of_supervisor = [name for name in absent if self._is_created_by_supervisor(name, changed)]
         self._write_description()
         if absent:
             self._delete_remains()
@@ -609,7 +611,7 @@ class _Application:
         if self._in_cluster:
             # The supervisor reads the description when it notices the new roster.
             in_cluster.hand_over(self._api, self._run, partial(self._new_record, changed))
-        self._publish_roster()
+        self._publish_roster(is_created=self._first.name not in of_supervisor)
         restarted |= self._in_place.restart(self._api, self._scope, self._bodies, self._revision)
         replaced = {
             name: self._bodies[name] for name in self._roster if name in restarted & set(existing)
@@ -630,11 +632,13 @@ class _Application:
             name
             for name in absent
             if name in changed
+            and name not in of_supervisor
             and not self._roster[name].starts_after
             and not self._roster[name].rank_of
         ]
         in_parallel(self._create_unit, created, threads=self._api.connections)
         operation.await_created(created)
+        operation.await_supervisor(of_supervisor)
         # A supervisor that found no object of a unit without conditions would create it.
         self._store.check_claim()
         self._let_supervisor_take_over(changed, absent)
@@ -676,6 +680,13 @@ class _Application:
             pods = [pod for name in stopping for pod in statuses[name].pods]
             grace_seconds = max((pod.grace_seconds for pod in pods), default=0.0)
             operation.await_wave(stopping, grace_seconds + STUCK_SECONDS)
+
+    def _is_created_by_supervisor(self, name: str, changed: Collection[str]) -> bool:
+        """Return whether the supervisor starts a unit again whose Pod was deleted."""
+        unit = self._roster[name]
+        if name not in changed or not unit.replaced_if_lost or unit.starts_after or unit.rank_of:
+            return False
+        return name in _units_with(self._changes, *STARTED_AGAIN)
 
     def _check_with_server(self, restarted: Collection[str], absent: Collection[str]) -> None:
         """Have the server check the new objects before anything is changed."""
@@ -827,11 +838,15 @@ class _Application:
 
     # --- units ---
 
-    def _publish_roster(self) -> None:
-        """Store the new roster in an object that exists, or create the first unit with it."""
+    def _publish_roster(self, *, is_created: bool) -> None:
+        """Store the new roster in an object that exists, or create the first unit with it if
+        ``is_created`` is true.
+        """
         unit = self._observation.unit_statuses.get(self._first.name)
         annotations = self._roster_annotations
-        if unit is None or not attempts.annotate(self._api, self._scope, unit, annotations):
+        if unit is not None and attempts.annotate(self._api, self._scope, unit, annotations):
+            return
+        if is_created:
             self._create_unit(self._first.name)
 
     def _create_unit(self, name: str) -> None:

@@ -31,6 +31,7 @@ from symphony_kube.lifecycle import attempts
 from symphony_kube.lifecycle.create import in_parallel
 from symphony_kube.lifecycle.exits import ExitWatcher
 from symphony_kube.lifecycle.replacer import Replacer
+from symphony_kube.lifecycle.supervisor import detached, in_cluster
 from symphony_kube.lifecycle.supervisor.ready_logs import LOG_POLL_SECONDS, ReadyLogs
 from symphony_kube.render.container_scripts import UNHANDLED_CODE, SignalMode, signal_command
 from symphony_kube.render.roster import (
@@ -115,9 +116,11 @@ def start(
     others = {name: unit for name, unit in target.existing.items() if name not in ranks}
     idle = {name: unit for name, unit in others.items() if _can_be_started(target, name)}
     attempts.check_manifests(idle)
+    awaited = _find_gone(api, scope, target, is_named=processes is not None or not idle)
     operation = Operation(api, scope, target, "start", parse_timeout(timeout))
     operation.request(idle, partial(_with_start, now=api.now()))
     operation.await_start(target.existing)
+    operation.await_supervisor(awaited)
     operation.run()
     return operation.statuses()
 
@@ -354,6 +357,36 @@ def _with_other_ranks(names: Sequence[str], roster: Roster) -> list[str]:
     return list(selected)
 
 
+def _find_gone(api: Api, scope: Scope, target: _Target, *, is_named: bool) -> list[str]:
+    """Return the selected units without Pods that the supervisor starts again.
+
+    If ``is_named`` is true, raise `BackendError` for units whose Pods were deleted and that no
+    supervisor starts again. Their manifests were deleted with them.
+    """
+    awaited, lost = [], []
+    for unit in target.missing:
+        states = [target.observation.containers[process] for process in unit.processes]
+        is_lost = any(state.state is State.UNKNOWN for state in states)
+        is_created_later = unit.starts_after or unit.rank_of or unit.job_set
+        if any(state.cause.code is ReasonCode.DISRUPTED for state in states):
+            awaited.append(unit.name)
+        elif is_lost or not is_created_later:
+            lost.append(unit.name)
+    if awaited and not _has_supervisor(api, scope):
+        lost += awaited
+        awaited = []
+    if lost and is_named:
+        raise BackendError(
+            f"{join_names(lost, limit=3)} cannot be started, because the Pod was deleted; "
+            "'symphony up' with the file of the experiment creates it again"
+        )
+    return awaited
+
+
+def _has_supervisor(api: Api, scope: Scope) -> bool:
+    return detached.directory_of(api, scope).exists or in_cluster.exists(api, scope)
+
+
 def _refuse_to_start(names: Collection[str]) -> None:
     """Raise `BackendError` if there are ranks in JobSets among the units to start."""
     if names:
@@ -510,6 +543,8 @@ class Operation:
         self._killer = Killer(api, scope)
         # The first observation can be older than the request.
         self._observed: set[str] = set()
+        # The units that the supervisor creates.
+        self._of_supervisor: set[str] = set()
 
     def request(
         self, units: Mapping[str, UnitStatus], change: Callable[[Control], Control]
@@ -628,6 +663,11 @@ class Operation:
         if stopping:
             self._follow(have_ended, time.monotonic() + seconds)
 
+    def await_supervisor(self, units: Collection[str]) -> None:
+        """Also wait for units that the supervisor creates."""
+        self.await_created(units)
+        self._of_supervisor.update(units)
+
     def run(self) -> None:
         """Perform the requests, and return when they are done.
 
@@ -700,6 +740,10 @@ class Operation:
     def _is_done(self, observation: Observation, logs: ReadyLogs) -> bool:
         for name, number in self._requested.items():
             unit = observation.unit_statuses.get(name)
+            if unit is None and name in self._of_supervisor:
+                if not self._cannot_be_created(name, observation):
+                    return False
+                continue
             if unit is None:
                 raise BackendError(f"the Pod of {name!r} was deleted")
             if not self._is_unit_done(observation, name, unit, number):
@@ -709,6 +753,10 @@ class Operation:
             if _awaits_log(self._roster[name], unit, observation, logs, self._api.now()):
                 return False
         return True
+
+    def _cannot_be_created(self, name: str, observation: Observation) -> bool:
+        states = [observation.containers[process] for process in self._roster[name].processes]
+        return any(item.state in ENDED or item.cause.code in _OBSTACLES for item in states)
 
     def _is_unit_done(
         self, observation: Observation, name: str, unit: UnitStatus, number: int

@@ -53,6 +53,10 @@ def test_a_unit_of_ranks_as_a_job_set():
     job_set = rendered(restart_policy=restart, spread=True)
     annotations = job_set["metadata"].pop("annotations")
     pods = manifest_of(training(restart_policy=restart, spread=True, jobset=False)).units
+    failure = {
+        "action": "FailJob",
+        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+    }
     templates = []
     for number, pod in enumerate(pods):
         labels = {
@@ -74,6 +78,7 @@ def test_a_unit_of_ranks_as_a_job_set():
                         "completions": 1,
                         "parallelism": 1,
                         "backoffLimit": 0,
+                        "podFailurePolicy": {"rules": [failure]},
                         "template": {"metadata": metadata, "spec": pod["spec"]},
                     },
                 },
@@ -85,6 +90,11 @@ def test_a_unit_of_ranks_as_a_job_set():
         "name": "stopped",
         "action": "FailJobSet",
         "onJobFailureReasons": ["DeadlineExceeded"],
+    }
+    disrupted = {
+        "name": "disrupted",
+        "action": "RestartJobSetAndIgnoreMaxRestarts",
+        "onJobFailureReasons": ["PodFailurePolicy"],
     }
     assert job_set == {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -101,7 +111,7 @@ def test_a_unit_of_ranks_as_a_job_set():
         "spec": {
             "network": {"enableDNSHostnames": False},
             "successPolicy": {"operator": "All"},
-            "failurePolicy": {"maxRestarts": 3, "rules": [stopped]},
+            "failurePolicy": {"maxRestarts": 3, "rules": [stopped, disrupted]},
             "replicatedJobs": templates,
         },
     }

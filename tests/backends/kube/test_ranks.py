@@ -10,6 +10,7 @@ from symphony_kube.api.labels import RANK_OF
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.lifecycle.attempts import next_attempt
 from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide, find_startable
+from symphony_kube.lifecycle.supervisor.lost_units import find_created, find_lost
 from symphony_kube.lifecycle.supervisor.rank_decisions import (
     UnitAction,
     attempt_of_other_ranks,
@@ -31,7 +32,14 @@ FAILS = Control(stop=EXIT_TIME - 1, reason="the unit failed", code="unit-failed"
 
 def roster(*names, **policy):
     return tuple(
-        Unit(name=name, processes=(name,), rank_of="u", supervised_restart=policy) for name in names
+        Unit(
+            name=name,
+            processes=(name,),
+            rank_of="u",
+            supervised_restart=policy,
+            replaced_if_lost=bool(policy),
+        )
+        for name in names
     )
 
 
@@ -151,31 +159,53 @@ def observe_deletion(units, *pods, deleted):
     return observer.observe(NOW)
 
 
-def restart_of_deleted(rank, *others, start=NOW):
-    reason = f"the unit restarts: {rank} failed (exit status unknown: its Pod was deleted)"
-    return UnitAction(ranks=others, reason=reason, start=start, in_row=1, is_new=True)
+def start_after_loss(rank, *others):
+    return UnitAction(
+        ranks=others,
+        reason=f"lost: {rank} (its Pod was deleted)",
+        code=ReasonCode.DISRUPTED,
+        start=NOW,
+        is_new=True,
+    )
 
 
-def test_a_unit_restarts_if_the_pod_of_a_rank_is_deleted():
+def test_a_unit_starts_again_if_the_pod_of_a_rank_is_deleted():
     observation = observe_deletion(ONCE, running(0), deleted=running(1))
-    assert decide(ONCE, observation, now=NOW).unit_actions == (restart_of_deleted("u-1", "u-0"),)
+    assert decide(ONCE, observation, now=NOW).unit_actions == (start_after_loss("u-1", "u-0"),)
+    # This does not count as one of the permitted restarts.
     again = observe_deletion(
         ONCE, running(0, attempt=2, retries=1), deleted=running(1, attempt=2, retries=1)
     )
-    (action,) = decide(ONCE, again, now=NOW).unit_actions
+    assert decide(ONCE, again, now=NOW).unit_actions == (start_after_loss("u-1", "u-0"),)
+    never = observe_deletion(NEVER, running(0), deleted=running(1))
+    (action,) = decide(NEVER, never, now=NOW).unit_actions
     assert (action.code, action.ranks) == (ReasonCode.UNIT_FAILED, ("u-0",))
 
 
 @pytest.mark.parametrize(
-    ("other", "restarts"), [(running(0), True), (ended(0, SUCCEEDED), False), (None, False)]
+    ("other", "finished", "expected"),
+    [
+        (running(0), (), start_after_loss("u-1", "u-0")),
+        (ended(0, SUCCEEDED), (), start_after_loss("u-1", "u-0")),
+        (ended(0, SUCCEEDED), ("u-1",), None),
+        (None, ("u-0",), ("u-0", "u-1")),
+        (None, (), ("u-0", "u-1")),
+        (None, ("u-0", "u-1"), ()),
+    ],
 )
-def test_a_deletion_that_the_supervisor_has_not_observed(other, restarts):
+def test_a_deletion_that_the_supervisor_has_not_observed(other, finished, expected):
     observer = PodObserver("e", roster=ONCE)
-    observer.created = frozenset({"u-0", "u-1"})
+    observer.created, observer.ended = frozenset({"u-0", "u-1"}), frozenset(finished)
     observer.replace(PODS, [] if other is None else [other])
-    decisions = decide(ONCE, observer.observe(NOW), {"u-0", "u-1"}, now=NOW)
-    assert decisions.unit_actions == ((restart_of_deleted("u-1", "u-0"),) if restarts else ())
-    assert decisions.create == ()
+    observation = observer.observe(NOW)
+    excluded = {"u-0", "u-1"} - find_lost(ONCE, observation) - find_created(ONCE, observation)
+    decisions = decide(ONCE, observation, excluded, now=NOW)
+    if isinstance(expected, UnitAction):
+        assert (decisions.unit_actions, decisions.create) == ((expected,), ())
+    elif expected is None:
+        assert decisions.create == ()
+    else:
+        assert (decisions.unit_actions, decisions.create) == ((), expected)
 
 
 def test_a_deleted_rank_is_created_again_with_the_others():
@@ -205,8 +235,8 @@ def test_the_deletion_of_the_latest_pod_does_not_lead_to_an_earlier_one():
     second = [running(0, attempt=2), running(1, attempt=2)]
     observation = observe_deletion(ONCE, *old, second[0], deleted=second[1])
     status = observation.status.processes[1]
-    assert (status.state, status.reason_code) == (State.UNKNOWN, ReasonCode.LOST)
-    assert decide(ONCE, observation, now=NOW).unit_actions == (restart_of_deleted("u-1", "u-0"),)
+    assert (status.state, status.reason_code) == (State.PENDING, ReasonCode.DISRUPTED)
+    assert decide(ONCE, observation, now=NOW).unit_actions == (start_after_loss("u-1", "u-0"),)
 
 
 def test_a_process_whose_pod_was_deleted_is_not_restarted():

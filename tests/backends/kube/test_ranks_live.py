@@ -49,7 +49,7 @@ def kill_supervisor(cluster, name):
 def test_killed_supervisors_complete_the_restart_of_a_unit(
     kube_cluster, kube_faults, open_cluster, name
 ):
-    """A unit restarts because the Pod of a rank is deleted. Its supervisors are killed when the
+    """A unit starts again because the Pod of a rank is deleted. Its supervisors are killed when the
     restart was recorded in only one of the other ranks, and before the new Pods are created.
     """
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
@@ -69,16 +69,17 @@ def test_killed_supervisors_complete_the_restart_of_a_unit(
     # The next command starts another supervisor.
     cluster.describe_experiment(name)
     wait_until(lambda: kube_faults.count(method="POST", path="/pods") > created)
-    reason = "the unit restarts: unit-1 failed (exit status unknown: its Pod was deleted)"
+    reason = "lost: unit-1 (its Pod was deleted)"
     assert reason in [process.reason for process in cluster.describe_experiment(name)]
     kill_supervisor(cluster, name)
     kube_faults.clear()
 
-    def has_restarted():
+    def has_started_again():
         status = cluster.describe_experiment(name)
-        return all_running(status) and all(process.restarts == 1 for process in status)
+        reasons = {process.reason.partition("; started again on ")[0] for process in status}
+        return all_running(status) and reasons == {reason}
 
-    wait_until(has_restarted)
+    wait_until(has_started_again)
     cluster.delete(name)
 
 

@@ -76,6 +76,8 @@ CONTROL = "symphony/control"
 SNAPSHOT = "symphony/snapshot"
 # An annotation of the Secret with the description: the command that is changing the experiment.
 HOLDER = "symphony/holder"
+# An annotation of the same Secret: a command is deleting the experiment.
+DELETING = "symphony/deleting"
 
 # The label selector for all objects created by symphony.
 MANAGED_SELECTOR = f"{MANAGED_BY}={SYMPHONY}"

@@ -215,7 +215,8 @@ def replace_attempt(
     annotations = old["metadata"].get("annotations") or {}
     manifest = decode_manifest(annotations.get(MANIFEST, ""))
     retries, in_row = unit.attempt.retries + 1 if control.in_row else 0, control.in_row
-    if control.code == ReasonCode.UNSCHEDULABLE.value:
+    is_lost = control.code == ReasonCode.DISRUPTED.value
+    if is_lost or control.code == ReasonCode.UNSCHEDULABLE.value:
         # The restart policy has not caused this restart.
         retries, in_row = unit.attempt.retries, unit.attempt.in_row
     attempt = Attempt(
@@ -225,6 +226,7 @@ def replace_attempt(
         in_row=in_row,
         round=max(round, unit.attempt.round),
         revision=max(control.revision, unit.attempt.revision),
+        lost=control.reason if is_lost else "",
     )
     body = next_attempt(manifest, attempt)
     seconds = None if deadline is None else max(1.0, deadline - api.now())

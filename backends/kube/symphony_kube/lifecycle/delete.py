@@ -25,6 +25,7 @@ from symphony_kube.api.resources import (
 )
 from symphony_kube.lifecycle import wait_deleted
 from symphony_kube.lifecycle.create import KILL_GRACE_SECONDS, delete_uid, in_parallel
+from symphony_kube.lifecycle.description import DescriptionStore
 from symphony_kube.lifecycle.queued_groups import group_of, release_groups
 from symphony_kube.lifecycle.rights import may
 from symphony_kube.lifecycle.supervisor import detached, in_cluster
@@ -100,6 +101,7 @@ def delete(
     """
     # The supervisor must not create objects during the deletion.
     with detached.stopped(detached.directory_of(api, scope)), keeping():
+        DescriptionStore(api, scope).mark_deleting()
         _delete_objects(
             api, scope, jobs_only=jobs_only, in_order=in_order and not at_once, at_once=at_once
         )

@@ -24,7 +24,7 @@ from symphony.model.limits import MAX_BYTES
 from symphony.plan.changes import ADDED, Snapshot
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import DESCRIPTION, HOLDER, Scope
+from symphony_kube.api.labels import DELETING, DESCRIPTION, HOLDER, Scope
 from symphony_kube.api.resources import collection_path, is_managed
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.status.permission_errors import missing_right
@@ -217,6 +217,8 @@ class DescriptionStore:
         self._version = ""
         self._holder = ""
         self._is_lost = False
+        # True if a command was deleting the experiment when the description was read last.
+        self.is_deleting = False
 
     def read(self) -> Description | None:
         """Return the description, or None if there is none that can be used."""
@@ -228,7 +230,9 @@ class DescriptionStore:
             return None
         metadata = secret["metadata"]
         self._version = metadata["resourceVersion"]
-        self._holder = (metadata.get("annotations") or {}).get(HOLDER, "")
+        annotations = metadata.get("annotations") or {}
+        self._holder = annotations.get(HOLDER, "")
+        self.is_deleting = DELETING in annotations or "deletionTimestamp" in metadata
         try:
             return decode_description(base64.b64decode((secret.get("data") or {})[_KEY]))
         except (ValueError, KeyError):
@@ -251,8 +255,26 @@ class DescriptionStore:
                 "running: its description has more than 1 MiB; launch it again with force"
             )
         with self._lock:
-            annotations = {"annotations": dict(roster_annotations)}
-            self._patch_or_lose({"metadata": annotations, "data": body["data"]})
+            # A deletion that was not completed does not continue.
+            annotations = {DELETING: None, **roster_annotations}
+            metadata = {"annotations": annotations}
+            self._patch_or_lose({"metadata": metadata, "data": body["data"]})
+
+    def mark_deleting(self) -> None:
+        """Record that the experiment is being deleted, so that a supervisor on another machine does
+        not start its processes again.
+
+        If there is no description, or the user may not change it, do nothing.
+        """
+        patch = {"metadata": {"annotations": {DELETING: "true"}}}
+        with contextlib.suppress(ApiError):
+            self._api.call(
+                "PATCH",
+                self._path,
+                body=patch,
+                content_type=MERGE_PATCH,
+                accept=ACCEPT_METADATA,
+            )
 
     def release(self, version: str, data: Mapping[str, str]) -> None:
         """Replace the contents of the Secret in a version, which no command claims any more."""

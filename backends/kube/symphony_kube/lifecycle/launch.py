@@ -438,11 +438,11 @@ def _supervise(
     supervisor: SupervisorOptions,
 ) -> tuple[str, ...]:
     """Start the supervisor of a run, and return messages for the user."""
-    # The supervisor also creates the Pods of ranks again that were deleted.
+    # The supervisor also creates Pods again that were deleted.
     created_by_supervisor = [
         unit.name
         for unit in manifest.roster
-        if unit.name in units and (unit.starts_after or unit.rank_of)
+        if unit.name in units and (unit.starts_after or unit.rank_of or unit.replaced_if_lost)
     ]
     first = units[roster_unit(manifest.roster).name]
     run = SupervisedRun(

@@ -97,6 +97,11 @@ def is_small(archive: CodeArchive) -> bool:
     return len(archive.data) <= SMALL_CODE_BYTES
 
 
+def fits_into_secrets(archive: CodeArchive) -> bool:
+    """Return whether an archive can be stored in Secrets, for Pods that are created later."""
+    return len(archive.data) <= MAX_CODE_BYTES
+
+
 def start_directory(process: PlannedProcess) -> str | None:
     """Return the start directory of a process, which is in its code if it has code."""
     if process.code is None:
@@ -112,7 +117,7 @@ def code_objects(archives: Iterable[CodeArchive], scope: Scope) -> list[Object]:
     result = []
     for archive in {archive.snapshot.digest: archive for archive in archives}.values():
         snapshot = archive.snapshot
-        if len(archive.data) > MAX_CODE_BYTES:
+        if not fits_into_secrets(archive):
             raise SpecError(
                 f"code: {snapshot.source} has {size_text(len(archive.data))} when it is "
                 f"compressed, and the limit is {size_text(MAX_CODE_BYTES)} on Kubernetes for "

@@ -309,6 +309,7 @@ def _roster_entry(unit: PlannedUnit, body: Object | None, context: RenderContext
         connects=connects,
         serves=serves,
         supervised_restart=supervised,
+        replaced_if_lost=pods.is_replaced_if_lost(unit, context),
         rank_of=(unit.rank_of or "") if unit.job_set is None else "",
         within=unit.processes[0].settings.together_or_not or 0.0,
         job_set=unit.job_set or "",

@@ -14,6 +14,7 @@ from symphony.names import MAX_LENGTH
 from symphony.plan.policies import RESTART
 from symphony_kube.api.labels import RANK_OF
 from symphony_kube.api.resources import KINDS
+from symphony_kube.render import disruption_rules
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.pods import pod_body, pod_template, queue_label, waiting_fields
 from symphony_kube.render.text import Object
@@ -51,7 +52,8 @@ def job_set(ranks: Sequence[PlannedUnit], context: RenderContext) -> Object:
                         "name": "stopped",
                         "action": "FailJobSet",
                         "onJobFailureReasons": [_DEADLINE_EXCEEDED],
-                    }
+                    },
+                    *disruption_rules.job_set_rules(_max_restarts(first)),
                 ],
             },
             "replicatedJobs": [
@@ -76,6 +78,7 @@ def _job_template(rank: PlannedUnit, context: RenderContext) -> Object:
             "completions": 1,
             "parallelism": 1,
             "backoffLimit": 0,
+            **disruption_rules.job_fields_in_job_set(_max_restarts(rank)),
             "template": pod_template(pod_body(rank, context)),
         },
     }

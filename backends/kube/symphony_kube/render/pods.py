@@ -10,7 +10,9 @@ from symphony.model.settings import Settings
 from symphony.names import did_you_mean
 from symphony.plan.ranks import master_service
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT
+from symphony_kube.render import disruption_rules
 from symphony_kube.render.cluster_overrides import with_cluster_override, with_security
+from symphony_kube.render.code import fits_into_secrets
 from symphony_kube.render.container_checks import check_container
 from symphony_kube.render.containers import (
     DEFAULT_GRACE_SECONDS,
@@ -95,7 +97,24 @@ def is_created_later(unit: PlannedUnit, context: RenderContext) -> bool:
     if unit.processes[0].starts_after or unit.rank_of is not None or is_job(unit, context):
         return True
     restarts_experiment = context.plan.policies.on_failure == "restart"
-    return restarts_experiment or is_restarted_by_supervisor(unit, context)
+    return restarts_experiment or is_replaced_if_lost(unit, context)
+
+
+def is_replaced_if_lost(unit: PlannedUnit, context: RenderContext) -> bool:
+    """Return whether the supervisor starts a unit again after a disruption.
+
+    A disruption is, for example, the drain of its node; see `symphony.plan.disruption`. The
+    controller of a Job or JobSet does this itself. A Pod whose code only the user's command can
+    send is not started again, unless the supervisor also restarts it.
+    """
+    if unit.processes[0].restart.policy == "Never" or unit.job_set is not None:
+        return False
+    if is_job(unit, context):
+        return False
+    if unit.rank_of is not None or is_restarted_by_supervisor(unit, context):
+        return True
+    archives = [context.archives.get(process.name) for process in unit.processes]
+    return all(archive is None or fits_into_secrets(archive) for archive in archives)
 
 
 def _refuse_job(unit: PlannedUnit, context: RenderContext) -> None:
@@ -203,7 +222,8 @@ def _job_settings(unit: PlannedUnit, policy: str) -> Object:
             f"is {MAX_BACKOFF_LIMIT}"
         )
     given = {field: settings.get(name) for name, field in _JOB_FIELDS.items()}
-    return {field: value for field, value in given.items() if value is not None}
+    fields = {field: value for field, value in given.items() if value is not None}
+    return {**fields, **disruption_rules.job_fields(limit, policy)}
 
 
 def pod_body(unit: PlannedUnit, context: RenderContext) -> Object:

@@ -35,6 +35,8 @@ class Unit:
     * ``connects``: the services to which each process connects.
     * ``supervised_restart``: the restart policy, if the supervisor applies it because Kubernetes
       cannot.
+    * ``replaced_if_lost``: whether the supervisor starts the unit again after a disruption, such as
+      the drain of its node; see `symphony.plan.disruption`.
     * ``rank_of``: the unit of ranks to which the process belongs. The supervisor starts and stops
       these processes together. ``within`` is the time in seconds within which all of them must be
       scheduled, or 0.0 for no limit.
@@ -55,6 +57,7 @@ class Unit:
     connects: dict[str, list[str]] = field(default_factory=dict)
     serves: dict[str, list[str]] = field(default_factory=dict)
     supervised_restart: dict[str, Any] = field(default_factory=dict)
+    replaced_if_lost: bool = False
     rank_of: str = ""
     within: float = 0.0
     job_set: str = ""
@@ -78,7 +81,7 @@ def is_supervised_to_the_end(roster: Roster, policies: Policies) -> bool:
     """Return whether a supervisor is necessary until all processes have finished."""
     if policies.names or policies.record_usage:
         return True
-    return any(unit.supervised_restart or unit.rank_of for unit in roster)
+    return any(unit.supervised_restart or unit.replaced_if_lost or unit.rank_of for unit in roster)
 
 
 def units_of_ranks(roster: Roster) -> dict[str, list[Unit]]:

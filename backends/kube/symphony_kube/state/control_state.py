@@ -72,6 +72,8 @@ class Attempt:
       started the unit, and how many of them count for the delay of the next one.
     * ``round``: the number of times that the experiment was restarted before this attempt.
     * ``revision``: the number of the latest change of the experiment that replaced the unit.
+    * ``lost``: the reason of `symphony.plan.disruption.StartAgain` if a disruption has ended the
+      previous attempt, or ``""``.
     """
 
     number: int = 1
@@ -80,6 +82,7 @@ class Attempt:
     in_row: int = 0
     round: int = 0
     revision: int = 0
+    lost: str = ""
 
 
 NO_CONTROL, FIRST_ATTEMPT = Control(), Attempt()

@@ -145,6 +145,10 @@ class JobSetRank(UnitStatus):
             return ContainerStatus(cause=waiting_for_queue(job.queue))
         if job.suspended:
             return ContainerStatus(cause=Reason("its JobSet is suspended", ReasonCode.SCHEDULING))
+        if job.attempt.number > 1 and not job.attempt.restarts:
+            # A restart after a disruption does not count.
+            text = _with_failure("the unit restarts", self._failure)
+            return ContainerStatus(cause=Reason(text, ReasonCode.DISRUPTED))
         if job.attempt.restarts:
             cause = _with_failure("the unit restarts", self._failure)
             return self._restarting(ContainerStatus(), job, cause, number=job.attempt.restarts)
@@ -185,6 +189,8 @@ def describe_failure(pods: Iterable[PodStatus], attempt: int) -> str:
     for pod in pods:
         if pod.attempt.number != attempt:
             continue
+        if pod.disrupted_since is not None:
+            return f"{pod.unit} was lost ({pod.disruption})"
         for name, container in pod.containers.items():
             if container.state is State.FAILED and _is_own_exit(name, container, pod):
                 is_by_signal = container.exit_code in _EXITS_BY_SIGNAL

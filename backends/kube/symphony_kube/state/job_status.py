@@ -9,6 +9,7 @@ from typing import Any
 
 from symphony.status import ReasonCode, State
 from symphony_kube.api import labels
+from symphony_kube.render.disruption_rules import IGNORE_DISRUPTIONS, RESTART_UNCOUNTED
 from symphony_kube.state import reasons
 from symphony_kube.state.control_state import (
     FIRST_ATTEMPT,
@@ -47,7 +48,8 @@ class JobStatus:
     ``failed_pods`` contains the UIDs of those that it has counted last. ``backoff_limit`` is the
     maximum number of retries, and ``processes`` contains the names of the containers in the Job's
     Pods. ``first_failed`` is the unit whose failure was the reason for that of its JobSet, or
-    ``""``. Times are seconds since the epoch.
+    ``""``. If ``ignores_disruptions`` is true, a Pod that a disruption has ended does not count as
+    failed. Times are seconds since the epoch.
     """
 
     kind: str = "Job"
@@ -74,6 +76,7 @@ class JobStatus:
     processes: tuple[str, ...] = ()
     ended: float | None = None
     suspended: bool = False
+    ignores_disruptions: bool = False
     queue: str = ""
     deleting: bool = False
 
@@ -101,6 +104,7 @@ def parse_job(job: Object) -> JobStatus:
         retries_exhausted=failed and condition.get("reason") == BACKOFF_LIMIT_EXCEEDED,
         processes=_containers(spec["template"]),
         ended=parse_time(condition.get("lastTransitionTime")),
+        ignores_disruptions=_ignores_disruptions(spec),
     )
 
 
@@ -124,8 +128,14 @@ def parse_job_set(job_set: Object) -> list[JobStatus]:
     common = replace(
         common,
         kind="JobSet",
-        attempt=after_restarts(common.attempt, restarts),
+        # A restart after a disruption does not count.
+        attempt=replace(
+            after_restarts(common.attempt, restarts), restarts=common.attempt.restarts + counted
+        ),
         backoff_limit=limit,
+        ignores_disruptions=any(
+            rule.get("action") == RESTART_UNCOUNTED for rule in policy.get("rules") or ()
+        ),
         result=result,
         reason=reason if result is State.FAILED else NO_REASON,
         retries_exhausted=counted >= limit,
@@ -136,6 +146,11 @@ def parse_job_set(job_set: Object) -> list[JobStatus]:
         replace(common, unit=units[name], processes=_containers(template["spec"]["template"]))
         for name, template in jobs.items()
     ]
+
+
+def _ignores_disruptions(spec: Object) -> bool:
+    rules = (spec.get("podFailurePolicy") or {}).get("rules") or ()
+    return IGNORE_DISRUPTIONS in rules
 
 
 def is_in_job_set(job: Object) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symphony.names import join_names
+from symphony.plan.disruption import lost_text
 from symphony.plan.policies import DEADLINE_EXCEEDED, Policies
 from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
@@ -45,7 +46,7 @@ from symphony_kube.state.pod_status import (
     parse_pod,
 )
 from symphony_kube.state.reasons import Reason
-from symphony_kube.state.unit_status import POD_DELETED, UnitStatus
+from symphony_kube.state.unit_status import POD_DELETED, POD_REMOVED, UnitStatus, policy_of
 
 BACKEND = "kube"
 PODS, JOBS, JOB_SETS = "pods", "jobs", "jobsets"
@@ -59,6 +60,8 @@ CREATOR_GONE_SECONDS = 60.0
 # The reason for a waiting process includes the reason for the process that it waits for, so a chain
 # of waiting processes can lead to a long reason.
 MAX_CHAINED_REASON_CHARS = 300
+# The reason of a process whose Pod was deleted without being observed, and is created again.
+LOST_POD = lost_text(POD_REMOVED)
 
 Object = Mapping[str, Any]
 
@@ -147,8 +150,9 @@ class PodObserver:
 
     A supervisor passes its ``roster``. The observer then assumes that the supervisor will still
     create all missing units of the roster, regardless of the time that has passed, except for the
-    units in ``created``, which the supervisor has created earlier. Other callers omit the roster,
-    and the observer reads it from the Pods or Jobs.
+    units in ``created``, which the supervisor has created earlier. ``ended`` contains those that
+    had ended, so that they are not created again if their Pods are deleted. Other callers omit the
+    roster, and the observer reads it from the Pods or Jobs.
     """
 
     def __init__(self, experiment: str, *, roster: Roster | None = None) -> None:
@@ -159,6 +163,7 @@ class PodObserver:
         self._stored: StoredRoster | None = None
         self._revision = 0
         self.created: frozenset[str] = frozenset()
+        self.ended: frozenset[str] = frozenset()
         # These dictionaries map each unit to its Pods and to its Jobs by name, and to its most
         # recently deleted Pod. A JobSet is the Job of each of its ranks.
         self._pods: dict[str, dict[str, PodStatus]] = {}
@@ -490,6 +495,10 @@ class PodObserver:
                 continue
             unit_statuses[unit.name] = unit_status
             containers.update(unit_status.containers)
+            if unit_status.disruption is not None and not unit_status.exists:
+                problem = self._problems.get(unit.name)
+                if problem is not None:
+                    containers.update(dict.fromkeys(unit.processes, problem))
             if unit_status.valid_until is not None:
                 expiries.append(unit_status.valid_until)
         if missing:
@@ -643,9 +652,9 @@ class PodObserver:
 
         The time is None if the state does not expire.
         """
-        if unit.name in self.created or self._was_created_by_launch(unit):
-            return ContainerStatus(state=State.UNKNOWN, cause=POD_DELETED), None
         problem = problems.get(unit.name)
+        if unit.name in self.created or self._was_created_by_launch(unit):
+            return self._deleted_unseen(unit, problem), None
         if problem is not None:
             return problem, None
         conditions = {
@@ -682,6 +691,20 @@ class PodObserver:
                 "its Pod does not exist: it was deleted, or the launcher exited too early"
             )
         return ContainerStatus(state=State.UNKNOWN, cause=cause), None
+
+    def _deleted_unseen(self, unit: Unit, problem: ContainerStatus | None) -> ContainerStatus:
+        """Return the state of a unit that was created, and whose Pod was deleted without being
+        observed.
+
+        Only the supervisor knows whether the processes of the unit had ended before. ``problem`` is
+        the reason why the supervisor cannot create the Pod again, or None.
+        """
+        is_unfinished = policy_of(unit).policy == "Always"
+        if self._supervising:
+            is_unfinished = unit.name not in self.ended
+        if not unit.replaced_if_lost or not is_unfinished or self.ending is not None:
+            return ContainerStatus(state=State.UNKNOWN, cause=POD_DELETED)
+        return problem or ContainerStatus(cause=Reason(LOST_POD, ReasonCode.DISRUPTED))
 
     def _was_created_by_launch(self, unit: Unit) -> bool:
         """Return whether the launch, which is complete, has created a unit without conditions.

@@ -18,9 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from symphony.plan.disruption import Disruption
 from symphony.plan.policies import DEADLINE_EXCEEDED
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.api import labels
+from symphony_kube.render.disruption_rules import CONDITION
 from symphony_kube.state import reasons
 from symphony_kube.state.control_state import (
     FIRST_ATTEMPT,
@@ -31,6 +33,7 @@ from symphony_kube.state.control_state import (
     decode_attempt,
     decode_control,
 )
+from symphony_kube.state.disruptions import find_disruption
 from symphony_kube.state.reasons import NO_REASON, Reason
 
 Object = Mapping[str, Any]
@@ -151,11 +154,13 @@ class PodStatus:
     readiness probe. ``before_deletion`` maps container names to the states that were observed
     before the deletion request, or is None if no such states were observed. ``node_silent`` is true
     if the node has stopped reporting. ``is_being_stopped`` is true if the node reports that it has
-    begun to stop the Pod. ``is_stopped`` is true if the Pod's active deadline is the one with which
-    Pods are stopped. ``time_limit`` is the time in seconds after its start at which Kubernetes
-    stops the Pod because of the deadline of the experiment, or None. ``control`` contains the
-    requests for the Pod. ``job`` is the name of the Job to which the Pod belongs, or
-    ``""``. If it belongs to one, the state of the Job or of its JobSet contains the requests.
+    begun to stop the Pod. ``disruption`` is what takes or took the Pod away, or None, and
+    ``disrupted_since`` is the time of the condition that reports it, or None. ``is_stopped`` is
+    true if the Pod's active deadline is the one with which Pods are stopped. ``time_limit`` is the
+    time in seconds after its start at which Kubernetes stops the Pod because of the deadline of the
+    experiment, or None. ``control`` contains the requests for the Pod. ``job`` is the name of the
+    Job to which the Pod belongs, or ``""``. If it belongs to one, the state of the Job or of its
+    JobSet contains the requests.
     """
 
     name: str
@@ -171,6 +176,8 @@ class PodStatus:
     phase: str = ""
     node_silent: bool = False
     is_being_stopped: bool = False
+    disruption: Disruption | None = None
+    disrupted_since: float | None = None
     roster: str = ""
     problems: str = ""
     ending: str = ""
@@ -246,6 +253,10 @@ def parse_pod(pod: Object) -> PodStatus:
         phase=status.get("phase", ""),
         node_silent=node_silent,
         is_being_stopped=ready.get("reason") == "PodFailed",
+        disruption=find_disruption(pod, conditions, node_silent=node_silent),
+        disrupted_since=parse_time(
+            conditions.get(CONDITION, _NO_CONDITION).get("lastTransitionTime")
+        ),
         attempt=_attempt(metadata),
         is_stopped=active_deadline == SHORTEST_DEADLINE_SECONDS,
         probed=_probed(spec),
@@ -561,7 +572,7 @@ class _PodParser:
         if self._status.get("reason") == "DeadlineExceeded":
             is_stopped = self._spec.get("activeDeadlineSeconds") == SHORTEST_DEADLINE_SECONDS
             return not is_stopped and self._has_reached_deadline(ended)
-        disruption = self._condition("DisruptionTarget")
+        disruption = self._condition(CONDITION)
         since = parse_time(disruption.get("lastTransitionTime"))
         if disruption.get("status") != "True" or since is None:
             return False
@@ -640,13 +651,13 @@ class _PodParser:
             return deadline_exceeded(deadline)
         if reason and self._phase == "Failed":
             return reasons.pod_ended(reason, self._status.get("message", ""))
-        disruption = self._condition("DisruptionTarget")
+        disruption = self._condition(CONDITION)
         if disruption.get("status") == "True" and disruption.get("reason"):
             return reasons.pod_ended(disruption["reason"], disruption.get("message", ""))
         return None
 
     def _was_disrupted_by(self, reason: str) -> bool:
-        return self._condition("DisruptionTarget").get("reason") == reason
+        return self._condition(CONDITION).get("reason") == reason
 
     def _node_gone(self) -> str:
         node = self._spec.get("nodeName")

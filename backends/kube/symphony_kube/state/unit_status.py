@@ -7,13 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from symphony.events import exit_text
+from symphony.plan.disruption import (
+    Disrupted,
+    Disruption,
+    DisruptionCause,
+    decide_disruption,
+    lost_text,
+    started_again_text,
+)
 from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy, decide_restart
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import FIRST_ATTEMPT, NO_CONTROL, Attempt, Control
+from symphony_kube.state.disruptions import POD_DELETED as WAS_DELETED
 from symphony_kube.state.job_status import JobStatus, back_off_seconds
 from symphony_kube.state.pod_status import (
+    CREATING,
     NOT_CREATED,
+    SCHEDULING,
     ContainerStatus,
     PodStatus,
     exit_unknown,
@@ -31,7 +42,8 @@ JOB_BLOCKED_SECONDS = 10.0
 # How long the creation of the next attempt can take.
 REPLACE_SECONDS = 60.0
 
-POD_DELETED = exit_unknown("its Pod was deleted")
+POD_DELETED = exit_unknown(WAS_DELETED)
+POD_REMOVED = Disruption(cause=DisruptionCause.REMOVED, detail=WAS_DELETED)
 NO_RESTART = Reason("its Pod was deleted before its restart", ReasonCode.EXITED)
 NOT_REPLACED = exit_unknown("its new Pod does not exist; start it again")
 STOPPED = Reason("stopped", ReasonCode.STOPPED)
@@ -67,6 +79,13 @@ class _Exit:
     retries: int
 
 
+def policy_of(unit: Unit) -> RestartPolicy:
+    """Return the restart policy of a unit, whether Kubernetes or the supervisor applies it."""
+    if unit.supervised_restart:
+        return RestartPolicy(**unit.supervised_restart)
+    return RestartPolicy(policy=unit.restart)
+
+
 def restart_after(
     unit: Unit, attempt: Attempt, container: ContainerStatus, ended: float
 ) -> Restart | None:
@@ -87,7 +106,9 @@ class UnitStatus:
     objects changes. If ``valid_until`` is not None, they are valid at most until this time, in
     seconds since the epoch. ``control`` contains the requests for the attempt. ``has_ended`` is
     true if no process of the attempt is running or can start. ``retry`` is the restart that the
-    supervisor has to request, or None. ``restarts`` is the number of restarts of the next attempt.
+    supervisor has to request, or None. ``disruption`` is what has ended the attempt, if the
+    supervisor has to start the unit again because of it, or None; see `symphony.plan.disruption`.
+    ``restarts`` is the number of restarts of the next attempt.
     ``pods`` and ``job`` are the objects of the attempt, of which ``pods[-1]`` is the newest. There
     are none if the Pod of the attempt was deleted. ``removed_job`` is the Job of the attempt if it
     has finished and no longer exists.
@@ -127,11 +148,14 @@ class UnitStatus:
         }
         self.attempt, self.control = self._latest_attempt()
         has_started = any(item.started is not None for item in self.containers.values())
-        self.restarts = self.attempt.restarts + has_started
-        self.restarts += max((item.restarts for item in self.containers.values()), default=0)
+        restarts = max((item.restarts for item in self.containers.values()), default=0)
         self.has_ended = False
         self.retry: Retry | None = None
+        self.disruption: Disruption | None = None
         self._apply_control()
+        self.restarts = self.attempt.restarts + restarts
+        if self.disruption is None and self.control.code != ReasonCode.DISRUPTED.value:
+            self.restarts += has_started
 
     def remember_ready(self, ready_times: dict[tuple[str, str], float]) -> None:
         """Record which processes became ready, and restore the readiness that earlier calls
@@ -213,11 +237,19 @@ class UnitStatus:
                 self.containers[name] = self._stopped(container)
         self.has_ended = all(item.state in ENDED for item in self.containers.values())
         if not control.stop and not control.start:
-            self.retry = self._find_retry()
+            self.disruption = self._find_disruption()
+            self.retry = self._find_retry() if self.disruption is None else None
         if attempt.restarts:
             for name, container in self.containers.items():
                 restarts = container.restarts + attempt.restarts
                 self.containers[name] = replace(container, restarts=restarts)
+        self._wait_for_next_attempt(control)
+        self._number_restarts()
+        if attempt.lost:
+            self._explain_new_start(attempt.lost)
+
+    def _wait_for_next_attempt(self, control: Control) -> None:
+        """Set the state of processes that have ended and will be started again."""
         if control.replaced:
             self._wait_for_replacement()
         elif control.start:
@@ -225,7 +257,8 @@ class UnitStatus:
         elif self.retry is not None:
             cause = Reason(self.retry.cause, ReasonCode.BACKING_OFF)
             self._set_pending(cause, self.retry.time, ended_only=True)
-        self._number_restarts()
+        elif self.disruption is not None:
+            self._wait_after_disruption(self.disruption)
 
     def _number_restarts(self) -> None:
         """Number the restart that the restart policy of the unit has caused."""
@@ -307,6 +340,54 @@ class UnitStatus:
             if restart is not None:
                 return _to_retry(container, ended, restart)
         return None
+
+    # --- disruptions ---
+
+    def _find_disruption(self) -> Disruption | None:
+        """Return what has ended the attempt, if the unit has to be started again because of it."""
+        pod = self._pod or self._deleted_pod
+        if not self._unit.replaced_if_lost or self._job is not None or pod is None:
+            return None
+        if not self.has_ended or not self._was_disrupted(pod):
+            return None
+        disruption = pod.disruption or POD_REMOVED
+        is_stopped = bool(pod.control.stop) and not pod.control.start
+        process = Disrupted(disruption=disruption, is_stopped=is_stopped)
+        decision = decide_disruption(policy_of(self._unit), {self._unit.name: process})
+        return None if decision is None else disruption
+
+    def _was_disrupted(self, pod: PodStatus) -> bool:
+        """Return whether a process of the unit has not ended by itself."""
+        containers = self.containers.values()
+        if self._pod is None:
+            return any(
+                item.state is State.UNKNOWN or item.cause is NO_RESTART for item in containers
+            )
+        if pod.disruption is None:
+            return False
+        since = pod.disrupted_since or pod.delete_requested or math.inf
+        return any(
+            item.cause.code in (ReasonCode.EVICTED, ReasonCode.LOST)
+            or (item.ended is not None and item.ended >= since)
+            for item in containers
+        )
+
+    def _wait_after_disruption(self, disruption: Disruption) -> None:
+        cause = Reason(lost_text(disruption), ReasonCode.DISRUPTED)
+        for name, container in self.containers.items():
+            self.containers[name] = ContainerStatus(cause=cause, restarts=container.restarts)
+
+    def _explain_new_start(self, lost: str) -> None:
+        """Say why the processes are being started again, or were started again, on this node."""
+        node = "" if self._pod is None else self._pod.node
+        for name, container in self.containers.items():
+            text = ""
+            if container.state is State.RUNNING and container.cause == NO_REASON:
+                text = started_again_text(lost, node)
+            elif container.cause in (NO_REASON, CREATING, SCHEDULING):
+                text = lost if container.state is State.PENDING else ""
+            if text:
+                self.containers[name] = replace(container, cause=Reason(text, ReasonCode.DISRUPTED))
 
     # --- with a Pod ---
 
@@ -406,6 +487,8 @@ class UnitStatus:
                 updated = succeeded_with_job(updated, job)
             elif job.result is State.FAILED:
                 updated = self._job_failed(updated, job, expected_end=expected_end)
+            elif pod.has_failed and _is_ignored(pod, job) and _can_retry(job, failures):
+                updated = ContainerStatus(cause=_lost(pod), restarts=updated.restarts)
             elif pod.has_failed and _can_retry(job, failures):
                 # The exit code of a container is known before its Pod has finished.
                 exited = replace(pod.containers[name], restarts=updated.restarts)
@@ -423,8 +506,10 @@ class UnitStatus:
         The controller counts a Pod after it has failed. It does not count a failed Pod again that a
         user deletes.
         """
-        failed_pods = sum(item.phase == "Failed" for item in self._pods)
-        failures = max(job.failures, failed_pods)
+        counted = [item for item in self._pods if not _is_ignored(item, job)]
+        failures = max(job.failures, sum(item.phase == "Failed" for item in counted))
+        if _is_ignored(pod, job):
+            return failures, failures
         is_counted = pod.phase == "Failed" or pod.uid in job.failed_pods or pod.deadline is not None
         if is_counted:
             return max(0, failures - 1), max(1, failures)
@@ -550,6 +635,8 @@ class UnitStatus:
             return await_result(container, job.kind)
         cause = self._no_pod_reason(job, deleted_pod)
         waiting = ContainerStatus(cause=cause, restarts=container.restarts)
+        if cause is NO_REASON and deleted_pod is not None and _is_ignored(deleted_pod, job):
+            return replace(waiting, cause=_lost(deleted_pod))
         if cause is NO_REASON and job.failures and _can_retry(job, job.failures):
             return self._job_retries(waiting, job.failures, job.backoff_limit)
         return waiting
@@ -577,6 +664,15 @@ def _can_retry(job: JobStatus, failures: int) -> bool:
     """Return whether a Job creates another Pod after ``failures`` failures."""
     is_finishing = job.result is not None or job.target is not None or job.deleting
     return not is_finishing and not job.suspended and failures <= job.backoff_limit
+
+
+def _is_ignored(pod: PodStatus, job: JobStatus) -> bool:
+    """Return whether a Job does not count a Pod as failed, because a disruption has ended it."""
+    return job.ignores_disruptions and pod.disrupted_since is not None
+
+
+def _lost(pod: PodStatus) -> Reason:
+    return Reason(lost_text(pod.disruption or POD_REMOVED), ReasonCode.DISRUPTED)
 
 
 def await_result(container: ContainerStatus, kind: str) -> ContainerStatus:

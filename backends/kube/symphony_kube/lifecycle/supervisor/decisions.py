@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from symphony.plan import start_order
 from symphony.plan.policies import (
@@ -14,6 +14,7 @@ from symphony.plan.policies import (
     seconds_to_deadline,
 )
 from symphony.status import ENDED, ReasonCode
+from symphony_kube.lifecycle.supervisor.lost_units import find_created, find_requested
 from symphony_kube.lifecycle.supervisor.rank_decisions import (
     UnitAction,
     can_create_ranks,
@@ -38,15 +39,17 @@ class Decisions:
     """The next step of a supervisor.
 
     ``create`` contains the names of the units to create, and ``retry`` those that their restart
-    policies start again. ``unit_actions`` contains the requests for the ranks of units. If there
-    are any, nothing else is decided. ``ending`` contains the processes to stop, if the experiment
-    is to end now, and ``restart`` is the decision to start the experiment again. ``finished`` is
-    true if nothing is left to decide. ``seconds`` is the time until the next decision if nothing
-    changes, or None.
+    policies start again. ``lost`` maps the units that a disruption has ended and whose Pods remain
+    to the reasons for which they are started again. ``unit_actions`` contains the requests for the
+    ranks of units. If there are any, nothing else is decided. ``ending`` contains the processes to
+    stop, if the experiment is to end now, and ``restart`` is the decision to start the experiment
+    again. ``finished`` is true if nothing is left to decide. ``seconds`` is the time until the next
+    decision if nothing changes, or None.
     """
 
     create: tuple[str, ...] = ()
     retry: tuple[str, ...] = ()
+    lost: Mapping[str, str] = field(default_factory=dict)
     unit_actions: tuple[UnitAction, ...] = ()
     ending: StoppedProcesses | None = None
     restart: Ending | None = None
@@ -90,12 +93,15 @@ def decide(
         for unit in roster
         if not unit.rank_of and _has_retry(observation.unit_statuses.get(unit.name))
     ]
-    finished = not create and not retry and not is_waiting
+    lost = find_requested(roster, observation)
+    finished = not create and not retry and not lost and not is_waiting
     if is_supervised_to_the_end(roster, policies or Policies()):
         # A process that a user has stopped can be started again.
         can_start = any(item.reason_code is ReasonCode.STOPPED for item in observation.status)
         finished = finished and observation.status.ended and not can_start
-    return Decisions(create=create, retry=tuple(retry), finished=finished, seconds=seconds)
+    return Decisions(
+        create=create, retry=tuple(retry), lost=lost, finished=finished, seconds=seconds
+    )
 
 
 def _units_to_create(
@@ -107,6 +113,7 @@ def _units_to_create(
     blocked = _processes_to_start_again(roster, observation)
     busy = _busy_units_of_ranks(roster, observation)
     absent = observation.missing_units | find_deleted_ranks(roster, observation)
+    absent |= find_created(roster, observation)
     with_objects = units_by_object(roster)
     for unit in roster:
         if unit.name not in absent or unit.name in excluded or unit.name not in with_objects:

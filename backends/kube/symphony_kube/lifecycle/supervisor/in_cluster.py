@@ -636,6 +636,12 @@ class SecretStore:
         del run
         return self.load()[0]
 
+    def still_exists(self, run: SupervisedRun) -> bool:
+        """Return True if the Secret exists, which is deleted before the Pods. Raises `RunGone`."""
+        del run
+        self._find()
+        return True
+
     def read(self) -> Record:
         """Return the record. Raises `RunGone` if the Secret does not exist."""
         metadata = self._find()["metadata"]

@@ -36,6 +36,12 @@ from symphony_kube.lifecycle.create import Creation, NameTaken, delete_uid, in_p
 from symphony_kube.lifecycle.exits import ExitWatcher
 from symphony_kube.lifecycle.replacer import Replacer
 from symphony_kube.lifecycle.supervisor.decisions import Decisions, decide
+from symphony_kube.lifecycle.supervisor.lost_units import (
+    find_created,
+    find_ended,
+    find_lost,
+    next_attempt_of_lost,
+)
 from symphony_kube.lifecycle.supervisor.rank_decisions import (
     UnitAction,
     attempt_of_other_ranks,
@@ -177,6 +183,7 @@ class _Supervision:
         self._exits = ExitWatcher(api, self._scope)
         self._ending_is_published = False
         self._unit_statuses: Mapping[str, UnitStatus] = {}
+        self._observation: Observation | None = None
         self.is_started = False
 
     def run_until_finished(self) -> None:
@@ -187,12 +194,13 @@ class _Supervision:
         ):
             # Only the units that existed before the first list call can be known to be deleted.
             observations.observer.created = self._record.created
+            observations.observer.ended = self._record.ended
             observation = observations.first()
             if observation.empty and not self._record.created:
                 # A user who may not list Jobs sees a launch only when the controller has created
                 # the first Pod.
                 observation = observations.next(FIRST_POD_SECONDS) or observation
-            while not observation.empty:
+            while not observation.empty or self._starts_again(observation):
                 self._report_start()
                 self._usage.update(self._run, observation.status)
                 states = logs.add_ready(observation)
@@ -206,6 +214,12 @@ class _Supervision:
                 if logs.pending:
                     timeout = LOG_POLL_SECONDS
                 observation = observations.next(timeout) or observation
+
+    def _starts_again(self, observation: Observation) -> bool:
+        """Return whether the experiment has no Pods because of disruptions, and goes on."""
+        if not find_created(self._run.roster, observation):
+            return False
+        return self._store.still_exists(self._run)
 
     def _adopt_ending(self, ending: StoppedProcesses | None) -> None:
         """Continue an end that a command or another supervisor has begun."""
@@ -230,14 +244,18 @@ class _Supervision:
         """Execute the next decisions. Return whether nothing is left to decide."""
         if observation.revision > self._known_revision:
             raise _ExperimentChanged(observation.revision)
+        self._observation = observation
         self._unit_statuses = observation.unit_statuses
         roster = self._run.roster
         existing = {unit.name for unit in roster if unit.name not in observation.missing_units}
         created = self._record.created | existing
+        now_ended, others = find_ended(roster, observation.unit_statuses)
+        ended = (self._record.ended | now_ended) - others
         # A command that changes the experiment waits until its revision is recorded.
-        self._write_record(replace(self._record, created=created, revision=self._run.revision))
-        # While all Pods are being deleted, the experiment is being deleted.
-        if observation.deleting:
+        revision = self._run.revision
+        self._write_record(replace(self._record, created=created, ended=ended, revision=revision))
+        # While all Pods are being deleted, the experiment is being deleted, or disrupted.
+        if observation.deleting and not self._store.still_exists(self._run):
             return False
         self._exits.watch(observation.unit_statuses.values())
         if self._record.ending is not None:
@@ -250,6 +268,8 @@ class _Supervision:
     def _decide(self, observation: Observation) -> Decisions:
         roster = self._run.roster
         excluded = self._record.created - find_deleted_ranks(roster, observation)
+        excluded -= find_lost(roster, observation) | find_created(roster, observation)
+        excluded |= {unit.name for unit in roster} - self._run.units.keys()
         for unit, problem in self._record.problems.items():
             if problem.permanent:
                 excluded |= {unit}
@@ -265,7 +285,8 @@ class _Supervision:
 
     def _execute(self, decisions: Decisions, observation: Observation) -> bool:
         """Execute decisions. Return whether nothing is left to decide."""
-        if decisions.restart or decisions.ending or decisions.create or decisions.unit_actions:
+        is_change = decisions.restart or decisions.ending or decisions.create
+        if is_change or decisions.unit_actions or decisions.lost:
             self._check_run()
         if decisions.unit_actions:
             self._decide_again = None
@@ -373,6 +394,8 @@ class _Supervision:
     def _attempt_of_new(self, unit: str) -> Attempt:
         """Return the attempt of a unit that has no Pod. A rank joins the attempt of the others."""
         attempt = attempt_of_other_ranks(unit, self._run.roster, self._unit_statuses)
+        if attempt is None and self._observation is not None:
+            attempt = next_attempt_of_lost(unit, self._run.roster, self._observation)
         return replace(
             attempt or FIRST_ATTEMPT,
             round=self._record.round.number,
@@ -445,6 +468,7 @@ class _Supervision:
     def _start_again(self, decisions: Decisions, observation: Observation) -> None:
         """Request the restarts that policies require, and create the attempts that can start."""
         self._request_retries(decisions.retry, observation)
+        self._request_after_disruptions(decisions.lost, observation)
         now = self._api.now()
         begun, next_begun = _begun_replacements(observation, now)
         next_start = self._replacer.replace(
@@ -484,6 +508,23 @@ class _Supervision:
             self._request(status, change)
 
         in_parallel(request_retry, units, threads=self._api.connections)
+
+    def _request_after_disruptions(
+        self, units: Mapping[str, str], observation: Observation
+    ) -> None:
+        """Request that units are started again whose Pods remain after a disruption."""
+        now = self._api.now()
+
+        def request_start(unit: str) -> None:
+            def change(control: Control) -> Control:
+                if control.stop or control.start:
+                    return control
+                code = ReasonCode.DISRUPTED.value
+                return replace(control, start=now, reason=units[unit], code=code)
+
+            self._request(observation.unit_statuses[unit], change)
+
+        in_parallel(request_start, units, threads=self._api.connections)
 
     def _apply_to_unit(self, action: UnitAction, observation: Observation) -> None:
         """Request that the ranks of a unit are stopped, and started again if they are to be."""

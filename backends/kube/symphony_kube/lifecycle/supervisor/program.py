@@ -30,20 +30,38 @@ class DetachedStore:
 
     def current_run(self, run: SupervisedRun) -> SupervisedRun:
         """Return the run. Raises `RunGone` if another machine has changed the experiment, and has
-        therefore taken over.
+        therefore taken over, or if a command deletes the experiment.
 
         A command of this machine replaces the supervisor.
         """
+        store = DescriptionStore(self._api, run.scope)
         try:
-            description = DescriptionStore(self._api, run.scope).read()
+            description = store.read()
         except ApiError as exc:
             # A user without this permission cannot have changed the experiment.
             if exc.status != 403:
                 raise
             return run
-        if description is not None and description.host != socket.gethostname():
+        is_elsewhere = description is not None and description.host != socket.gethostname()
+        if is_elsewhere or store.is_deleting:
             raise RunGone
         return run
+
+    def still_exists(self, run: SupervisedRun) -> bool:
+        """Return whether a run without Pods is known not to be deleted.
+
+        Only its description shows this, which not every user may read.
+        """
+        store = DescriptionStore(self._api, run.scope)
+        try:
+            description = store.read()
+        except ApiError as exc:
+            if exc.status != 403:
+                raise
+            return False
+        if description is None or store.is_deleting:
+            return False
+        return description.run_id == run.scope.run and description.host == socket.gethostname()
 
     def read(self) -> Record:
         """Return the record."""

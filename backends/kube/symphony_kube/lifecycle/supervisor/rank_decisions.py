@@ -12,14 +12,15 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from symphony.plan.restart_policy import Restart
+from symphony.plan.disruption import StartAgain
 from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision, decide_unit
 from symphony.status import ReasonCode, State
+from symphony_kube.lifecycle.supervisor.lost_units import decide_loss_of_ranks
 from symphony_kube.render.roster import Roster, Unit, units_of_ranks
 from symphony_kube.state.control_state import FIRST_ATTEMPT, Attempt
 from symphony_kube.state.observe import Observation
 from symphony_kube.state.pod_status import ContainerStatus
-from symphony_kube.state.unit_status import UnitStatus, restart_after
+from symphony_kube.state.unit_status import UnitStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,11 @@ class _Rank:
 
 
 # The reasons for which the supervisor itself restarts a unit of ranks.
-RESTART_CODES = (ReasonCode.BACKING_OFF.value, ReasonCode.UNSCHEDULABLE.value)
+RESTART_CODES = (
+    ReasonCode.BACKING_OFF.value,
+    ReasonCode.UNSCHEDULABLE.value,
+    ReasonCode.DISRUPTED.value,
+)
 
 
 def decide_units(
@@ -181,10 +186,18 @@ def _decide(
     for name, status in statuses.items():
         if _is_stopped_by_user(status) or _is_restarting(status, containers[name]):
             return None
+    lost = decide_loss_of_ranks(ranks, observation, _latest_attempt(statuses), excluded)
+    if lost is not None:
+        return _start_again(lost, statuses, now)
     created_again = set(_deleted_ranks(ranks, statuses)).difference(excluded)
+    existing = [name for name, status in statuses.items() if status.exists]
     decision = decide_unit(
         {
-            rank.name: _rank(rank, containers[rank.name], statuses, now)
+            rank.name: _rank(
+                containers[rank.name],
+                statuses.get(rank.name),
+                is_lost=rank.name in excluded and rank.name not in existing,
+            )
             for rank in ranks
             if rank.name not in created_again
         }
@@ -193,7 +206,6 @@ def _decide(
         return _release(ranks, statuses, observation.status.name, now)
     if decision.action == FAIL_UNIT:
         return _failure(decision, ranks, statuses, containers)
-    existing = [name for name, status in statuses.items() if status.exists]
     existing.sort(key=lambda name: name != decision.rank)
     return UnitAction(
         ranks=tuple(existing),
@@ -201,6 +213,18 @@ def _decide(
         start=decision.next_start,
         in_row=decision.in_row,
         is_new=True,
+    )
+
+
+def _start_again(
+    lost: StartAgain, statuses: Mapping[str, UnitStatus], now: float
+) -> UnitAction | None:
+    """Return the requests for the ranks that have Pods, or None if none has one any more."""
+    existing = tuple(name for name, status in statuses.items() if status.exists)
+    if not existing:
+        return None
+    return UnitAction(
+        ranks=existing, reason=lost.reason, code=ReasonCode.DISRUPTED, start=now, is_new=True
     )
 
 
@@ -303,19 +327,13 @@ def _release(
     )
 
 
-def _rank(
-    rank: Unit, container: ContainerStatus, statuses: Mapping[str, UnitStatus], now: float
-) -> _Rank:
-    status = statuses.get(rank.name)
+def _rank(container: ContainerStatus, status: UnitStatus | None, *, is_lost: bool) -> _Rank:
+    """Return the state of a rank. ``is_lost`` is true if its Pod is not created again."""
     retry = None if status is None else status.retry
     next_start, in_row = (None, 0) if retry is None else (retry.time, retry.in_row)
-    state = container.state
-    if state is State.UNKNOWN and not container.stopped:
-        restart = _restart_of_lost(rank, container, statuses, now)
-        if restart is not None:
-            state, next_start, in_row = State.PENDING, now + restart.delay, restart.in_row
+    is_lost = is_lost and status is not None and status.disruption is not None
     return _Rank(
-        state=state,
+        state=State.UNKNOWN if is_lost else container.state,
         stopped=container.stopped,
         next_start=next_start,
         ended=container.ended,
@@ -323,22 +341,3 @@ def _rank(
         exit_code=container.exit_code,
         reason=container.reason,
     )
-
-
-def _restart_of_lost(
-    rank: Unit, container: ContainerStatus, statuses: Mapping[str, UnitStatus], now: float
-) -> Restart | None:
-    """Return the restart of a unit after the Pod or the node of a rank was lost, or None.
-
-    The restart is recorded in the other ranks. If all of them have ended, and the loss was not
-    observed, the rank may have finished its work. A rank in an earlier attempt than the others
-    could not be created again.
-    """
-    status = statuses.get(rank.name)
-    if status is None and all(item.has_ended for item in statuses.values() if item.exists):
-        return None
-    attempt = FIRST_ATTEMPT if status is None else status.attempt
-    latest = _latest_attempt(statuses)
-    if latest is None or attempt.number < latest.number:
-        return None
-    return restart_after(rank, latest, container, now)

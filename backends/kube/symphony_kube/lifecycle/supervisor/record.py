@@ -37,14 +37,17 @@ FIRST_ROUND = Round()
 class Record:
     """Facts that cannot be observed in the cluster.
 
-    ``created`` contains the units that have been created. If one of them does not exist, a user has
-    deleted it, and it is not created again. ``problems`` contains the units that could not be
-    created. ``ending`` contains the processes that are stopped, once the end of the experiment has
-    been decided. ``round`` is the latest restart of the experiment. ``revision`` is that of the
-    description from which the supervisor works; see `SupervisedRun`.
+    ``created`` contains the units that have been created. If one of them does not exist, its Pod
+    was deleted. It is created again only after a disruption, unless it is in ``ended``, which
+    contains the units that had ended by themselves; see `lost_units.find_ended`. ``problems``
+    contains the units that could not be created. ``ending`` contains the processes that are
+    stopped, once the end of the experiment has been decided. ``round`` is the latest restart of the
+    experiment. ``revision`` is that of the description from which the supervisor works; see
+    `SupervisedRun`.
     """
 
     created: frozenset[str] = frozenset()
+    ended: frozenset[str] = frozenset()
     problems: Mapping[str, Problem] = field(default_factory=dict)
     ending: StoppedProcesses | None = None
     round: Round = FIRST_ROUND
@@ -91,6 +94,10 @@ class RecordStore(Protocol):
         """
         ...
 
+    def still_exists(self, run: SupervisedRun) -> bool:
+        """Return whether a run without Pods is known not to be deleted, or about to be."""
+        ...
+
     def read(self) -> Record:
         """Return the record. Raises `RunGone`."""
         ...
@@ -111,6 +118,7 @@ def encode_record(record: Record) -> str:
     """Encode a record as text."""
     content = {
         "created": sorted(record.created),
+        "ended": sorted(record.ended),
         "problems": encode_problems(record.problems),
         "ending": "" if record.ending is None else encode_ending(record.ending),
         "round": asdict(record.round),
@@ -142,6 +150,7 @@ def decode_record(text: str) -> Record:
         raise ValueError("not a record")
     return Record(
         created=frozenset(content.get("created", ())),
+        ended=frozenset(content.get("ended", ())),
         problems=decode_problems(content.get("problems", "")),
         ending=decode_ending(content.get("ending", "")),
         round=_decode_round(content.get("round")),

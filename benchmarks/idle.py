@@ -1,5 +1,7 @@
 """Measure the CPU time, wake-ups and memory of a supervisor of many idle processes.
 
+Its guardian is included.
+
 The peer is honcho, which is measured at the same time. It runs an additional Python process for
 each of the user's processes. These additional processes are counted, but the user's processes are
 not.
@@ -51,7 +53,9 @@ def measure(options: Options) -> Iterator[Figure]:
         state = stack.enter_context(temporary_state_directory())
         exp = experiment(count)
         local(state).launch(exp)
-        sides: list[Callable[[], Cost]] = [lambda: cost([psutil.Process(supervisor_pid(state))])]
+        supervisor = psutil.Process(supervisor_pid(state))
+        guardian = psutil.Process(supervisor.ppid())
+        sides: list[Callable[[], Cost]] = [lambda: cost([guardian, supervisor])]
         if Honcho.is_installed():
             env = environments(exp)[0]
             honcho = stack.enter_context(

@@ -1,7 +1,8 @@
 """Starting a new supervisor for a run whose supervisor was killed.
 
-The processes of a run outlive its supervisor. The first program that finds the run in this state
-starts a new supervisor, which continues the run from its record.
+The processes of a run outlive its supervisor, whose guardian starts a new one; see
+`symphony.host.supervisor.guardian`. If the guardian was killed too, the first program that finds
+the run in this state starts a new supervisor, which continues the run from its record.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from symphony.private_directories import user_name
 
 # How long another program may take to start the new supervisor.
 LOCK_TIMEOUT_SECONDS = 10.0
+# How long a command waits for the guardian, which needs less time unless supervisors die at once.
+GUARDIAN_SECONDS = 2.0
 _LOCK_POLL_SECONDS = 0.01
 
 
@@ -39,17 +42,13 @@ def replace_supervisor(run: RunDirectory, children: str) -> bool:
     owner = run.path.stat().st_uid
     if owner != os.geteuid():
         raise BackendError(f"the experiment belongs to {user_name(owner)}")
+    _wait_for_guardian(run)
     with lock_unsupervised(run) as lock:
         if lock is None:
-            return run.recorded_supervisor() is not None
-        state = fold([], EventReader(run.events).read_new())
-        if state.finished:
-            return False
-        if state.unknown_events:
-            raise BackendError("the experiment was launched by another version of symphony")
-        settings = launch_settings.load(run)
+            return _wait_until_resumed(run)
+        settings = read_settings(run)
         if settings is None:
-            raise BackendError(f"{run.path / run.launch_settings.name} cannot be read")
+            return False
         # The path of a pinned directory is not valid in another process.
         current = RunDirectory(run.path)
         with handover.prepared_supervisor(
@@ -59,6 +58,38 @@ def replace_supervisor(run: RunDirectory, children: str) -> bool:
     if report.outcome != handover.STARTED:
         raise BackendError(report.reason)
     return True
+
+
+def read_settings(run: RunDirectory) -> launch_settings.LaunchSettings | None:
+    """Return the settings of a run that a new supervisor can continue, or None if it has finished.
+
+    The caller holds the lock of the run. Raises BackendError if no supervisor can continue the run.
+    The message is a part of a sentence.
+    """
+    state = fold([], EventReader(run.events).read_new())
+    if state.finished:
+        return None
+    if state.unknown_events:
+        raise BackendError("the experiment was launched by another version of symphony")
+    settings = launch_settings.load(run)
+    if settings is None:
+        raise BackendError(f"{run.path / run.launch_settings.name} cannot be read")
+    return settings
+
+
+def _wait_for_guardian(run: RunDirectory) -> None:
+    """If the guardian of the run is about to start a new supervisor, wait until it has done so."""
+    deadline = time.monotonic() + GUARDIAN_SECONDS
+    while run.guardian() is not None and not run.is_locked() and time.monotonic() < deadline:
+        time.sleep(_LOCK_POLL_SECONDS)
+
+
+def _wait_until_resumed(run: RunDirectory) -> bool:
+    """Return whether the run has a supervisor. Wait until it has taken over the processes."""
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    while run.is_resuming() and time.monotonic() < deadline:
+        time.sleep(_LOCK_POLL_SECONDS)
+    return run.recorded_supervisor() is not None
 
 
 @contextlib.contextmanager

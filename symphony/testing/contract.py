@@ -140,7 +140,8 @@ class BackendContract:
 
     @pytest.fixture
     def kill_supervisor(self) -> Callable[[str], None]:
-        """Return a function that kills the supervisor of an experiment and waits for its end.
+        """Return a function that kills the supervisor of an experiment, and its guardian if it has
+        one, and waits for its end.
 
         The tests that use this fixture are skipped if it is not overridden.
         """

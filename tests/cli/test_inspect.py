@@ -13,12 +13,12 @@ import pytest
 
 from symphony import __version__
 from symphony.commandline.output.watch import WatchedTable, fit_table
-from symphony.host.processes.control import wait_for_exit
 from symphony.host.processes.identity import is_suspended
 from symphony.host.run.directory import RunDirectory
 from symphony.runs.usage import USAGE_FILE, UsageLog
 from symphony.usage import ExperimentUsage, ProcessUsage
 from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_exit, write_pid
+from tests.supervision import kill_supervision
 
 
 @pytest.fixture
@@ -105,10 +105,7 @@ class TestPs:
         assert program.ok("delete", "--force", rl) == f"deleted {rl}\n"
 
     def test_dead_supervisor_is_replaced_and_reported(self, program: Program, rl: str) -> None:
-        supervisor = RunDirectory(program.state / "local" / rl).supervisor()
-        assert supervisor is not None
-        os.kill(supervisor.pid, signal.SIGKILL)
-        assert wait_for_exit(supervisor, TIMEOUT)
+        kill_supervision(RunDirectory(program.state / "local" / rl))
         done = program("ps", rl)
         assert done.returncode == 0
         note = "the supervisor was killed, and a new one has been started"

@@ -6,10 +6,11 @@ import os
 import platform
 import select
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from symphony.host.processes.exit_status import exit_code
+from symphony.host.processes.exit_status import ExitRecord, exit_code
 from symphony.host.processes.identity import ProcessId, identify
 
 # Since this version of Linux, a pidfd provides the exit code.
@@ -36,3 +37,21 @@ def test_exit_code_is_known_before_and_after_the_parent_reads_it(command: str, c
             assert exit_code(found, pidfd) == code
     finally:
         os.close(pidfd)
+
+
+def test_recorded_exits_are_read_as_far_as_they_are_complete(tmp_path: Path) -> None:
+    """Also after the file was emptied, because it was too large."""
+    path = tmp_path / "exits"
+    record = ExitRecord(path)
+    assert record.code(ProcessId(1, 10.0)) is None
+    path.write_text("1 10 0\n2 20 137\n3 30 1")
+    assert record.code(ProcessId(1, 10.0)) == 0
+    assert record.code(ProcessId(2, 20.0)) == 137
+    assert record.code(ProcessId(2, 21.0)) is None, "another process with the same pid"
+    assert record.code(ProcessId(3, 30.0)) is None, "the line is not complete"
+    with path.open("a") as file:
+        file.write("2\n")
+    assert record.code(ProcessId(3, 30.0)) == 12
+    path.write_text("damaged\n4 40 5\n")
+    assert record.code(ProcessId(4, 40.0)) == 5
+    assert record.code(ProcessId(1, 10.0)) == 0

@@ -19,6 +19,7 @@ from symphony import Cluster, Experiment, SymphonyError
 from symphony.host.processes.environment import read_environment
 from symphony.host.processes.identity import ProcessId, birth_time
 from symphony.host.run.directory import RunDirectory
+from symphony.host.supervisor.guardian import NAME as GUARDIAN_NAME
 from symphony.plan.restart_policy import Backoff
 from symphony.status import ExperimentStatus
 from torture import checks
@@ -248,6 +249,13 @@ class Workspace:
 
     def supervisors(self) -> list[FoundProcess]:
         """Return the supervisors, also those whose launch is not complete."""
+        return [found for found in self._supervision() if not _is_guardian(found)]
+
+    def guardians(self) -> list[FoundProcess]:
+        """Return the guardians of supervisors."""
+        return [found for found in self._supervision() if _is_guardian(found)]
+
+    def _supervision(self) -> list[FoundProcess]:
         return [
             found
             for found in self.processes()
@@ -450,6 +458,13 @@ def is_interrupted_by(numbers: Collection[int]) -> Callable[[int], bool]:
     """Return a function that permits the exit codes of a command that received these signals."""
     codes = {code for number in numbers for code in (128 + number, -number)}
     return lambda code: code in codes or checks.is_usual(code)
+
+
+def _is_guardian(found: FoundProcess) -> bool:
+    try:
+        return Path(f"/proc/{found.pid}/comm").read_bytes().strip() == GUARDIAN_NAME
+    except OSError:
+        return False
 
 
 def _is_tmux(found: FoundProcess) -> bool:

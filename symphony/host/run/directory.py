@@ -19,7 +19,9 @@ Run directories are stored in the directory that `state_root` returns:
         scratch/<process>/      the files that a process writes for itself;
                                 SYMPHONY_SCRATCH_DIR contains this path
         launcher.json           the settings of the launcher, for a new supervisor
-        control                 the socket of the supervisor; see `control_socket`
+        guardian                the file that the supervisor's guardian locks; it contains its pid
+        exits                   the exits of processes that the guardian has collected
+    control                 the socket of the supervisor; see `control_socket`
         stopping                the programs that were asked to exit, while they are being stopped
         stop-together           this file exists if a stop does not follow the stop order
 
@@ -86,6 +88,8 @@ EVENTS_FILE = "events.jsonl"
 CONFIG_DIRECTORY, SCRATCH_DIRECTORY = "configs", "scratch"
 LOG_START_SUFFIX = ".start"
 _STOP_TOGETHER_FILE = "stop-together"
+# The guardian, which imports almost nothing, has the same constants.
+_GUARDIAN_FILE, _EXITS_FILE = "guardian", "exits"
 # How long `RunDirectory.wait_for_output` waits, and how often it checks.
 _OUTPUT_SECONDS, _OUTPUT_POLL_SECONDS = 1.0, 0.005
 # This file marks a run whose files are written by other machines.
@@ -405,12 +409,15 @@ class RunDirectory:
 
     # --- the supervisor ---
 
-    def record_supervisor(self, supervisor: ProcessId, *, replaces: bool = False) -> None:
+    def record_supervisor(
+        self, supervisor: ProcessId, *, replaces: bool = False, is_resuming: bool = False
+    ) -> None:
         """Record the supervisor's identity, its host, the host's current boot identifier, and the
         PID namespace.
 
         With ``replaces``, other programs can read the previous record at the same time, so it is
-        replaced in one step.
+        replaced in one step. ``is_resuming`` states that the supervisor has not taken over the
+        processes of a killed one yet.
         """
         record = {
             "pid": supervisor.pid,
@@ -418,6 +425,7 @@ class RunDirectory:
             "host": os.uname().nodename,
             "boot": boot_id(),
             "pid_namespace": pid_namespace(),
+            "resuming": is_resuming,
         }
         if replaces:
             replace_file(self._supervisor_file, [json.dumps(record).encode()])
@@ -438,6 +446,35 @@ class RunDirectory:
             return None
         found = ProcessId(record["pid"], record["birth"])
         return found if is_alive(found) else None
+
+    def is_resuming(self) -> bool:
+        """Return whether a new supervisor is taking over the processes of a killed one."""
+        record = self._load_supervisor_record()
+        return record.get("resuming", False) is True and self.recorded_supervisor() is not None
+
+    def guardian(self) -> int | None:
+        """Return the pid of the guardian that starts a new supervisor if the present one is killed,
+        or None if there is none.
+        """
+        try:
+            descriptor = os.open(self._files / _GUARDIAN_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with contextlib.suppress(ValueError):
+                return int(os.pread(descriptor, 32, 0))
+        finally:
+            os.close(descriptor)
+        return None
+
+    @property
+    def exits(self) -> Path:
+        """Return the path of the file in which the guardian records exits; see
+        `symphony.host.processes.exit_status`.
+        """
+        return self._files / _EXITS_FILE
 
     def suspension(self) -> str:
         """Return a message if the supervisor is suspended, and ``""`` otherwise."""

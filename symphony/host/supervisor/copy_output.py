@@ -114,6 +114,8 @@ class Copier:
             pairs = zip(descriptors[::2], descriptors[1::2], strict=True)
             for name, (pipe, log) in zip(names, pairs, strict=False):
                 self._add(name, pipe, log)
+                # A new supervisor can have opened the pipe of a process that had exited.
+                self._copy(name)
             return
         if kind == END:
             self._has_ended = True

@@ -29,11 +29,13 @@ from symphony.host.processes.mark import remove_own_mark
 from symphony.host.run import launch_settings
 from symphony.host.run.directory import RunDirectory, full_disk_errors
 from symphony.host.run.launch_settings import LaunchSettings
+from symphony.host.supervisor.guarding import encode_preparation
 from symphony.import_path import own_import_path
 from symphony.plan.restart_policy import Backoff
 
 if TYPE_CHECKING:
     from symphony.host.supervisor.children import Children
+    from symphony.host.supervisor.guarding import Guard
     from symphony.host.supervisor.supervisor import Supervisor
     from symphony.plan.state import Event
 
@@ -100,7 +102,7 @@ def prepared_supervisor(
             }
             # If the supervisor has already died, `hand_over` reports the error.
             with contextlib.suppress(ConnectionError):
-                channel.sendall(json.dumps(preparation).encode() + b"\n")
+                channel.sendall(encode_preparation(run.path, preparation))
             yield channel
         except BaseException:
             # The supervisor is a grandchild of this process, but it is still in the process group
@@ -275,7 +277,7 @@ def _last_message(run: RunDirectory, final: Path) -> str:
 # --- the supervisor's side ---
 
 
-def run_supervisor(preparation: Mapping[str, Any]) -> None:
+def run_supervisor(preparation: Mapping[str, Any], guard: Guard) -> None:
     """Import modules, receive orders on standard input, and launch and supervise the experiment."""
     remove_own_mark()
     with socket.socket(fileno=os.dup(0)) as channel:
@@ -298,9 +300,43 @@ def run_supervisor(preparation: Mapping[str, Any]) -> None:
     if orders is None:
         return
     if preparation["replaces"]:
-        _resume(orders, settings, preparation["children"])
+        run, reports = RunDirectory(Path(orders["directory"])), [orders["report"]]
+
+        def report(outcome: LaunchReport) -> None:
+            if reports:
+                _send_report(reports.pop(), outcome)
+
+        _resume(run, settings, preparation["children"], guard, report)
     else:
-        _launch(orders, settings, recorded, preparation["children"])
+        _launch(orders, settings, recorded, preparation["children"], guard)
+
+
+def continue_run(preparation: Mapping[str, Any], guard: Guard) -> None:
+    """Continue the run of a supervisor that was killed, in a program that its guardian has forked.
+
+    If there is nothing to continue, because another program has started a new supervisor or has
+    deleted the experiment, tell the guardian so. After an error, the guardian tries again.
+    """
+    from symphony.host.replacement import lock_unsupervised, read_settings
+
+    remove_own_mark()
+    run = RunDirectory(guard.path)
+    with lock_unsupervised(run) as lock:
+        if lock is None:
+            if run.recorded_supervisor() is not None or not run.is_current():
+                guard.leave()
+            return
+        try:
+            settings = read_settings(run)
+        except BackendError as exc:
+            sys.stderr.write(f"no new supervisor could be started: {exc}\n")
+            settings = None
+        if settings is None:
+            guard.leave()
+            return
+        settings.apply()
+        _import_modules(preparation["children"])
+        _resume(run, settings, preparation["children"], guard, lambda _: None)
 
 
 def _import_modules(children: str) -> None:
@@ -362,7 +398,11 @@ def _log_exception() -> None:
 
 
 def _launch(
-    orders: Mapping[str, Any], settings: LaunchSettings, recorded: bytes, children: str
+    orders: Mapping[str, Any],
+    settings: LaunchSettings,
+    recorded: bytes,
+    children: str,
+    guard: Guard,
 ) -> None:
     """Launch and supervise the experiment. ``recorded`` are the encoded settings.
 
@@ -398,29 +438,45 @@ def _launch(
         run.remove()
         _send_report(orders["report"], report)
         return
+    guard.announce(run.path)
     report = LaunchReport(outcome=STARTED, warning=supervisor.missing_support)
     _send_report(orders["report"], report)
+    _supervise(supervisor, guard)
+
+
+def _supervise(supervisor: Supervisor, guard: Guard) -> None:
+    """Supervise the processes until all of them have exited."""
     supervisor.prepare_stop()
+    supervisor.watch_guardian(guard)
     supervisor.run()
+    guard.end()
 
 
-def _resume(orders: Mapping[str, Any], settings: LaunchSettings, children: str) -> None:
+def _resume(
+    run: RunDirectory,
+    settings: LaunchSettings,
+    children: str,
+    guard: Guard,
+    report: Callable[[LaunchReport], None],
+) -> None:
     """Continue the run of a supervisor that was killed.
 
-    If this fails, the processes of the run are not changed. Another program can try again.
+    ``report`` is called, perhaps twice, when the processes have been taken over, or if this has
+    failed. In that case, the processes of the run are not changed, and another program can try
+    again.
     """
     from symphony.host.run import change_directory
     from symphony.host.run.events import EventReader
     from symphony.host.supervisor.regained import regain_ports
     from symphony.host.supervisor.supervisor import KILL_SIGNAL, STOP_SIGNAL
 
-    run = RunDirectory(Path(orders["directory"]))
     signal.pthread_sigmask(signal.SIG_BLOCK, (STOP_SIGNAL, KILL_SIGNAL))
-    reports = [orders["report"]]
+    own = identify(os.getpid()) or ProcessId(os.getpid(), 0.0)
 
-    def report(outcome: LaunchReport) -> None:
-        if reports:
-            _send_report(reports.pop(), outcome)
+    def report_success() -> None:
+        run.record_supervisor(own, replaces=True)
+        guard.announce(run.path)
+        report(LaunchReport(outcome=STARTED))
 
     try:
         manifest = run.load_manifest()
@@ -429,9 +485,7 @@ def _resume(orders: Mapping[str, Any], settings: LaunchSettings, children: str) 
             events = EventReader(run.events).read_new()
             ports = regain_ports(manifest, events, hold_until_bound=settings.hold_until_bound)
             # Until the leases are regained, launches examine the processes of the run.
-            run.record_supervisor(
-                identify(os.getpid()) or ProcessId(os.getpid(), 0.0), replaces=True
-            )
+            run.record_supervisor(own, replaces=True, is_resuming=True)
             supervisor = _create_supervisor(
                 run,
                 manifest,
@@ -442,14 +496,13 @@ def _resume(orders: Mapping[str, Any], settings: LaunchSettings, children: str) 
                 lost_ports=ports.lost,
             )
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (STOP_SIGNAL, KILL_SIGNAL))
-            supervisor.resume(lambda: report(LaunchReport(outcome=STARTED)))
+            supervisor.resume(report_success)
     except Exception as exc:
         _log_exception()
         reason = str(exc) if isinstance(exc, BackendError) else f"{type(exc).__name__}: {exc}"
         report(LaunchReport(outcome=FAILED, reason=reason))
         return
-    supervisor.prepare_stop()
-    supervisor.run()
+    _supervise(supervisor, guard)
     # The experiment may have finished before the event loop has called the function.
     report(LaunchReport(outcome=STARTED))
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.host.processes.exit_status import exit_code
+from symphony.host.processes.exit_status import ExitRecord, exit_code
 from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, birth_time, is_alive
 from symphony.host.processes.inherited_environment import InheritedEnvironment
 from symphony.host.processes.mark import MarkedChildren
@@ -89,6 +89,7 @@ class LocalChildren:
         self._output = OutputPipes(loop, run)
         self._environment = InheritedEnvironment()
         self._original_limits = raise_open_file_limit()
+        self._exit_record = ExitRecord(run.exits)
 
     def __len__(self) -> int:
         return len(self._running)
@@ -275,7 +276,7 @@ class LocalChildren:
 
     def _report_when_known(self, child: AdoptedChild, deadline: float) -> None:
         """Report an exit when the exit code is known, at the latest at ``deadline``."""
-        code = exit_code(ProcessId(child.pid, child.birth), child.pidfd)
+        code = self._exit_code(child)
         if code is None and time.monotonic() < deadline:
             self._loop.after(
                 EXIT_CODE_POLL_SECONDS, lambda: self._report_when_known(child, deadline)
@@ -288,11 +289,18 @@ class LocalChildren:
 
     def _report_adopted(self, child: AdoptedChild, code: int | None = None) -> None:
         if code is None:
-            # The process that has inherited the child may not have collected its status yet.
-            code = exit_code(ProcessId(child.pid, child.birth), None)
+            code = self._exit_code(child)
         self._remove(child)
         reason = "the supervisor that started it was killed" if code is None else ""
         self._on_exit(child, code, reason)
+
+    def _exit_code(self, child: AdoptedChild) -> int | None:
+        """Return the exit code of a child that has exited, or None if it is not known."""
+        process = ProcessId(child.pid, child.birth)
+        # The program that has inherited the child may not have collected its status yet. A guardian
+        # records the status before it collects it.
+        code = exit_code(process, child.pidfd)
+        return self._exit_record.code(process) if code is None else code
 
     def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
         """Do nothing: any process can be started."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import socket
 
     from symphony.host.supervisor.control import Control
+    from symphony.host.supervisor.guarding import Guard
 
 ROLL_BACK_GRACE_SECONDS = 1.0
 # How long a program that replaces a killed supervisor waits for the exits in the meantime.
@@ -306,6 +307,10 @@ class Supervisor:
                 self._loop, lambda: {leader.pid for leader in self._processes.leaders().values()}
             ).start()
 
+    def watch_guardian(self, guard: Guard) -> None:
+        """Replace the guardian of this supervisor if it is killed before the experiment ends."""
+        guard.watch(self._loop, lambda: not self._state.finished)
+
     def run(self) -> None:
         """Supervise the processes until all of them have exited."""
         self._loop.post(self._ends.check_deadline)
@@ -407,6 +412,7 @@ class Supervisor:
             # No other supervisor will need the environment of the launcher.
             with contextlib.suppress(OSError):
                 self._directory.launch_settings.unlink()
+                self._directory.exits.unlink(missing_ok=True)
         self._record.close()
         self._loop.stop()
 

@@ -1,7 +1,5 @@
 """Fixtures and helpers of the tests of the local backend."""
 
-import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +10,9 @@ import pytest
 
 from symphony import Cluster
 from symphony.host.run.directory import RunDirectory
+from tests import supervision
+from tests.supervision import kill as kill
+from tests.supervision import wait_pid as wait_pid
 
 
 @pytest.fixture
@@ -46,6 +47,16 @@ def supervisor_of(cluster, name="exp"):
     return RunDirectory(cluster._root / name).supervisor().pid
 
 
+def guardian_of(cluster, name="exp"):
+    """Return the pid of the guardian of an experiment."""
+    return RunDirectory(cluster._root / name).guardian()
+
+
+def kill_supervision(cluster, name="exp"):
+    """Kill the supervisor of an experiment and its guardian, so that neither replaces the other."""
+    supervision.kill_supervision(RunDirectory(cluster._root / name))
+
+
 def run_id_of(cluster, name="exp"):
     """Return the identifier of the run of an experiment."""
     return RunDirectory(cluster._root / name).load_manifest()["run_id"]
@@ -64,22 +75,6 @@ def marked(run_id):
         except psutil.Error:
             continue
     return found
-
-
-def kill(pid):
-    """Kill a process that a test started, and wait until it has exited."""
-    handle = os.pidfd_open(pid)
-    signal.pidfd_send_signal(handle, signal.SIGKILL)
-    wait_pid(handle)
-
-
-def wait_pid(handle, timeout=20):
-    import select
-
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    assert poll.poll(timeout * 1000), "the process did not exit"
-    os.close(handle)
 
 
 def eventually(holds, timeout=20):

@@ -9,7 +9,7 @@ import pytest
 
 from symphony.testing import BackendContract
 
-from .conftest import kill, supervisor_of
+from .conftest import kill_supervision
 
 
 class TestContract(BackendContract):
@@ -21,7 +21,7 @@ class TestContract(BackendContract):
 
     @pytest.fixture
     def kill_supervisor(self, cluster):
-        return lambda experiment: kill(supervisor_of(cluster, experiment))
+        return lambda experiment: kill_supervision(cluster, experiment)
 
     @contextlib.contextmanager
     def foreign(self, cluster):

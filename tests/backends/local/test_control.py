@@ -17,7 +17,7 @@ from symphony.plan.restart_policy import Backoff
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, SIGNALED
 
-from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
+from .conftest import eventually, kill, kill_supervision, marked, python, run_id_of, supervisor_of
 from .test_stopping import DAEMON, SPAWN, STUBBORN, all_ready
 
 
@@ -188,7 +188,7 @@ def test_experiment_that_cannot_be_controlled_is_reported_in_one_line(cluster, e
         cluster.signal_processes("exp", None, "HPU")
     with pytest.raises(SpecError, match="grace must be"):
         cluster.stop_processes("exp", grace=-1)
-    kill(supervisor)
+    kill_supervision(cluster)
     (cluster._root / "exp" / "launcher.json").unlink()
     with pytest.raises(BackendError, match="supervisor of 'exp' was killed, so .* symphony ps exp"):
         cluster.restart_processes("exp")
@@ -234,7 +234,7 @@ def test_new_supervisor_completes_a_stop(cluster, experiment):
     cluster.wait("exp", until="ready")
     stop = in_background(cluster.stop_processes, "exp", grace=1.5)
     before = until(cluster, "exp", is_stopping)
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     with pytest.raises(BackendError, match="before the stop was done; it is completed if it had"):
         stop()
     after = cluster.describe_process("exp", "stubborn")

@@ -23,7 +23,7 @@ from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER
 from tests.starters import SAVES
 
-from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
+from .conftest import eventually, kill, kill_supervision, marked, python, run_id_of, supervisor_of
 
 LAUNCHER = """
 import os, sys
@@ -152,7 +152,7 @@ def test_status_if_a_killed_supervisor_cannot_be_replaced(cluster, experiment):
     pid = cluster.describe_process("exp", "killed").pid
     settings = cluster._root / "exp" / "launcher.json"
     settings.write_text("damaged")
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     kill(pid)
     status = cluster.describe_experiment("exp")
     assert "supervisor was killed" in status.note
@@ -337,7 +337,7 @@ def test_launch_stops_what_a_killed_supervisor_and_its_process_have_left(cluster
     run_id = run_id_of(cluster)
     eventually(lambda: len(marked(run_id)) == 3)
     pid = cluster.describe_process("exp", "p").pid
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     kill(pid)
     assert len(marked(run_id)) == 2
     cluster.launch(experiment)
@@ -347,7 +347,7 @@ def test_launch_stops_what_a_killed_supervisor_and_its_process_have_left(cluster
 def test_incomplete_event_is_ignored(cluster, experiment):
     experiment.new_process("p", command=["sleep", "1000"])
     cluster.launch(experiment)
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     with (cluster._root / "exp" / "events.jsonl").open("a") as events:
         events.write(json.dumps({"event": "exited", "process": "p", "code": 0, "at": 1.0})[:-5])
     assert cluster.describe_experiment("exp").processes[0].state is State.RUNNING
@@ -359,7 +359,7 @@ def test_simultaneous_commands_start_one_new_supervisor(cluster, experiment):
     experiment.new_process("p", command=["sleep", "1000"])
     cluster.launch(experiment)
     before = cluster.describe_process("exp", "p")
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     with ThreadPoolExecutor(4) as pool:
         statuses = list(pool.map(cluster.describe_experiment, ["exp"] * 4))
     assert [status.processes for status in statuses] == [(before,)] * 4
@@ -385,7 +385,7 @@ def test_new_supervisor_continues_delays_deadlines_and_tests(state):
         before = until(
             cluster, "exp", lambda now: (now.processes[0].next_start or 0) > now.created + 1.4
         )
-        kill(supervisor_of(cluster))
+        kill_supervision(cluster)
         after = cluster.describe_experiment("exp")
         assert after.processes == before.processes
         assert after.deadline == before.deadline
@@ -456,7 +456,7 @@ def foreign(cluster, experiment):
     experiment.new_process("later", command="true").starts_after("p", "succeeded")
     cluster.launch(experiment)
     status = until(cluster, "exp", lambda now: now.processes[1].state is State.FAILED)
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     kill(status.processes[0].pid)
     record = cluster._root / "exp" / "supervisor.json"
     original = json.loads(record.read_text())

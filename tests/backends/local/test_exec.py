@@ -6,7 +6,7 @@ from symphony import SpecError, State
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
 
-from .conftest import kill, marked, python, run_id_of, supervisor_of
+from .conftest import kill_supervision, marked, python, run_id_of
 
 # bash replaces itself with the first kind of command, and remains the parent of the others.
 KINDS = [{"command": ["sleep", "600"]}, {"cmds": ["true", "sleep 600"]}, {"cmd": "sleep 600 | cat"}]
@@ -40,7 +40,7 @@ def test_command_runs_after_the_supervisor_was_killed(cluster, experiment, tmp_p
     kind = {"cmds": ["true", "sleep 600"], "start_dir": str(tmp_path)}
     experiment.new_process("p", preamble_cmds=activate, **kind)
     cluster.launch(experiment)
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     assert output(cluster, "sh", "-c", "echo $VIRTUAL_ENV $SYMPHONY_ROLE") == "/my/venv p\n"
 
 

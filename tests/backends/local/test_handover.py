@@ -153,11 +153,11 @@ def test_launch_completes_if_the_launcher_is_killed_after_its_orders(
     cluster: HostCluster, state: Path, mark: str
 ) -> None:
     interrupt(state, "the orders are sent", signal.SIGKILL, mark)
-    # The supervisor, the program that copies output, and the process.
-    eventually(lambda: cluster.list_experiments() == ["exp"] and len(marked_processes(mark)) == 3)
+    # The guardian, the supervisor, the program that copies output, and the process.
+    eventually(lambda: cluster.list_experiments() == ["exp"] and len(marked_processes(mark)) == 4)
     assert is_leased(PORT)
     cluster.delete("exp")
-    assert marked_processes(mark) == []
+    eventually(lambda: marked_processes(mark) == [])
 
 
 # --- a refused launch ---

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from symphony import Cluster
@@ -19,7 +20,7 @@ from symphony.plan.restart_policy import Backoff
 from symphony.status import State
 from symphony.testing import until
 
-from .conftest import eventually, kill, python, supervisor_of
+from .conftest import eventually, kill, kill_supervision, python
 
 # More than a pipe can contain.
 LINES = 20_000
@@ -74,7 +75,7 @@ def log_of(cluster) -> str:
 
 
 def test_output_continues_without_a_supervisor(cluster, writer):
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     go(writer, 1)
     eventually(lambda: log_of(cluster) == expected(1))
     first = copier_of(cluster)
@@ -89,7 +90,7 @@ def test_output_continues_without_a_supervisor(cluster, writer):
 @pytest.mark.parametrize("is_supervisor_killed", [False, True])
 def test_process_outlives_the_program_that_copies_its_output(cluster, writer, is_supervisor_killed):
     if is_supervisor_killed:
-        kill(supervisor_of(cluster))
+        kill_supervision(cluster)
     os.kill(copier_of(cluster), signal.SIGKILL)
     go(writer, 1)
     cluster.describe_experiment("exp")
@@ -98,6 +99,17 @@ def test_process_outlives_the_program_that_copies_its_output(cluster, writer, is
     assert cluster.get_log("exp", "p") == expected(1) + expected(2)
     if not is_supervisor_killed:
         assert status.processes[0].state is State.SUCCEEDED
+
+
+def test_program_exits_although_a_process_has_exited_without_a_supervisor(cluster, writer):
+    """The next supervisor opens a pipe that no process has open."""
+    first, pid = psutil.Process(copier_of(cluster)), cluster.describe_process("exp", "p").pid
+    kill_supervision(cluster)
+    kill(pid)
+    cluster.describe_experiment("exp")
+    first.wait(20)
+    second = copier_of(cluster)
+    eventually(lambda: not psutil.pid_exists(second))
 
 
 @pytest.mark.parametrize("is_killed", [True, False])

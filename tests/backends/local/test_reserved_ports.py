@@ -13,7 +13,7 @@ from symphony.host.resources.ports import ExperimentPorts
 from symphony.host.run.directory import RunDirectory
 from symphony.testing.programs import FOREVER
 
-from .conftest import kill, python, supervisor_of
+from .conftest import kill_supervision, python
 
 LISTEN = (
     "import socket, sys, time\n"
@@ -103,7 +103,7 @@ def test_former_port_of_a_stopped_experiment_is_not_its_own(cluster, port):
 
 def test_listening_port_counts_after_the_supervisor_was_killed(cluster, port):
     (process,) = launched(cluster, serving(cluster, port, board=port))
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     assert port_of(cluster.manifest(serving(cluster, port, board=port))) == port
     os.kill(process.pid, signal.SIGKILL)
 

@@ -16,7 +16,7 @@ from symphony.host.run.directory import RunDirectory
 from symphony.runs import archive, record
 from symphony.runs.usage import read_usage
 from symphony.usage import ExperimentUsage
-from tests.backends.local.conftest import eventually, kill, python, supervisor_of
+from tests.backends.local.conftest import eventually, kill_supervision, python
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -143,7 +143,7 @@ def test_the_resource_use_is_recorded_also_by_the_next_supervisor(cluster, exper
                 received += channel.recv(1 << 16)
     sample = ExperimentUsage.from_dict(json.loads(received.splitlines()[0]))
     assert [usage.process for usage in sample.processes] == ["worker"]
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     before = cluster.recorded_usage("exp")
     cluster.describe_experiment("exp")
     eventually(lambda: len(cluster.recorded_usage("exp")) > len(before))

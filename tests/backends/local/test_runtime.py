@@ -20,7 +20,7 @@ from symphony.status import ReasonCode
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, REPORT
 
-from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
+from .conftest import eventually, kill, kill_supervision, marked, python, run_id_of, supervisor_of
 
 # --- ranks ---
 
@@ -155,7 +155,7 @@ def test_idle_supervisor_makes_no_system_call(cluster, experiment, is_replaced):
         experiment.new_process(f"p-{number}", command=["sleep", "1000"])
     cluster.launch(experiment)
     if is_replaced:
-        kill(supervisor_of(cluster))
+        kill_supervision(cluster)
         cluster.describe_experiment("exp")
     path = f"/proc/{supervisor_of(cluster)}/status"
     samples = []
@@ -268,7 +268,7 @@ def test_gpu_is_leased_while_descendants_of_its_process_are_running(state):
         second.new_process("p", command="true").resource_limit(gpu=1)
         with pytest.raises(LaunchFailed, match="running experiments have leased the others$"):
             cluster.launch(second)
-        kill(supervisor_of(cluster, "first"))
+        kill_supervision(cluster, "first")
         with pytest.raises(LaunchFailed, match="processes of 'first' are running although"):
             cluster.launch(second)
         kill(descendant)

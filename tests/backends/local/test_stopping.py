@@ -19,7 +19,7 @@ from symphony.testing.programs import FOREVER
 from tests.starters import SAVES as SAVES_WORK
 from tests.starters import add_starters, lines_after_start
 
-from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
+from .conftest import eventually, kill_supervision, marked, python, run_id_of, supervisor_of
 
 STUBBORN = (
     "import signal, time; signal.signal(15, lambda *_: None); print('up')\n"
@@ -259,7 +259,7 @@ def test_delete_kills_stubborn_processes_of_a_killed_supervisor(cluster, experim
     cluster.launch(experiment)
     cluster.wait("exp", until="ready", timeout=60)
     run_id = run_id_of(cluster)
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     start = time.monotonic()
     cluster.delete("exp")
     assert time.monotonic() - start >= 1

@@ -16,7 +16,7 @@ from symphony.host.run.directory import RunDirectory
 from symphony.host.run.status import StatusReader
 from symphony.testing.contract import all_running
 
-from .conftest import kill, marked, run_id_of, supervisor_of
+from .conftest import kill_supervision, marked, run_id_of, supervisor_of
 
 SLEEP = ["sleep", "1000"]
 
@@ -116,7 +116,7 @@ def test_run_that_an_unknown_process_has_locked_is_refused(cluster, sleeper, mon
     cluster.launch(sleeper)
     run_id = run_id_of(cluster)
     lock = os.open(cluster._root / "exp" / "lock", os.O_RDONLY)
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     fcntl.flock(lock, fcntl.LOCK_EX)
     monkeypatch.setattr(stop, "LOCK_TIMEOUT_SECONDS", 0.1)
     for forbidden in (cluster.stop, cluster.delete):

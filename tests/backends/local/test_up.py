@@ -23,7 +23,7 @@ from symphony.host.run.status import StatusReader
 from symphony.testing import until
 from symphony.testing.contract import all_running
 
-from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
+from .conftest import eventually, kill, kill_supervision, marked, python, run_id_of, supervisor_of
 from .test_control import in_background, is_stopping
 from .test_stopping import STUBBORN
 
@@ -158,7 +158,7 @@ def test_change_goes_on_if_its_client_and_supervisor_are_killed_and_the_next_wai
     client.wait()
     port = leases(cluster)
     assert len(port) == 1
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     assert is_stopping(cluster.describe_experiment("exp"))
     assert cluster.describe_process("exp", "stubborn").pid == stubborn.pid
     assert leases(cluster) == port
@@ -232,7 +232,7 @@ def test_new_supervisor_completes_a_change_that_is_not_recorded(cluster, experim
         previous={**previous, "processes": [changed, removed]},
         change={**change, **names},
     )
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     directory = cluster._root / "exp" / "change-1"
     (directory / "secrets").mkdir(parents=True)
     (directory / "secrets" / "token").write_text("new")

@@ -1,14 +1,13 @@
 """Run the behaviour contract on a real tmux server."""
 
 import contextlib
-import os
-import signal
 
 import pytest
 
 from symphony.host.run.directory import RunDirectory
 from symphony.testing import BackendContract
 from tests.backends.tmux.conftest import eventually, new_session, tmux
+from tests.supervision import kill_supervision
 
 
 class TestContract(BackendContract):
@@ -22,7 +21,7 @@ class TestContract(BackendContract):
     def kill_supervisor(self, cluster):
         def kill(experiment):
             run = RunDirectory(cluster._root / experiment)
-            os.kill(run.supervisor().pid, signal.SIGKILL)
+            kill_supervision(run)
             # A tmux client that the supervisor is just starting holds the lock until it is
             # executed.
             eventually(lambda: not run.is_locked())

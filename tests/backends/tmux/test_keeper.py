@@ -8,6 +8,8 @@ import psutil
 import pytest
 
 from symphony.host import logs
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.status import StatusReader
 from symphony.status import State
 from symphony.testing import until
 from symphony.testing.contract import all_running
@@ -18,10 +20,10 @@ from tests.backends.tmux.conftest import (
     first_process,
     python,
     run_directory,
-    supervisor_pid,
     tmux,
     windows,
 )
+from tests.supervision import kill, kill_supervision
 
 MARK = "\x1b]5379;symphony;7\x1b\\"
 # A program that prints INT for each SIGINT.
@@ -309,7 +311,7 @@ def test_exit_codes_that_the_shell_reports_for_a_stop(cluster, experiment, shell
 
 def test_process_exits_without_a_supervisor(cluster, launch):
     pid = launch("print('up'); input(); print('x' * 20_000); raise SystemExit(3)")
-    os.kill(supervisor_pid(cluster), signal.SIGKILL)
+    kill_supervision(RunDirectory(cluster._root / "exp"))
     eventually(lambda: cluster.describe_experiment("exp").note != "")
     process = first_process(cluster)
     assert (process.state, process.pid) == (State.RUNNING, pid)
@@ -320,6 +322,22 @@ def test_process_exits_without_a_supervisor(cluster, launch):
     assert {process.pid for process in reported} <= {pid, None}, "the keeper was reported"
     eventually(lambda: windows(format="#{pane_dead} #{pane_dead_status}") == ["1 3"])
     wait_for_log(cluster, "x" * 20_000 + "\n")
+
+
+def test_guardian_replaces_the_supervisor_with_nothing_typed(cluster, launch):
+    """The exit code of a process that has exited in the meantime is known."""
+    launch("print('up'); input(); raise SystemExit(3)")
+    run = RunDirectory(cluster._root / "exp")
+    guardian, supervisor = run.guardian(), run.supervisor()
+    os.kill(guardian, signal.SIGSTOP)
+    kill(supervisor.pid)
+    press("Enter")
+    eventually(lambda: windows(format="#{pane_dead}") == ["1"])
+    os.kill(guardian, signal.SIGCONT)
+    # This reader starts no supervisor.
+    reader = StatusReader(run)
+    eventually(lambda: reader.read().processes[0].exit_code == 3)
+    eventually(lambda: run.guardian() is None)
 
 
 def test_exit_is_reported_if_a_child_keeps_writing(cluster, experiment, tmp_path):

@@ -32,10 +32,10 @@ from tests.backends.tmux.conftest import (
     run_directory,
     run_id,
     server_pid,
-    supervisor_pid,
     tmux,
     windows,
 )
+from tests.supervision import kill_supervision
 
 # A program that ignores SIGHUP and SIGTERM.
 STUBBORN = (
@@ -198,7 +198,7 @@ def test_restart_without_a_session_fails(cluster, experiment):
 
 def test_killed_supervisor(cluster, running):
     """`delete` does not need a new one."""
-    os.kill(supervisor_pid(cluster), signal.SIGKILL)
+    kill_supervision(RunDirectory(cluster._root / "exp"))
     tmux("send-keys", "-t", "=exp:0", "typed", "Enter")
     delete_and_check(cluster, running)
 

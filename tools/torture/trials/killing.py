@@ -6,13 +6,24 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Collection, Mapping, Sequence
 
+from symphony.host.processes.identity import is_alive
+from symphony.host.run.directory import RunDirectory
 from symphony.status import State
 from torture import checks
 from torture.checks import FoundProcess
 from torture.children import Child
 from torture.trial import trial
-from torture.workspace import NAME, TMUX, Violation, Workspace, is_interrupted_by, is_success
+from torture.workspace import (
+    NAME,
+    TMUX,
+    Violation,
+    Workspace,
+    is_any_code,
+    is_interrupted_by,
+    is_success,
+)
 
 SIGNALS = (
     signal.SIGTERM,
@@ -132,6 +143,116 @@ def _any(_: int) -> bool:
 
 def _running(workspace: Workspace) -> set[int]:
     return {found.pid for found in workspace.sleepers()}
+
+
+@trial("kill-guardian")
+def kill_guardian(workspace: Workspace) -> None:
+    """Supervisors, their guardians or both are killed while processes exit: nothing is typed unless
+    both were killed, no process starts twice, and every exit code is known that can be known.
+    """
+    codes = _launch_exiting(workspace)
+    running, may_be_unknown = list(codes), set[str]()
+    is_guarded = True
+    for _ in range(workspace.count(2, 5)):
+        workspace.sleep()
+        attack = workspace.random.choice(("supervisor", "guardian", "both"))
+        exiting = [name for name in running if workspace.random.random() < 0.3]
+        early = [name for name in exiting if workspace.random.random() < 0.5]
+        _let_exit(workspace, early)
+        if attack != "supervisor":
+            is_guarded = False
+        if attack != "guardian" and not is_guarded:
+            # The processes are not children of a guardian that records their exits.
+            may_be_unknown.update(exiting)
+        before = [*workspace.supervisors(), *workspace.guardians()]
+        _kill_supervision(workspace, attack)
+        _let_exit(workspace, [name for name in exiting if name not in early])
+        running = [name for name in running if name not in exiting]
+        if not running:
+            break
+        if attack == "both":
+            workspace.run("ps", NAME, is_permitted=is_success)
+        _wait_for_supervision(workspace, attack, before)
+    _let_exit(workspace, running)
+    workspace.run("wait", NAME, is_permitted=is_any_code)
+    if workspace.backend == TMUX:
+        # tmux keeps the exit codes.
+        may_be_unknown.clear()
+    _check_exits(workspace, codes, may_be_unknown)
+
+
+def _check_exits(
+    workspace: Workspace, codes: Mapping[str, int], may_be_unknown: Collection[str]
+) -> None:
+    """Check the exit codes of all processes, and that each was started once."""
+    status = workspace.status()
+    if status is None:
+        raise Violation("the experiment has vanished")
+    for process in status:
+        expected, found = codes[process.name], process.exit_code
+        if found != expected and not (found is None and process.name in may_be_unknown):
+            raise Violation(f"{process.name}: {found} ({process.reason}), not {expected}")
+        starts = (workspace.directory / process.name).read_text().count("\n")
+        if starts != 1:
+            raise Violation(f"{process.name} was started {starts} times")
+
+
+def _launch_exiting(workspace: Workspace) -> dict[str, int]:
+    """Launch processes that wait for their end, and return their exit codes by their names."""
+    experiment = workspace.cluster().new_experiment(NAME)
+    codes: dict[str, int] = {}
+    for number in range(workspace.count(3, 12)):
+        name, code = f"p-{number}", workspace.random.randrange(100)
+        os.mkfifo(workspace.directory / f"{name}-gate")
+        script = f"echo started >>{name}; read end <{name}-gate; exit {code}"
+        experiment.new_process(
+            name, command=["sh", "-c", script], start_dir=str(workspace.directory)
+        )
+        codes[name] = code
+    workspace.launch(experiment)
+    return codes
+
+
+def _let_exit(workspace: Workspace, names: Sequence[str]) -> None:
+    for name in names:
+        # Opening the pipe waits until the process reads it.
+        (workspace.directory / f"{name}-gate").write_text("end\n")
+
+
+def _kill_supervision(workspace: Workspace, attack: str) -> None:
+    victims: list[FoundProcess] = []
+    if attack != "guardian":
+        victims += workspace.supervisors()
+    if attack != "supervisor":
+        victims += workspace.guardians()
+    workspace.random.shuffle(victims)
+    for victim in victims:
+        send(victim, signal.SIGKILL)
+    # The next command must not find a supervisor that is about to die.
+    workspace.wait_for(
+        lambda: not any(is_alive(victim.process) for victim in victims),
+        lambda: ["a killed process does not exit"],
+    )
+
+
+def _wait_for_supervision(
+    workspace: Workspace, attack: str, before: Sequence[FoundProcess]
+) -> None:
+    """Wait until what was killed is replaced, with nothing typed."""
+    run = RunDirectory(workspace.root / NAME)
+    killed = {found.pid for found in before} if attack == "both" else set[int]()
+    if attack == "supervisor":
+        killed = {found.pid for found in before} - {run.guardian()}
+    elif attack == "guardian":
+        killed = {found.pid for found in before} - {found.pid for found in workspace.supervisors()}
+
+    def is_replaced() -> bool:
+        supervisor, guardian = run.supervisor(), run.guardian()
+        if supervisor is None or guardian is None or run.is_resuming():
+            return False
+        return supervisor.pid not in killed and guardian not in killed
+
+    workspace.wait_for(is_replaced, lambda: [f"nothing has replaced the {attack}"])
 
 
 @trial("kill-tmux", backends=[TMUX])

@@ -1,0 +1,222 @@
+"""The guardian starts a new supervisor when the supervisor is killed, with nothing typed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from symphony import BackendError, State
+from symphony.host.run.directory import RunDirectory
+from symphony.host.supervisor import guarding
+from symphony.testing import until
+from symphony.testing.contract import all_running
+from symphony.testing.programs import FOREVER
+
+from .conftest import (
+    eventually,
+    guardian_of,
+    kill,
+    kill_supervision,
+    marked,
+    python,
+    run_id_of,
+    supervisor_of,
+)
+
+
+def record(cluster, name="exp"):
+    """Return the status without starting a supervisor."""
+    from symphony.host.run.status import StatusReader
+
+    return StatusReader(RunDirectory(cluster._root / name)).read()
+
+
+def new_supervisor(cluster, killed):
+    """Wait until another supervisor has taken over the processes, and return its pid."""
+    run = RunDirectory(cluster._root / "exp")
+
+    def is_replaced():
+        found = run.supervisor()
+        return found is not None and found.pid != killed and not run.is_resuming()
+
+    eventually(is_replaced)
+    return supervisor_of(cluster)
+
+
+EXITS = "import os, sys\nwhile not os.path.exists(sys.argv[1]): pass\nraise SystemExit(7)"
+
+
+def test_killed_supervisor_is_replaced_and_exits_in_between_are_known(
+    cluster, experiment, tmp_path
+):
+    """The guardian is suspended while the processes exit, so no supervisor can observe them."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    python(experiment, "runs", FOREVER)
+    python(experiment, "exits", EXITS, before)
+    python(experiment, "killed", FOREVER)
+    python(experiment, "later", EXITS, after)
+    cluster.launch(experiment)
+    pids = {process.name: process.pid for process in cluster.describe_experiment("exp")}
+    guardian, supervisor = guardian_of(cluster), supervisor_of(cluster)
+    os.kill(guardian, signal.SIGSTOP)
+    kill(supervisor)
+    before.touch()
+    os.kill(pids["killed"], signal.SIGKILL)
+    for name in ("exits", "killed"):
+        eventually(lambda name=name: psutil.Process(pids[name]).status() == psutil.STATUS_ZOMBIE)
+    os.kill(guardian, signal.SIGCONT)
+    new_supervisor(cluster, supervisor)
+    now = {process.name: process for process in record(cluster)}
+    assert (now["exits"].state, now["exits"].exit_code) == (State.FAILED, 7)
+    assert (now["killed"].state, now["killed"].exit_code) == (State.FAILED, 137)
+    assert (now["runs"].state, now["runs"].pid) == (State.RUNNING, pids["runs"])
+    assert guardian_of(cluster) == guardian
+    after.touch()
+    until(cluster, "exp", lambda now: now.processes[3].exit_code == 7)
+
+
+def test_start_order_completes_if_the_supervisor_is_killed_in_the_middle(cluster, experiment):
+    first = python(experiment, "p-0", FOREVER).ready(log="up")
+    for number in range(1, 30):
+        first = python(experiment, f"p-{number}", FOREVER).ready(log="up").starts_after(first)
+    cluster.launch(experiment)
+    for count in (5, 15):
+        eventually(
+            lambda count=count: (
+                sum(process.state is State.RUNNING for process in record(cluster)) >= count
+            )
+        )
+        supervisor = supervisor_of(cluster)
+        kill(supervisor)
+        new_supervisor(cluster, supervisor)
+    eventually(lambda: all_running(record(cluster)), timeout=60)
+    assert len(marked(run_id_of(cluster))) == 30
+    cluster.delete("exp")
+    assert marked(run_id_of(cluster) if cluster.list_experiments() else "none") == []
+
+
+def test_killed_guardian_is_replaced(cluster, experiment):
+    python(experiment, "p", FOREVER)
+    cluster.launch(experiment)
+    before = cluster.describe_process("exp", "p")
+    guardian, supervisor = guardian_of(cluster), supervisor_of(cluster)
+    kill(guardian)
+    eventually(lambda: guardian_of(cluster) not in (guardian, None))
+    assert supervisor_of(cluster) == supervisor
+    replacement = guardian_of(cluster)
+    kill(supervisor)
+    new_supervisor(cluster, supervisor)
+    assert guardian_of(cluster) == replacement
+    assert cluster.describe_process("exp", "p") == before
+    processes = [psutil.Process(replacement), psutil.Process(supervisor_of(cluster))]
+    cluster.delete("exp")
+    assert psutil.wait_procs(processes, timeout=20)[1] == []
+
+
+def test_command_repairs_if_both_were_killed(cluster, experiment):
+    python(experiment, "p", FOREVER)
+    cluster.launch(experiment)
+    before = cluster.describe_process("exp", "p")
+    kill_supervision(cluster)
+    assert RunDirectory(cluster._root / "exp").supervisor() is None
+    assert cluster.describe_process("exp", "p") == before
+    assert psutil.Process(supervisor_of(cluster)).ppid() == guardian_of(cluster)
+
+
+@pytest.mark.parametrize("end", ["finish", "stop", "delete", "refused"])
+def test_nothing_is_left_when_the_supervisor_ends(cluster, experiment, monkeypatch, end):
+    """Also no guardian of a launch that was refused."""
+    mark = f"{os.getpid()}-{end}"
+    monkeypatch.setenv("TEST_MARK", mark)
+    python(experiment, "p", "pass" if end == "finish" else FOREVER)
+    if end == "refused":
+        experiment.new_process("q", command="no-such-thing")
+        with pytest.raises(Exception, match="no-such-thing"):
+            cluster.launch(experiment)
+    else:
+        cluster.launch(experiment)
+        if end == "finish":
+            cluster.wait("exp", timeout=20)
+        elif end == "stop":
+            cluster.stop("exp")
+        else:
+            cluster.delete("exp")
+    eventually(lambda: not with_environment("TEST_MARK", mark))
+
+
+def with_environment(name, value):
+    """Return the pids of the processes whose environment contains a variable."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(name) == value:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_guardian_leaves_if_no_supervisor_can_continue(cluster, experiment):
+    python(experiment, "p", FOREVER)
+    cluster.launch(experiment)
+    (cluster._root / "exp" / "launcher.json").write_text("damaged")
+    guardian = psutil.Process(guardian_of(cluster))
+    kill(supervisor_of(cluster))
+    eventually(lambda: guardian_of(cluster) is None)
+    # It remains the parent of the process.
+    assert guardian.is_running()
+    cluster.delete("exp")
+    guardian.wait(20)
+
+
+CRASHES = """
+import os
+from symphony.host.supervisor.local_children import LocalChildren
+
+class Children(LocalChildren):
+    def adopt(self, processes, tracks):
+        with open({count!r}, "a") as file:
+            file.write("x")
+        os.abort()
+"""
+
+
+def test_supervisors_that_crash_at_once_are_not_started_forever(
+    cluster, experiment, tmp_path, monkeypatch
+):
+    """Each next one starts later than the previous one."""
+    count = tmp_path / "count"
+    (tmp_path / "crashing_children.py").write_text(CRASHES.format(count=str(count)))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(type(cluster), "children", "crashing_children:Children")
+    python(experiment, "p", FOREVER)
+    cluster.launch(experiment)
+    begin = time.monotonic()
+    kill(supervisor_of(cluster))
+    eventually(lambda: count.exists() and len(count.read_text()) >= 4)
+    # The delays before the third and the fourth one.
+    assert time.monotonic() - begin > 0.25 + 0.5
+    with pytest.raises(BackendError):
+        cluster.stop_processes("exp")
+    cluster.delete("exp")
+
+
+def test_environment_of_a_new_supervisor_is_that_of_the_launcher(cluster, experiment, monkeypatch):
+    """Also if its guardian was started by a supervisor."""
+    monkeypatch.setenv("TEST_MARK", "of the launcher")
+    monkeypatch.setattr(guarding, "_STABLE_SECONDS", 0.0)
+    prints = "import os; print(os.environ['TEST_MARK'], os.environ.get('EXTRA'))\n" + FOREVER
+    python(experiment, "first", FOREVER).set_env("EXTRA", "of first")
+    python(experiment, "p", prints)
+    cluster.launch(experiment)
+    guardian, supervisor = guardian_of(cluster), supervisor_of(cluster)
+    kill(guardian)
+    eventually(lambda: guardian_of(cluster) not in (guardian, None))
+    kill(supervisor)
+    new_supervisor(cluster, supervisor)
+    cluster.restart_processes("exp", ["p"])
+    eventually(lambda: cluster.get_log("exp", "p").count("of the launcher None\n") == 2)

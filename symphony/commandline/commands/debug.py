@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import queue
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +17,8 @@ from symphony.commandline.output.terminal import print_note, print_text, show_pr
 from symphony.errors import NotFound, SymphonyError
 
 if TYPE_CHECKING:
+    import queue
+
     from symphony.cluster import Cluster
     from symphony.cluster.debugging import Listening
     from symphony.host.relay import Relay
@@ -156,6 +156,9 @@ class DebugCommands(BaseCommands):
             module.append("--wait-for-client")
         if args.dry_run:
             return self._preview(ordinary, process, module)
+        # Each start of the program imports this module.
+        import queue
+
         reasons: queue.SimpleQueue[str] = queue.SimpleQueue()
         with (
             end_as_interrupt(),
@@ -343,6 +346,7 @@ def _report_exit(
     cluster: Cluster, experiment: str, process: str, reasons: queue.SimpleQueue[str]
 ) -> None:
     """Report, from another thread, that a process has exited and is not restarted."""
+    import threading
 
     def wait() -> None:
         with contextlib.suppress(SymphonyError):

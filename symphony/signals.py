@@ -31,6 +31,35 @@ def reset_signals() -> None:
 
 
 @contextlib.contextmanager
+def default_actions_in_children() -> Iterator[None]:
+    """Let programs that are started inside the block begin with the default actions of signals,
+    even if this program ignores them.
+
+    In another thread than the main thread, which cannot change this, do nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ignored = [
+        number
+        for number in signal.valid_signals() - _IGNORED_BY_PYTHON
+        if signal.getsignal(number) == signal.SIG_IGN
+    ]
+    for number in ignored:
+        # A program inherits that a signal is ignored, but no handler.
+        signal.signal(number, _do_nothing)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _do_nothing(*_: object) -> None:
+    """Handle a signal without effect."""
+
+
+@contextlib.contextmanager
 def observable_exits() -> Iterator[None]:
     """Make the exit codes of child processes available inside the block, even if SIGCHLD is
     ignored.

@@ -30,6 +30,7 @@ from symphony.host.supervisor.process_host import ThisHost
 from symphony.host.supervisor.stopper import StopOrder
 from symphony.plan.state import RunState, fold
 from symphony.plan.stop_order import stop_waves
+from symphony.signals import default_actions_in_children
 
 # The interval at which descendants are polled that have left their process groups.
 _POLL_SECONDS = 0.02
@@ -89,14 +90,16 @@ def stop_unsupervised(
     leaders = {**_leftovers(host, state, leaders), **leaders}
     graces = _graces(specs, state, at_once=at_once)
     timers = TimerQueue()
-    for wave in _waves(specs, leaders, state, in_order=in_order and not at_once):
-        for name in wave:
-            spec = specs.get(name) or ProcessSpec(name=name, argv=("",), cwd="/")
-            begin_stop = functools.partial(host.begin_stop, timers, spec, leaders[name])
-            order = StopOrder.of(spec, graces.get(name, 0.0 if at_once else spec.grace))
-            env = _environment(run, manifest, spec, leaders[name]) if order.command else {}
-            begin_stop(order, env, lambda _: None)
-        timers.run_while(functools.partial(_is_any_stopping, host, wave))
+    # A command that stops a process must not ignore the signals that this program ignores.
+    with default_actions_in_children():
+        for wave in _waves(specs, leaders, state, in_order=in_order and not at_once):
+            for name in wave:
+                spec = specs.get(name) or ProcessSpec(name=name, argv=("",), cwd="/")
+                begin_stop = functools.partial(host.begin_stop, timers, spec, leaders[name])
+                order = StopOrder.of(spec, graces.get(name, 0.0 if at_once else spec.grace))
+                env = _environment(run, manifest, spec, leaders[name]) if order.command else {}
+                begin_stop(order, env, lambda _: None)
+            timers.run_while(functools.partial(_is_any_stopping, host, wave))
     longest_grace = max((spec.grace for spec in specs.values()), default=DEFAULT_GRACE_SECONDS)
     deadline = time.monotonic() + (0.0 if at_once else longest_grace)
     while host.stop_strays({}, kill=time.monotonic() >= deadline):

@@ -191,6 +191,22 @@ def test_supervisor_killed_at_a_random_moment(launcher, cluster, seed):
     assert marked_processes(mark) == []
 
 
+def test_a_stop_command_without_a_supervisor_ignores_no_signals(cluster, experiment, tmp_path):
+    """A script that ignores SIGINT can run the command that stops the experiment."""
+    process = python(experiment, "p", FOREVER)
+    process.stop_command(f"grep SigIgn /proc/self/status >{tmp_path}/masks; exit 1")
+    cluster.launch(experiment)
+    kill(supervisor_of(cluster))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        cluster.delete("exp")
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    ignored = int((tmp_path / "masks").read_text().split()[1], 16)
+    assert not ignored & 1 << signal.SIGINT - 1
+
+
 def has_supervisor(cluster):
     try:
         return supervisor_of(cluster) is not None

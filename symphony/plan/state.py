@@ -36,9 +36,7 @@ class Track:
     the length of the log at the latest start of a process that has a readiness test. ``group`` is
     the number of the latest execution's process group. ``outdated`` means that a change of the
     experiment has not made the process start again yet. ``attempts`` is the number of recorded
-    executions and failed starts, and therefore the number of the next execution. ``disrupted``
-    means that a disruption has taken the process away, or another rank of its unit, and that it
-    starts again.
+    executions and failed starts, and therefore the number of the next execution.
     """
 
     state: State = State.PENDING
@@ -65,7 +63,6 @@ class Track:
     group: int | None = None
     outdated: bool = False
     attempts: int = 0
-    disrupted: bool = False
 
     def copy(self) -> Track:
         """Return a copy, faster than `dataclasses.replace`."""
@@ -342,7 +339,7 @@ def _started(track: Track, event: Event) -> None:
     track.log_start, track.group = event.get("log_start", 0), event["pid"]
     track.stopped, track.kill_at = False, None
     track.pid, track.birth = event["pid"], event["birth"]
-    track.outdated = track.disrupted = False
+    track.outdated = False
     track.ready, track.not_ready_in_time = event["ready"], False
     track.test_result = ""
     track.next_start = None
@@ -390,10 +387,11 @@ def _exited(track: Track, event: Event) -> None:
     track.reason, track.reason_code = event.get("reason", ""), reason_code(event)
     track.stopped = event.get("stopped", False)
     track.pid = track.birth = track.kill_at = None
-    if event.get("disrupted"):
-        _start_after_disruption(track, event)
-    elif event.get("restarts_in") is not None:
-        _back_off(track, event)
+    if event.get("restarts_in") is not None:
+        if track.reason_code is ReasonCode.DISRUPTED:
+            _start_after_disruption(track, event)
+        else:
+            _back_off(track, event)
     else:
         track.state = _STATE_AFTER_EXIT.get(event["code"], State.FAILED)
         if track.reason_code in (ReasonCode.DEADLINE_EXCEEDED, ReasonCode.EVICTED):
@@ -407,7 +405,6 @@ def _start_after_disruption(track: Track, event: Event) -> None:
     _back_off(track, event)
     track.retries = retries
     track.started = None
-    track.disrupted = True
 
 
 # The exit code is None if no process observed the exit.
@@ -438,7 +435,7 @@ def _start_requested(track: Track, _: Event) -> None:
     # The time of its own deadline begins with the next start.
     track.first_started = None
     # The process starts with its new description, even if it waits for other processes.
-    track.stopped = track.outdated = track.disrupted = False
+    track.stopped = track.outdated = False
     track.ready = track.was_ready = track.never_ready = track.not_ready_in_time = False
     track.test_result = ""
     track.failures_in_row = track.retries = 0

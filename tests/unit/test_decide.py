@@ -753,6 +753,27 @@ def test_request_of_an_unknown_kind_is_done() -> None:
     ]
 
 
+def test_process_that_a_user_stops_while_its_start_fails() -> None:
+    story = Story(process("a"), process("b"), policies=Policies(on_failure="restart"))
+    story.ignored = (Start,)
+    story.lines()
+    story.see("b", attempt=0, running=True, pid=7).see("a", attempt=0, starting=True)
+    assert story.at(1).request("stop", "a").lines() == ["started b"]
+    story.ignored = ()
+    # The experiment restarts at the same time, but not this process.
+    story.at(2).exits("b", 1).see("a", starting=False, failed=True, reason="no such program")
+    assert story.lines() == [
+        "never a stopped=True reason=stopped before it started",
+        "restarting reason=the experiment restarts: b failed (exit code 1)",
+        "exited b code=1",
+        "request-done number=1",
+        "restarted",
+        "> start b",
+        "> answer request 1: done",
+        "started b",
+    ]
+
+
 # --- units of ranks ---
 
 
@@ -964,7 +985,6 @@ def test_restart_of_the_experiment_does_not_start_what_a_user_has_stopped() -> N
     ]
     assert story.at(4).exits("c", 143).lines() == [
         "exited c code=143 stopped=True reason=stopped",
-        "> stop the remains of c: it is stopped",
         "request-done number=2",
         "> stop the programs that belong to no process",
         "> answer request 2: done",
@@ -1191,7 +1211,6 @@ def test_change_during_a_stop_removes_what_it_has_removed() -> None:
     assert story.lines() == [
         "exited a code=143 stopped=True reason=stopped",
         "exited b code=143 stopped=True reason=stopped",
-        "> stop the remains of b: it is stopped",
         "> remove b: it does not belong to the experiment any more",
         "> release the resources that change 1 has replaced",
         "request-done number=1",

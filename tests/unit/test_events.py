@@ -227,6 +227,16 @@ def test_restart_of_an_experiment_does_not_start_what_a_user_has_stopped() -> No
     assert run.tracks == {"p": before, "q": Track()}
 
 
+def test_start_after_a_disruption_does_not_count_as_a_restart() -> None:
+    lost = exited(None, restarts_in=0.0, in_row=0, reason="r", cause="c", reason_code="disrupted")
+    run = fold(["p"], [started(), RESTARTS, started(3.0), lost | {"at": 4.0}])
+    track = run.tracks["p"]
+    assert (track.state, track.reason, track.next_start) == (State.PENDING, "c", 4.0)
+    apply(run, started(5.0))
+    assert (track.state, track.restarts, track.retries) == (State.RUNNING, 1, 1)
+    assert (track.attempts, track.first_started) == (3, 1.0)
+
+
 def test_stop_of_a_process_has_no_effect_on_other_stops_of_it() -> None:
     requested = event("requested", None, request="stop", names=["p"], grace=None)
     run = fold(["p"], [started(), requested | {"number": 1}, requested | {"number": 2}])

@@ -230,3 +230,22 @@ def test_a_restart_is_announced_once_although_more_becomes_known_of_it() -> None
     assert events_between(first, waiting("the unit restarts: c exited with 3", 1), 5.0) == []
     again = events_between(first, waiting("exit code 3", 2), 5.0)
     assert lines(again) == ["process c restarting (2)"]
+
+
+def test_disruption_is_shown_in_words() -> None:
+    translator = EventTranslator(MANIFEST)
+    translator.translate(event("started", 101.0, "c", pid=7, birth=1.0, ready=True))
+    lost = event(
+        "exited",
+        102.0,
+        "c",
+        code=None,
+        reason="restarts now (lost: node1 was drained)",
+        cause="lost: node1 was drained",
+        reason_code="disrupted",
+        restarts_in=0.0,
+        in_row=0,
+    )
+    assert lines(translator.translate(lost))[-1] == (
+        "process c lost: node1 was drained; started again"
+    )

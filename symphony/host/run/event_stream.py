@@ -24,6 +24,7 @@ from symphony.events import (
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader
 from symphony.host.run.status import StatusReader, compute_status
+from symphony.plan.disruption import started_again_text
 from symphony.plan.policies import Policies
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.state import RESTART_REQUESTED, Event, RunState, Track, apply, fold, reason_code
@@ -130,6 +131,8 @@ class EventTranslator:
             number = track.retries if is_own and not is_request else None
             if is_own:
                 yield EventKind.RESTARTING, restart_text(event["restarts_in"], number, limit)
+            elif event.get("reason_code") == ReasonCode.DISRUPTED:
+                yield EventKind.RESTARTING, started_again_text(event["cause"])
 
 
 class EventStream:

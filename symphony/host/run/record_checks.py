@@ -239,7 +239,6 @@ _TRACK: Mapping[str, Check] = {
     "group": _is_integer_or_none,
     "outdated": _is_flag,
     "attempts": _is_integer,
-    "disrupted": _is_flag,
 }
 
 _REQUEST: Mapping[str, Check] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from symphony.plan.decisions.draft import Draft
-from symphony.plan.decisions.executions import record_final
+from symphony.plan.decisions.executions import record_final, record_stopped
 from symphony.plan.policies import DEADLINE_EXCEEDED, Ending
 from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision
 from symphony.status import ENDED, ReasonCode, State
@@ -76,12 +76,6 @@ def stop_pending(draft: Draft) -> None:
     for name, track in list(draft.state.tracks.items()):
         if track.state is State.PENDING and not draft.seen(name).starting:
             record_stopped(draft, name)
-
-
-def record_stopped(draft: Draft, name: str) -> None:
-    """Record that a process that waits for its start or restart is stopped."""
-    word = "started" if draft.state.tracks[name].started is None else "restarted"
-    draft.record("never", name, **draft.stop_details(f"stopped before it {word}"))
 
 
 class End(enum.Enum):

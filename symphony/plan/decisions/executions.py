@@ -10,7 +10,13 @@ import signal
 from typing import Any
 
 from symphony.plan.decisions.draft import Draft
-from symphony.plan.disruption import Disrupted, Disruption, DisruptionCause, decide_disruption
+from symphony.plan.disruption import (
+    Disrupted,
+    Disruption,
+    DisruptionCause,
+    decide_disruption,
+    lost_text,
+)
 from symphony.plan.observation import Seen
 from symphony.plan.policies import DEADLINE_EXCEEDED, RESTART
 from symphony.plan.restart_policy import Restart, RestartPolicy, decide_restart
@@ -94,6 +100,12 @@ def record_final(
     draft.record(event, name, at=at, **details)
 
 
+def record_stopped(draft: Draft, name: str) -> None:
+    """Record that a process that waits for its start or restart is stopped."""
+    word = "started" if draft.state.tracks[name].started is None else "restarted"
+    draft.record("never", name, **draft.stop_details(f"stopped before it {word}"))
+
+
 def back_off_details(restart: Restart, cause: str) -> dict[str, Any]:
     """Return the details of an event after which a process will be started again."""
     delay = f"in {restart.delay:g} s" if restart.delay else "now"
@@ -137,7 +149,7 @@ def _note_failed_start(draft: Draft, name: str, seen: Seen) -> None:
     state = draft.state
     at = draft.now if seen.since is None else seen.since
     if state.stopping or draft.request_for(name, "stop") is not None:
-        # It is recorded as stopped before it started.
+        record_stopped(draft, name)
         return
     if state.restarting:
         details = _restart_of_experiment(draft, at)
@@ -230,8 +242,8 @@ def _consequence(draft: Draft, name: str, seen: Seen, at: float) -> dict[str, An
     if unit is not None and not is_overdue:
         restart = Restart(max(0.0, unit.next_start - at), unit.in_row)
         details = back_off_details(restart, unit.reason)
-        if draft.state.tracks[unit.rank].disrupted:
-            details["disrupted"] = True
+        if draft.state.tracks[unit.rank].reason_code is ReasonCode.DISRUPTED:
+            details["reason_code"] = ReasonCode.DISRUPTED
         return details
     if is_overdue:
         return {"reason": DEADLINE_EXCEEDED, "reason_code": ReasonCode.DEADLINE_EXCEEDED}
@@ -266,10 +278,10 @@ def _disruption_details(
     if again is None:
         is_lost = disruption.cause in _LOST
         code = ReasonCode.LOST if is_lost else ReasonCode.EVICTED
-        return {"reason": f"lost: {disruption}", "reason_code": code}
+        return {"reason": lost_text(disruption), "reason_code": code}
     # The sequence of delays continues with the next failure.
     restart = Restart(0.0, track.failures_in_row)
-    return {**back_off_details(restart, again.reason), "disrupted": True}
+    return {**back_off_details(restart, again.reason), "reason_code": ReasonCode.DISRUPTED}
 
 
 def _final_details(policy: RestartPolicy, track: Track, seen: Seen) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from symphony.plan.actions import Action, Clear, Release, Remove, Reserve
 from symphony.plan.decisions.draft import Draft
-from symphony.plan.decisions.endings import record_stopped
+from symphony.plan.decisions.executions import record_stopped
 from symphony.plan.decisions.starts import is_startable_by_user
 from symphony.plan.state import Request
 from symphony.status import State
@@ -40,15 +40,15 @@ def request_actions(draft: Draft) -> list[Action]:
     clears: dict[str, Clear] = {}
     actions: list[Action] = []
     for request in draft.state.requests.values():
-        if request.kind == "stop":
-            _add_clears(draft, request.names, False, clears)
-            continue
-        names = [] if draft.state.is_stopping_all else to_start(draft, request)
-        _add_clears(draft, names, True, clears)
         if request.kind == "change":
             _add_clears(draft, removed_names(draft), False, clears)
             actions.extend(_removals(draft))
-        else:
+        if request.kind == "stop":
+            _add_clears(draft, request.names, False, clears)
+            continue
+        names = to_start(draft, request)
+        _add_clears(draft, names, True, clears)
+        if request.kind != "change" and not draft.state.is_stopping_all:
             reserved = [name for name in names if _must_reserve(draft, name)]
             actions.extend(Reserve(name, "a request starts it") for name in reserved)
     return [*clears.values(), *actions]
@@ -104,8 +104,17 @@ def _continue_stop(draft: Draft, number: int, request: Request) -> None:
             if is_pending and not draft.seen(name).starting:
                 record_stopped(draft, name)
         _terminate_wave(draft, request, names)
-    if all(draft.is_gone(name) and draft.is_clear(name) for name in names):
+    if all(_is_over(draft, name) for name in names):
         _end(draft, number, "")
+
+
+def _is_over(draft: Draft, name: str) -> bool:
+    """Return whether nothing of a stopped process is running.
+
+    If the whole experiment is being stopped, the programs that processes have left behind are
+    stopped at its end.
+    """
+    return draft.is_gone(name) and (draft.state.is_stopping_all or draft.is_clear(name))
 
 
 def grace_in(draft: Draft, name: str) -> float:
@@ -225,13 +234,16 @@ def _removals(draft: Draft) -> list[Action]:
     if not removed and draft.observation.released < revision:
         return [Release(revision)]
     cause = "it does not belong to the experiment any more"
-    return [Remove(name, cause) for name in removed if draft.is_gone(name) and draft.is_clear(name)]
+    return [Remove(name, cause) for name in removed if _is_over(draft, name)]
 
 
 def _add_clears(
     draft: Draft, names: Iterable[str], spares_commands: bool, clears: dict[str, Clear]
 ) -> None:
     """Add the actions for programs that the processes ``names`` have left behind."""
+    if draft.state.is_stopping_all:
+        # They are stopped at the end.
+        return
     cause = "before it starts again" if spares_commands else "it is stopped"
     for name in names:
         if not draft.is_gone(name) or draft.is_clear(name) or draft.seen(name).clearing:

@@ -88,6 +88,12 @@ class Wish:
             if process.deadline is not None
         }
         """The deadlines of the processes that have one, in seconds after their first start."""
+        self.independent = frozenset(
+            name
+            for name, process in self.processes.items()
+            if process.gang is None and process.deadline is None
+        )
+        """The processes that are stopped only by a request or with the whole experiment."""
         known = (*self.previous.values(), *self.processes.values())
         self.longest_grace = max((process.grace for process in known), default=0.0)
 

@@ -12,6 +12,9 @@ from symphony.plan.unit_decision import UnitDecision, decide_unit
 from symphony.plan.wish import ProcessWish, Wish
 from symphony.status import ReasonCode
 
+# Nothing follows for a unit of ranks from these events of a process.
+_OBSERVATIONS = frozenset({"waiting", "ready", "not-ready", "tested", "terminating"})
+
 
 class Draft:
     """A decision in the making.
@@ -23,6 +26,7 @@ class Draft:
 
     __slots__ = (
         "_is_copy",
+        "_units",
         "answers",
         "events",
         "frees",
@@ -43,6 +47,7 @@ class Draft:
         self.frees: list[str] = []
         self.wake_at: float | None = None
         self._is_copy = False
+        self._units: dict[str, UnitDecision | None] = {}
 
     # --- events ---
 
@@ -60,6 +65,8 @@ class Draft:
         self._copy_changed_tracks(event, process)
         apply(self.state, line)
         self.events.append(line)
+        if event not in _OBSERVATIONS:
+            self._units.clear()
 
     def _copy_changed_tracks(self, event: str, process: str | None) -> None:
         """Copy the tracks that an event changes, because the caller has the same ones."""
@@ -147,6 +154,12 @@ class Draft:
 
         A request for one of the ranks comes first.
         """
+        if gang not in self._units:
+            # Every rank needs the decision, which takes time in proportion to their number.
+            self._units[gang] = self._decide_unit(gang)
+        return self._units[gang]
+
+    def _decide_unit(self, gang: str) -> UnitDecision | None:
         state = self.state
         if state.is_stopping_all:
             return None

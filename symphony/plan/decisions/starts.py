@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from symphony.plan import start_order
 from symphony.plan.actions import Clear, Start
@@ -18,28 +18,33 @@ WAITING_FOR_LEFTOVERS = "waiting for programs of its previous execution to exit"
 
 def record_obstacles(draft: Draft) -> None:
     """Record why processes cannot start now, or why they will never start."""
+    waiting = [name for name, track in draft.state.tracks.items() if track.state is State.PENDING]
+    if not waiting:
+        return
     held = held_by_requests(draft)
-    for name, process in draft.wish.processes.items():
-        track = draft.state.tracks.get(name)
-        if track is None or not _waits_for_others(track) or name in held:
-            continue
-        if draft.state.is_stopping_all or draft.seen(name).starting:
-            continue
-        if process.gang is not None and draft.decide_unit(process.gang) is not None:
-            continue
-        verdict = start_order.START
-        if process.starts_after:
-            verdict = start_order.verdict(process.starts_after, draft.state.tracks)
-        if verdict.word == "never":
-            reason = verdict.reason
-            code = ReasonCode.NEVER_STARTED
-            record_final(draft, "never", name, reason=reason, reason_code=code)
-        elif verdict.word == "wait":
-            if verdict.reason != track.reason:
-                draft.record("waiting", name, reason=verdict.reason)
-        elif draft.seen(name).clearing and track.reason != WAITING_FOR_LEFTOVERS:
-            code = ReasonCode.BACKING_OFF
-            draft.record("waiting", name, reason=WAITING_FOR_LEFTOVERS, reason_code=code)
+    for name in waiting:
+        if name not in held and not draft.seen(name).starting:
+            _record_obstacle(draft, name)
+
+
+def _record_obstacle(draft: Draft, name: str) -> None:
+    track, process = draft.state.tracks[name], draft.wish.processes[name]
+    if not _waits_for_others(track) or draft.state.is_stopping_all:
+        return
+    if process.gang is not None and draft.decide_unit(process.gang) is not None:
+        return
+    verdict = start_order.START
+    if process.starts_after:
+        verdict = start_order.verdict(process.starts_after, draft.state.tracks)
+    if verdict.word == "never":
+        code = ReasonCode.NEVER_STARTED
+        record_final(draft, "never", name, reason=verdict.reason, reason_code=code)
+    elif verdict.word == "wait":
+        if verdict.reason != track.reason:
+            draft.record("waiting", name, reason=verdict.reason)
+    elif draft.seen(name).clearing and track.reason != WAITING_FOR_LEFTOVERS:
+        code = ReasonCode.BACKING_OFF
+        draft.record("waiting", name, reason=WAITING_FOR_LEFTOVERS, reason_code=code)
 
 
 def held_by_requests(draft: Draft) -> set[str]:
@@ -156,8 +161,3 @@ def _start(draft: Draft, name: str, track: Track) -> Start:
     if track.next_start is not None:
         cause = f"again: {track.reason}" if track.reason else "again"
     return Start(name, cause, track.attempts)
-
-
-def started_names(actions: Iterable[object]) -> list[str]:
-    """Return the names of the processes that actions start."""
-    return [action.process for action in actions if isinstance(action, Start)]

@@ -16,9 +16,16 @@ REQUESTED = "requested"
 def stop_actions(draft: Draft) -> list[Stop | Kill]:
     """Return the actions for the processes that are stopped now, or are killed now."""
     actions: list[Stop | Kill] = []
-    wave = _wave_of_all(draft) if draft.state.is_stopping_all else ()
+    state, independent = draft.state, draft.wish.independent
+    is_stopping_all = state.is_stopping_all
+    wave = _wave_of_all(draft) if is_stopping_all else ()
     for name, seen in draft.observation.processes.items():
-        if not seen.running and not seen.leftovers:
+        if seen.running:
+            track = state.tracks.get(name)
+            is_independent = not is_stopping_all and name in independent
+            if is_independent and track is not None and track.kill_at is None:
+                continue
+        elif not seen.leftovers:
             continue
         cause = _cause_of_end(draft) if name in wave else _own_cause(draft, name, seen)
         if cause:

@@ -298,6 +298,25 @@ def test_control_of_all_kinds_of_units(kube_cluster, shared, name, monkeypatch):
     shared.delete(name)
 
 
+CREATING = {"waiting": {"reason": "ContainerCreating"}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "node"),
+    [
+        ([pod("a", RUNNING)], "n1"),
+        ([pod("a", EXITED, phase="Failed")], "n1"),
+        # The process has not started.
+        ([pod("a", CREATING, phase="Pending")], ""),
+        ([pod("a", EXITED, phase="Failed"), pod("a", RUNNING, attempt=2, node="n2")], "n2"),
+        ([pod("a", EXITED, phase="Failed", control=RESTARTING)], ""),
+    ],
+)
+def test_the_node_is_that_of_the_latest_execution(pods, node):
+    (process,) = observe(*pods).status
+    assert process.node == node
+
+
 def test_units_stop_in_the_reverse_of_their_start_order():
     roster = (
         Unit(name="db", processes=("db",)),

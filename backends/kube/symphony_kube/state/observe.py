@@ -514,7 +514,9 @@ class PodObserver:
         deleted_units = [unit for unit in self._deleted if not self._pods.get(unit)]
         unfinished = _unfinished_commands(unit_statuses)
         return Observation(
-            status=self._experiment_status(units, containers, ending, unfinished.values()),
+            status=self._experiment_status(
+                units, containers, unit_statuses, ending, unfinished.values()
+            ),
             deleting=self._is_being_deleted(),
             containers=containers,
             valid_until=min(expiries, default=None),
@@ -741,6 +743,7 @@ class PodObserver:
         self,
         units: Roster,
         containers: Mapping[str, ContainerStatus],
+        unit_statuses: Mapping[str, UnitStatus],
         ending: StoppedProcesses | None,
         unfinished: Iterable[str],
     ) -> ExperimentStatus:
@@ -755,8 +758,11 @@ class PodObserver:
         processes = []
         for unit in units:
             group = unit.name if unit.group else None
+            unit_status = unit_statuses.get(unit.name)
+            pods = [] if unit_status is None else unit_status.pods
+            node = pods[-1].node if pods else ""
             for name in unit.processes:
-                processes.append(self._process_status(name, group, containers[name]))
+                processes.append(self._process_status(name, group, containers[name], node))
         return ExperimentStatus(
             name=self._experiment,
             backend=BACKEND,
@@ -795,11 +801,14 @@ class PodObserver:
         return found
 
     def _process_status(
-        self, name: str, group: str | None, container: ContainerStatus
+        self, name: str, group: str | None, container: ContainerStatus, node: str
     ) -> ProcessStatus:
+        if container.started is None:
+            node = ""
         cached = self._process_statuses.get(name)
         # The identity check avoids most comparisons in experiments with many processes.
-        if cached is not None and (cached[0] is container or cached[0] == container):
+        is_same = cached is not None and (cached[0] is container or cached[0] == container)
+        if cached is not None and is_same and cached[1].node == node:
             return cached[1]
         not_ready_in_time = (
             container.state is State.RUNNING and container.never_ready and not container.ready
@@ -819,6 +828,7 @@ class PodObserver:
             restarts=container.restarts,
             started=container.started,
             ended=container.ended,
+            node=node,
             not_ready_in_time=not_ready_in_time,
             next_start=container.next_start if is_backing_off else None,
             stopped=container.stopped,

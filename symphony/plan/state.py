@@ -424,7 +424,7 @@ def _terminating(track: Track, event: Event) -> None:
     track.kill_at = event["kill_at"]
 
 
-def _start_requested(track: Track, _: Event) -> None:
+def _start_requested(track: Track, event: Event) -> None:
     """Reset the state, so that the start conditions of this process and of the processes that start
     after it apply again.
     """
@@ -438,7 +438,9 @@ def _start_requested(track: Track, _: Event) -> None:
     track.stopped = track.outdated = False
     track.ready = track.was_ready = track.never_ready = track.not_ready_in_time = False
     track.test_result = ""
-    track.failures_in_row = track.retries = 0
+    if not event.get("unit"):
+        # A rank that its unit starts again has no more restarts left than before.
+        track.failures_in_row = track.retries = 0
     track.reason, track.reason_code = "", None
 
 

@@ -10,7 +10,7 @@ from symphony.plan.policies import Ending, RestartHistory, decide_end
 from symphony.plan.state import Event, Request, RunState, Track, apply
 from symphony.plan.unit_decision import UnitDecision, decide_unit
 from symphony.plan.wish import ProcessWish, Wish
-from symphony.status import ReasonCode
+from symphony.status import ReasonCode, State
 
 # Nothing follows for a unit of ranks from these events of a process.
 _OBSERVATIONS = frozenset({"waiting", "ready", "not-ready", "tested", "terminating"})
@@ -168,7 +168,20 @@ class Draft:
             if not set(request.names).isdisjoint(ranks):
                 return None
         tracks = state.tracks
-        return decide_unit({name: tracks[name] for name in ranks if name in tracks})
+        known = {name: tracks[name] for name in ranks if name in tracks}
+        return decide_unit(
+            {name: track for name, track in known.items() if not self._is_beginning(name, track)}
+        )
+
+    def _is_beginning(self, name: str, track: Track) -> bool:
+        """Return whether a process has been started again, and its start is not recorded yet.
+
+        The start of one rank can be known before that of another.
+        """
+        if track.state is not State.PENDING:
+            return False
+        seen = self.seen(name)
+        return seen.attempt >= track.attempts and not seen.failed
 
     # --- the experiment ---
 

@@ -37,8 +37,12 @@ def _is_recorded(draft: Draft, eviction: Ending) -> bool:
 
 def _wake_at_deadline(draft: Draft) -> None:
     deadline = draft.wish.policies.deadline
-    if deadline is not None and draft.state.created is not None:
-        draft.wake(draft.state.created + deadline)
+    if deadline is None or draft.state.created is None:
+        return
+    due = draft.state.created + deadline
+    if draft.now < due:
+        # Later, nothing is running that the deadline could end.
+        draft.wake(due)
 
 
 def _apply_to_rank(draft: Draft, name: str, decision: UnitDecision) -> None:
@@ -52,7 +56,7 @@ def _apply_to_rank(draft: Draft, name: str, decision: UnitDecision) -> None:
             record_final(draft, "never", name, reason=decision.reason, reason_code=code)
     elif track.state in ENDED:
         # A rank that has succeeded starts again with the others.
-        draft.record("start-requested", name)
+        draft.record("start-requested", name, unit=True)
 
 
 def _apply_deadline(draft: Draft, name: str, seconds: float) -> None:

@@ -44,10 +44,11 @@ def note_executions(draft: Draft) -> None:
             continue
         if not _note_new_execution(draft, name, track, seen):
             continue
+        if not track.ready and (seen.running or seen.ready):
+            # It can have been ready and exited since the last decision.
+            _note_readiness(draft, name, seen)
         if not seen.running:
             exits.append((draft.now if seen.since is None else seen.since, name, seen))
-        elif not track.ready:
-            _note_readiness(draft, name, seen)
     if len(exits) > 1:
         exits.sort(key=lambda item: item[0])
     for at, name, seen in exits:
@@ -250,6 +251,8 @@ def _consequence(draft: Draft, name: str, seen: Seen, at: float) -> dict[str, An
     if seen.disruption is not None and seen.exit_code != 0:
         return _disruption_details(process.restart, name, seen.disruption, track)
     restart_of_process = None
+    if process.gang is not None:
+        track = _with_restarts_of_unit(draft, track, process.gang)
     if not draft.state.restarting:
         restart_of_process = decide_restart(
             process.restart, track, seen.exit_code, at, draft.wish.backoff
@@ -258,6 +261,18 @@ def _consequence(draft: Draft, name: str, seen: Seen, at: float) -> dict[str, An
         return _final_details(process.restart, track, seen)
     exit_code = "unknown" if seen.exit_code is None else str(seen.exit_code)
     return back_off_details(restart_of_process, f"exit code {exit_code}")
+
+
+def _with_restarts_of_unit(draft: Draft, track: Track, gang: str) -> Track:
+    """Return a track that counts the restarts of a unit, and not only those of one rank.
+
+    A rank that had succeeded, or that was not started before, counts fewer restarts.
+    """
+    ranks = [draft.state.tracks[name] for name in draft.wish.gangs[gang]]
+    counted = track.copy()
+    counted.retries = max(rank.retries for rank in ranks)
+    counted.failures_in_row = max(rank.failures_in_row for rank in ranks)
+    return counted
 
 
 def _is_overdue(deadline: float | None, track: Track, seen: Seen, at: float) -> bool:

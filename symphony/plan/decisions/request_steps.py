@@ -118,12 +118,18 @@ def _is_over(draft: Draft, name: str) -> bool:
 
 
 def grace_in(draft: Draft, name: str) -> float:
-    """Return the grace period of a process in seconds. A request can shorten it."""
-    grace = draft.wish_of(name).grace
-    for request in draft.state.requests.values():
-        if request.grace is not None and name in request.names and request.kind != "start":
-            grace = min(grace, request.grace)
-    return grace
+    """Return the grace period of a process in seconds.
+
+    That of a request replaces that of the process. If several requests stop it, the shortest one
+    applies.
+    """
+    own = draft.wish_of(name).grace
+    graces = [
+        own if request.grace is None else request.grace
+        for request in draft.state.requests.values()
+        if name in request.names and request.kind != "start"
+    ]
+    return min(graces, default=own)
 
 
 def _terminate_wave(draft: Draft, request: Request, names: Iterable[str]) -> None:

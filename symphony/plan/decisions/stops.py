@@ -55,7 +55,9 @@ def _own_cause(draft: Draft, name: str, seen: Seen) -> str:
         return "programs of its process group have outlived it"
     track = state.tracks.get(name)
     if track is None:
-        is_stopped = name in state.leaving and state.leaving[name].kill_at is not None
+        # A change can have removed it while it was being started, which is not recorded.
+        leaving = state.leaving.get(name)
+        is_stopped = leaving is None or leaving.kill_at is not None
         return "it does not belong to the experiment any more" if is_stopped else ""
     if track.kill_at is not None:
         return _cause_of_request(draft, name)

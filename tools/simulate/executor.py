@@ -1,0 +1,365 @@
+"""The simulated executor: it carries actions out on the simulated machines, and reports facts.
+
+Like the executors of the product, it decides nothing. What it knows about its own actions is known
+at once. What it learns from the machines can come late, twice and out of order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle, repeat
+
+from simulate.clock import Clock
+from simulate.machine import Machine, Program
+from simulate.scenario import Execution, Process, Scenario
+from symphony.plan.actions import Clear, Kill, Remove, Reserve, Start, Stop, Sweep
+from symphony.plan.disruption import Disruption, DisruptionCause
+from symphony.plan.observation import Observation, Seen
+from symphony.plan.policies import Ending
+
+# After this time, a server whose answer was out of date knows what has happened.
+RESYNC_SECONDS = 1.0
+
+_CAUSES = {
+    "evicted": DisruptionCause.EVICTED,
+    "node-lost": DisruptionCause.NODE_LOST,
+    "deleted": DisruptionCause.REMOVED,
+    "drained": DisruptionCause.DRAINED,
+    "preempted": DisruptionCause.PREEMPTED,
+}
+
+
+class _Known:
+    """What the executor knows about one process; see `Seen`."""
+
+    __slots__ = (
+        "attempt",
+        "cleared",
+        "clearing",
+        "code",
+        "disruption",
+        "failed",
+        "kill_at",
+        "killed",
+        "leftovers",
+        "program",
+        "ready",
+        "reserved",
+        "running",
+        "signaled_at",
+        "since",
+        "starting",
+    )
+
+    def __init__(self) -> None:
+        self.attempt = -1
+        self.starting = self.failed = self.running = self.ready = False
+        self.code: int | None = None
+        self.since: float | None = None
+        self.signaled_at: float | None = None
+        self.kill_at: float | None = None
+        self.killed = self.leftovers = False
+        self.cleared = self.clearing = self.reserved = False
+        self.disruption: Disruption | None = None
+        self.program: Program | None = None
+
+    def begin(self, attempt: int) -> None:
+        """Forget the previous execution."""
+        self.attempt = attempt
+        self.starting, self.failed, self.running, self.ready = True, False, False, False
+        self.code = self.since = self.signaled_at = self.kill_at = None
+        self.killed = self.leftovers = self.cleared = self.clearing = False
+        self.disruption = self.program = None
+
+    def seen(self) -> Seen:
+        """Return the facts as the product's executors report them."""
+        pid = 0 if self.program is None else self.program.pid
+        return Seen(
+            attempt=self.attempt,
+            starting=self.starting,
+            failed=self.failed,
+            running=self.running,
+            exit_code=self.code,
+            reason="No such file or directory" if self.failed else "",
+            since=self.since,
+            pid=pid,
+            birth=float(pid),
+            disruption=self.disruption,
+            ready=self.ready,
+            signaled_at=self.signaled_at,
+            kill_at=self.kill_at,
+            killed=self.killed,
+            leftovers=self.leftovers,
+            cleared=self.cleared,
+            clearing=self.clearing,
+            reserved=self.reserved,
+        )
+
+
+class _Snapshot:
+    """The facts about a program at one moment, on their way to the executor."""
+
+    __slots__ = ("code", "leftovers", "program", "ready", "running")
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.running = program.ended is None
+        self.code = program.code
+        self.ready = program.ready is not None
+        self.leftovers = _has_leftovers(program)
+
+    @property
+    def is_latest(self) -> bool:
+        """True if nothing has changed since then."""
+        program = self.program
+        return (
+            self.running == (program.ended is None)
+            and self.ready == (program.ready is not None)
+            and self.leftovers == _has_leftovers(program)
+        )
+
+
+class Executor:
+    """The executor of one supervisor. Its memory ends with the supervisor.
+
+    ``behaviours`` maps names to what the executions of processes do. ``scenario`` says how late the
+    reports are. ``on_kill`` is called with each program that is killed because its time is over.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        machine: Machine,
+        behaviours: Mapping[str, Process],
+        scenario: Scenario,
+        on_kill: Callable[[Program], None],
+    ) -> None:
+        self._clock = clock
+        self._machine = machine
+        self._behaviours = behaviours
+        self._on_kill = on_kill
+        self._delays: Iterator[float] = cycle(scenario.delays) if scenario.delays else repeat(0.0)
+        self._repeats: Iterator[bool] = (
+            cycle(scenario.repeats) if scenario.repeats else repeat(False)
+        )
+        self._known: dict[str, _Known] = {}
+        self._seen: dict[str, Seen] = {}
+        self._strays: bool | None = False
+        self._strays_since: float | None = None
+        self._strays_killed = False
+        self.is_dead = False
+        self.released = 0
+        self.eviction: Ending | None = None
+        self.kills_at_once = False
+
+    # --- facts ---
+
+    def observation(self) -> Observation:
+        """Return what is known now."""
+        return Observation(
+            self._seen,
+            strays=self._strays,
+            strays_since=self._strays_since,
+            strays_killed=self._strays_killed,
+            released=self.released,
+            eviction=self.eviction,
+            kills_at_once=self.kills_at_once,
+        )
+
+    def adopt(self, *, lost_since: float | None) -> None:
+        """Look for the programs that the executor of a killed supervisor has started.
+
+        Nobody has kept the exit codes of those that have exited since ``lost_since``.
+        """
+        for name, program in self._machine.latest.items():
+            known = self._know(name)
+            known.begin(program.attempt)
+            known.program, known.starting = program, False
+            known.signaled_at, known.since = program.terminated, program.started
+            known.running = program.ended is None
+            known.ready = program.ready is not None
+            if program.ended is not None:
+                is_lost = lost_since is not None and program.ended >= lost_since
+                program.code_lost = program.code_lost or (is_lost and not program.exit_recorded)
+                known.code = program.reported_code
+                known.since = program.ended
+                known.leftovers = _has_leftovers(program)
+                known.disruption = _disruption(program)
+            self._show(name, known)
+        self._strays = None
+
+    def notice(self, program: Program) -> None:
+        """Report a change of a program, as late and as often as the scenario says."""
+        snapshot = _Snapshot(program)
+        delay = next(self._delays)
+        if delay:
+            self._clock.after(delay, self._report, snapshot)
+        else:
+            self._report(snapshot)
+        if next(self._repeats):
+            self._clock.after(next(self._delays), self._report, snapshot)
+
+    def _report(self, snapshot: _Snapshot) -> None:
+        if self.is_dead:
+            return
+        program = snapshot.program
+        name = program.name
+        known = self._known.get(name)
+        if known is None or known.attempt > program.attempt:
+            # The executors of the product number the executions, so that they notice this.
+            return
+        if not snapshot.is_latest:
+            # A server that answers from a cache says later what is true now.
+            self._clock.after(RESYNC_SECONDS, self._report, _Snapshot(program))
+        known.starting, known.running, known.ready = False, snapshot.running, snapshot.ready
+        known.since = program.started if snapshot.running else program.ended
+        known.code = program.reported_code if snapshot.code is not None else None
+        known.leftovers = snapshot.leftovers
+        known.disruption = None if snapshot.running else _disruption(program)
+        if known.clearing and not self._has_strays(name):
+            known.clearing, known.cleared = False, True
+        if self._strays and not self._all_strays():
+            self._strays, self._strays_since, self._strays_killed = False, None, False
+        self._show(name, known)
+
+    def _know(self, name: str) -> _Known:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = _Known()
+        return known
+
+    def _show(self, name: str, known: _Known) -> None:
+        self._seen[name] = known.seen()
+
+    def _has_strays(self, name: str) -> bool:
+        """Return whether programs run that earlier executions of a process have left behind."""
+        return any(each.name == name and _is_stray(each) for each in self._machine.with_children)
+
+    def _all_strays(self) -> list[Program]:
+        return [program for program in self._machine.with_children if _is_stray(program)]
+
+    def program_of(self, name: str) -> Program | None:
+        """Return the latest execution of a process that the executor knows, or None."""
+        known = self._known.get(name)
+        return None if known is None else known.program
+
+    # --- actions ---
+
+    def start(self, action: Start) -> Program | None:
+        """Start a process, unless this attempt has begun already."""
+        name = action.process
+        known = self._know(name)
+        if known.attempt >= action.attempt:
+            return None
+        known.begin(action.attempt)
+        self._strays = None
+        execution = execution_of(self._behaviours[name], action.attempt)
+        if execution.cannot_start:
+            known.starting, known.failed = False, True
+            self._show(name, known)
+            failed = Program(name, action.attempt, 0, execution, self._clock.now)
+            failed.ended = self._clock.now
+            return failed
+        program = self._machine.start(name, action.attempt, execution)
+        known.program = program
+        self._show(name, known)
+        self.notice(program)
+        return program
+
+    def stop(self, action: Stop) -> None:
+        """Begin to stop a process and what remains of its process group."""
+        known = self._know(action.process)
+        program = known.program
+        if known.kill_at is None or action.kill_at < known.kill_at:
+            known.kill_at = action.kill_at
+            self._clock.after(
+                max(0.0, action.kill_at - self._clock.now), self._kill_late, (known, program)
+            )
+        if known.signaled_at is None:
+            known.signaled_at = self._clock.now
+        self._show(action.process, known)
+        if program is not None:
+            self._machine.terminate(program)
+
+    def _kill_late(self, target: tuple[_Known, Program | None]) -> None:
+        """Kill a process when the time that `Stop` has named has come."""
+        known, program = target
+        is_due = known.kill_at is not None and known.kill_at <= self._clock.now
+        if self.is_dead or program is None or self._known.get(program.name) is not known:
+            return
+        if known.program is not program or not is_due:
+            return
+        if not known.killed:
+            known.killed = True
+            self._show(program.name, known)
+            self._machine.kill(program)
+            self._on_kill(program)
+
+    def kill(self, action: Kill) -> Program | None:
+        """Kill a process and what remains of its process group, and return it."""
+        known = self._know(action.process)
+        program = known.program
+        known.killed = True
+        self._show(action.process, known)
+        if program is not None:
+            self._machine.kill(program)
+        return program
+
+    def clear(self, action: Clear) -> None:
+        """Stop what the previous executions of a process have left behind."""
+        name = action.process
+        known = self._know(name)
+        strays = [each for each in self._all_strays() if each.name == name]
+        known.cleared, known.clearing = not strays, bool(strays)
+        self._show(name, known)
+        for program in strays:
+            self._machine.terminate(program)
+            delay = max(0.0, action.kill_at - self._clock.now)
+            self._clock.after(delay, self._machine.kill, program)
+
+    def reserve(self, action: Reserve) -> None:
+        """Reserve the resources of a process."""
+        known = self._know(action.process)
+        known.reserved = True
+        self._show(action.process, known)
+
+    def remove(self, action: Remove) -> None:
+        """Forget a process."""
+        self._known.pop(action.process, None)
+        self._seen.pop(action.process, None)
+        self._machine.latest.pop(action.process, None)
+
+    def sweep(self, action: Sweep) -> None:
+        """Stop the programs that belong to no process."""
+        strays = self._all_strays()
+        if not strays:
+            self._strays, self._strays_since, self._strays_killed = False, None, False
+            return
+        if self._strays_since is None:
+            self._strays_since = self._clock.now
+        self._strays = True
+        self._strays_killed = self._strays_killed or action.kill
+        for program in strays:
+            if action.kill:
+                self._machine.kill(program)
+            else:
+                self._machine.terminate(program)
+
+
+def execution_of(process: Process, attempt: int) -> Execution:
+    """Return what an execution of a process does."""
+    return process.executions[min(attempt, len(process.executions) - 1)]
+
+
+def _has_leftovers(program: Program) -> bool:
+    return program.strays_until is not None and not program.execution.child_left_group
+
+
+def _is_stray(program: Program) -> bool:
+    return program.strays_until is not None and program.execution.child_left_group
+
+
+def _disruption(program: Program) -> Disruption | None:
+    if not program.disrupted:
+        return None
+    return Disruption(cause=_CAUSES[program.disrupted], node="node1", detail="its Pod was deleted")

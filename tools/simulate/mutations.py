@@ -1,0 +1,367 @@
+"""Faults that are put into the decisions and the record on purpose.
+
+Each is run in a new interpreter until a promise is broken. A mutation that no history finds shows
+that a promise is missing, unless it is equivalent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from simulate.mutated_code import ROOT, Mutation, install
+
+DECIDE = "symphony/plan/decide.py"
+DRAFT = "symphony/plan/decisions/draft.py"
+ENDINGS = "symphony/plan/decisions/endings.py"
+EXECUTIONS = "symphony/plan/decisions/executions.py"
+REQUESTS = "symphony/plan/decisions/request_steps.py"
+STARTS = "symphony/plan/decisions/starts.py"
+STOPS = "symphony/plan/decisions/stops.py"
+RESTART = "symphony/plan/restart_policy.py"
+STATE = "symphony/plan/state.py"
+EVENTS = "symphony/host/run/events.py"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    # --- starts ---
+    Mutation(
+        "start-not-cleared",
+        STARTS,
+        "    elif _can_start(draft, name, track):",
+        "    if _can_start(draft, name, track):",
+    ),
+    Mutation(
+        "start-unordered",
+        STARTS,
+        "    if not starts_after:\n        return True",
+        "    if starts_after:\n        return True",
+    ),
+    Mutation(
+        "start-before-delay",
+        STARTS,
+        "        if draft.now < track.next_start:\n            draft.wake(track.next_start)\n            return False\n        return True",
+        "        return True",
+    ),
+    Mutation(
+        "start-while-running",
+        DRAFT,
+        "        return not (seen.running or seen.leftovers or seen.starting)",
+        "        return not (seen.running or seen.leftovers)",
+    ),
+    Mutation(
+        "start-beside-leftovers",
+        DRAFT,
+        "        return not (seen.running or seen.leftovers or seen.starting)",
+        "        return not (seen.running or seen.starting)",
+    ),
+    Mutation(
+        "start-held",
+        STARTS,
+        "        if track.state is not State.PENDING or name in held:",
+        "        if track.state is not State.PENDING:",
+    ),
+    Mutation("clear-again", STARTS, "    if draft.seen(name).clearing:\n        return\n", ""),
+    Mutation(
+        "attempt-shifted",
+        STARTS,
+        "    return Start(name, cause, track.attempts)",
+        "    return Start(name, cause, track.attempts + 1)",
+    ),
+    Mutation(
+        "unit-starts-alone",
+        STARTS,
+        "        can_start = len(pending) == len(ranks) and draft.now >= decision.next_start",
+        "        can_start = draft.now >= decision.next_start",
+    ),
+    Mutation(
+        "unit-starts-early",
+        STARTS,
+        "        can_start = len(pending) == len(ranks) and draft.now >= decision.next_start",
+        "        can_start = len(pending) == len(ranks)",
+    ),
+    # --- what has happened ---
+    Mutation(
+        "never-ready",
+        EXECUTIONS,
+        '    if seen.ready:\n        draft.record("ready", name)\n        return\n',
+        "",
+    ),
+    Mutation(
+        "ready-timeout-shifted",
+        EXECUTIONS,
+        "        if draft.now >= due:",
+        "        if draft.now >= due - 1.0:",
+    ),
+    Mutation(
+        "no-wake-for-readiness",
+        EXECUTIONS,
+        "        draft.wake(due)\n        timeout = None",
+        "        timeout = None",
+    ),
+    Mutation(
+        "old-executions-seen",
+        EXECUTIONS,
+        "        if track is None or seen.attempt < track.attempts - 1 or seen.attempt < 0:",
+        "        if track is None or seen.attempt < 0:",
+    ),
+    Mutation(
+        "deadline-inverted",
+        EXECUTIONS,
+        "    return seen.exit_code != 0 or seen.signaled_at is not None",
+        "    return seen.exit_code == 0 and seen.signaled_at is None",
+    ),
+    Mutation(
+        "disruption-is-failure",
+        EXECUTIONS,
+        "    if seen.disruption is not None and seen.exit_code != 0:",
+        "    if seen.disruption is None and seen.exit_code is None:",
+    ),
+    Mutation(
+        "restart-request-lost",
+        EXECUTIONS,
+        "    if restarted is not None and not state.is_stopping_all:",
+        "    if restarted is not None and state.is_stopping_all:",
+    ),
+    Mutation(
+        "stopped-is-restarted",
+        EXECUTIONS,
+        "    elif state.stopping or is_stopped:",
+        "    elif state.stopping:",
+    ),
+    Mutation(
+        "restarts-while-all-restart",
+        EXECUTIONS,
+        "    if not draft.state.restarting:\n        restart_of_process",
+        "    if draft.state.stopping is False:\n        restart_of_process",
+    ),
+    Mutation(
+        "one-restart-more", RESTART, "restarts >= self.max_restarts", "restarts > self.max_restarts"
+    ),
+    Mutation(
+        "on-failure-inverted",
+        RESTART,
+        'self.policy == "OnFailure" and code != 0',
+        'self.policy == "OnFailure" and code == 0',
+    ),
+    Mutation(
+        "delay-grows-late",
+        RESTART,
+        "        if in_row == 0:\n            return 0.0",
+        "        if in_row <= 1:\n            return 0.0",
+    ),
+    # --- stops ---
+    Mutation(
+        "all-waves-at-once", REQUESTS, "    if is_together or len(running) < 2:", "    if True:"
+    ),
+    Mutation(
+        "waves-inverted",
+        REQUESTS,
+        "    deepest = max(depths.values())",
+        "    deepest = min(depths.values())",
+    ),
+    Mutation(
+        "kill-at-once", STOPS, "    times = [begin + grace_in(draft, name)]", "    times = [begin]"
+    ),
+    Mutation(
+        "grace-twice",
+        STOPS,
+        "    times = [begin + grace_in(draft, name)]",
+        "    times = [begin + 2 * grace_in(draft, name)]",
+    ),
+    Mutation(
+        "never-killed",
+        STOPS,
+        "        if not seen.killed:\n            actions.append(Kill(name, cause))\n        return",
+        "        return",
+    ),
+    Mutation(
+        "stop-again",
+        STOPS,
+        "    if seen.kill_at is None or kill_at < seen.kill_at - TOLERANCE_SECONDS:",
+        "    if True:",
+    ),
+    Mutation("leftovers-live", STOPS, "        elif not seen.leftovers:", "        else:"),
+    Mutation(
+        "unit-ignores-exit",
+        STOPS,
+        "        if decision is not None:\n            return decision.reason",
+        '        if decision is None:\n            return ""',
+    ),
+    Mutation(
+        "own-deadline-inverted",
+        STOPS,
+        "        is_overdue = draft.now >= track.first_started + process.deadline",
+        "        is_overdue = draft.now < track.first_started + process.deadline",
+    ),
+    # --- requests ---
+    Mutation(
+        "stop-done-early",
+        REQUESTS,
+        "    if all(_is_over(draft, name) for name in names):",
+        "    if any(_is_over(draft, name) for name in names):",
+    ),
+    Mutation(
+        "grace-of-process",
+        REQUESTS,
+        "        own if request.grace is None else request.grace",
+        "        own",
+    ),
+    Mutation(
+        "removed-stays",
+        REQUESTS,
+        "        return [*removed_names(draft), *request.names]",
+        "        return request.names",
+    ),
+    # --- the end ---
+    Mutation(
+        "no-sweep",
+        ENDINGS,
+        "    if draft.observation.strays is not False:",
+        "    if draft.observation.strays:",
+    ),
+    Mutation(
+        "finish-beside-processes",
+        ENDINGS,
+        "    if not _is_over(draft) or not is_all_gone(draft):",
+        "    if not _is_over(draft):",
+    ),
+    Mutation(
+        "deadline-sleeps",
+        ENDINGS,
+        "        draft.wake(due)\n\n\ndef _apply_to_rank",
+        "        return\n\n\ndef _apply_to_rank",
+    ),
+    Mutation(
+        "restart-early",
+        ENDINGS,
+        "        if draft.now < state.restart_at:",
+        "        if draft.now > state.restart_at:",
+    ),
+    Mutation(
+        "sweep-never-kills",
+        DECIDE,
+        "    if draft.now >= kill_at or observation.kills_at_once:\n        return [Sweep(kill=True)]\n    draft.wake(kill_at)",
+        "    draft.wake(kill_at)",
+    ),
+    # --- the record ---
+    Mutation(
+        "attempts-not-counted",
+        STATE,
+        "def _started(track: Track, event: Event) -> None:\n    track.attempts += 1",
+        "def _started(track: Track, event: Event) -> None:",
+    ),
+    Mutation(
+        "exit-without-code",
+        STATE,
+        '    track.exit_code, track.ended = event["code"], event["at"]',
+        '    track.ended = event["at"]',
+    ),
+    Mutation(
+        "checkpoint-without-requests",
+        STATE,
+        '    state["requests"] = [\n        {"number": number, **_given_values(request)} for number, request in run.requests.items()\n    ]',
+        '    state["requests"] = []',
+    ),
+    Mutation("line-without-end", EVENTS, '.encode() + b"\\n"', ".encode()"),
+    Mutation(
+        "stop-keeps-starts",
+        STATE,
+        '            if other.kind != "stop":\n                other.names =',
+        '            if other.kind == "stop":\n                other.names =',
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How a mutation was noticed.
+
+    ``histories`` is the number of histories until then, or None if none of them noticed it.
+    """
+
+    mutation: Mutation
+    histories: int | None
+    promise: str
+    seed: int
+    seconds: float
+
+
+def find(name: str) -> Mutation:
+    """Return the mutation with a name. Raises ValueError if there is none."""
+    for mutation in MUTATIONS:
+        if mutation.name == name:
+            return mutation
+    raise ValueError(f"there is no mutation {name!r}; see tools/simulate/mutations.py")
+
+
+def run_mutations(only: Sequence[str] | None, *, histories: int, jobs: int | None) -> int:
+    """Run the mutations, print which were found, and return the exit code."""
+    chosen = [find(name) for name in only] if only else list(MUTATIONS)
+    for mutation in chosen:
+        mutation.text()
+    workers = jobs or len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(workers) as pool:
+        results = list(pool.map(lambda each: _run_one(each, histories), chosen))
+    _print_table(results)
+    missed = [each for each in results if each.histories is None and not each.mutation.equivalent]
+    wrong = [each for each in results if each.histories is not None and each.mutation.equivalent]
+    count = sum(each.histories is not None for each in results)
+    print(f"\n{count} of {len(results)} found, {len(missed)} missed")
+    for each in wrong:
+        print(f"{each.mutation.name} is said to be equivalent, but was found")
+    return 1 if missed or wrong else 0
+
+
+def _run_one(mutation: Mutation, histories: int) -> Found:
+    began = time.monotonic()
+    completed = subprocess.run(
+        [sys.executable, "-m", "simulate.mutations", mutation.name, str(histories)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    seconds = time.monotonic() - began
+    if completed.returncode:
+        raise ValueError(f"mutation {mutation.name!r} cannot be run: {completed.stderr[-500:]}")
+    values = json.loads(completed.stdout)
+    return Found(mutation, values["histories"], values["promise"], values["seed"], seconds)
+
+
+def _print_table(results: Sequence[Found]) -> None:
+    width = max(len(each.mutation.name) for each in results)
+    print(f"{'MUTATION':{width}}  HISTORIES  PROMISE")
+    for each in results:
+        if each.histories is None:
+            words = f"equivalent: {each.mutation.equivalent}"
+            print(
+                f"{each.mutation.name:{width}}  {'-':>9}  "
+                f"{words if each.mutation.equivalent else 'NOT FOUND'}"
+            )
+            continue
+        print(f"{each.mutation.name:{width}}  {each.histories:>9}  {each.promise}")
+
+
+def _main(name: str, histories: int) -> None:
+    """Run one mutation in this interpreter, and print the result as JSON."""
+    install(find(name))
+    from simulate.runner import run_histories
+
+    results = run_histories(0, histories=histories, seconds=None)
+    failure = results.failures[0] if results.failures else None
+    values = {
+        "histories": None if failure is None else failure.seed + 1,
+        "promise": "" if failure is None else failure.promise,
+        "seed": 0 if failure is None else failure.seed,
+    }
+    print(json.dumps(values))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,56 @@
+"""The record of one history: the bytes that the product would have written, in memory."""
+
+from __future__ import annotations
+
+from symphony.host.run.events import decode, encode
+from symphony.plan.state import Event, RunState, checkpoint
+
+
+class Record:
+    """The lines of an event log.
+
+    If ``limit`` is not None, the lines are replaced by a checkpoint and the events after it each
+    time that as many lines were added, as `symphony.host.supervisor.event_log` does.
+    """
+
+    __slots__ = ("_checkpoint", "_folded", "_limit", "_lines", "_torn")
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
+        self._lines: list[bytes] = []
+        self._torn = b""
+        self._folded = 0
+        # A checkpoint, and the number of lines before it. It replaces them later.
+        self._checkpoint: tuple[bytes, int] | None = None
+
+    def append(self, event: Event, state: RunState) -> None:
+        """Write an event. ``state`` is the state after it."""
+        line = encode(event)
+        if self._torn:
+            # The new supervisor ends the line that the previous one could not complete.
+            self._lines.append(self._torn + b"\n")
+            self._torn = b""
+        self._lines.append(line)
+        if self._limit is not None:
+            self._limit_size(self._limit, state, event["at"])
+
+    def tear(self, event: Event) -> None:
+        """Write only the first half of an event's line."""
+        line = encode(event)
+        if self._torn:
+            self._lines.append(self._torn + b"\n")
+        self._torn = line[: len(line) // 2]
+
+    def read(self) -> list[Event]:
+        """Return the events as a new supervisor reads them."""
+        return decode(b"".join(self._lines))
+
+    def _limit_size(self, limit: int, state: RunState, at: float) -> None:
+        count = 0 if self._checkpoint is None else self._checkpoint[1]
+        if len(self._lines) - count < limit:
+            return
+        if self._checkpoint is not None:
+            line, count = self._checkpoint
+            self._lines = [line, *self._lines[count:]]
+        folded = self._folded + sum(map(len, self._lines))
+        self._checkpoint = encode(checkpoint(state, folded, at)), len(self._lines)

@@ -1,0 +1,275 @@
+"""The checks of recorded events: is each of them true, and does it have a cause?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from simulate.past import EPSILON, Experiment, Past
+from simulate.promises import CAUSE, RESTARTS, TRUTH, Broken
+from simulate.starts import unmet
+
+Event = Mapping[str, Any]
+
+
+def check_event(experiment: Experiment, event: Event) -> None:
+    """Check an event that has just been recorded, and remember what follows from it.
+
+    Raises Broken.
+    """
+    kind = event["event"]
+    of_process = _OF_PROCESS.get(kind)
+    if of_process is not None:
+        past = experiment.past(event["process"])
+        if past is None:
+            raise Broken(TRUTH, f"{kind}: there is no process {event['process']}")
+        of_process(experiment, past, event)
+        return
+    of_experiment = _OF_EXPERIMENT.get(kind)
+    if of_experiment is not None:
+        of_experiment(experiment, event)
+
+
+# --- events of processes ---
+
+
+def _started(_experiment: Experiment, past: Past, event: Event) -> None:
+    program = next((each for each in past.programs if each.pid == event["pid"]), None)
+    if program is None or program.execution.cannot_start:
+        raise Broken(TRUTH, f"started: {event['process']} has no program {event['pid']}")
+    if program.start_recorded:
+        raise Broken(TRUTH, f"the start of execution {program.attempt} was recorded twice")
+    if event["ready"] and past.settings.has_probe and program.ready is None:
+        raise Broken(TRUTH, f"{event['process']} was recorded as ready at its start")
+    if event["at"] < program.started - EPSILON:
+        raise Broken(TRUTH, f"the start of {event['process']} was recorded for a time before it")
+    program.start_recorded = True
+    if past.first_started is None:
+        past.first_started = event["at"]
+
+
+def _exited(experiment: Experiment, past: Past, event: Event) -> None:
+    name = event["process"]
+    program = next(
+        (each for each in past.programs if each.start_recorded and not each.exit_recorded), None
+    )
+    if program is None or program.ended is None:
+        raise Broken(TRUTH, f"an exit of {name} was recorded, but it is running")
+    if event["code"] != program.reported_code:
+        text = f"exit code {event['code']} was recorded for {name}, not {program.reported_code}"
+        raise Broken(TRUTH, text)
+    if event["at"] < program.ended - EPSILON:
+        raise Broken(TRUTH, f"the exit of {name} was recorded for {event['at']}, before it")
+    program.exit_recorded = True
+    if event.get("reason_code") == "deadline-exceeded":
+        _check_overdue(experiment, past, event["at"])
+        past.is_given_up = True
+    past.graces.clear()
+
+
+def _check_overdue(experiment: Experiment, past: Past, at: float) -> None:
+    """Check that a deadline has passed: that of a process, or that of the experiment."""
+    if experiment.ending != "deadline" and not past.is_overdue(at):
+        raise Broken(CAUSE, f"{past.settings.name} was said to be late before its deadline")
+
+
+def _ready(_experiment: Experiment, past: Past, event: Event) -> None:
+    program = past.programs[-1] if past.programs else None
+    if program is None or program.ready is None or not past.settings.has_probe:
+        raise Broken(TRUTH, f"{event['process']} was recorded as ready, but it is not")
+    past.ready_recorded, past.never_ready = True, False
+
+
+def _not_ready(_experiment: Experiment, past: Past, event: Event) -> None:
+    program = past.latest
+    if program is None or not past.settings.has_probe:
+        raise Broken(TRUTH, f"{event['process']} was recorded as not ready, but does not run")
+    if event["at"] < program.started + past.settings.ready_timeout - EPSILON:
+        raise Broken(TRUTH, f"{event['process']} was recorded as not ready before its timeout")
+    past.never_ready = not past.ready_recorded
+
+
+def _start_failed(_experiment: Experiment, past: Past, event: Event) -> None:
+    latest = past.programs[-1] if past.programs else None
+    if latest is None or not latest.execution.cannot_start:
+        raise Broken(TRUTH, f"a failed start of {event['process']} was recorded")
+
+
+def _start_requested(experiment: Experiment, past: Past, event: Event) -> None:
+    ranks = experiment.gang_of(past)
+    if not past.may_start and not any(rank.programs for rank in ranks):
+        raise Broken(CAUSE, f"a start of {event['process']} was recorded without a request")
+    if past.is_running:
+        raise Broken(CAUSE, f"a start of {event['process']} was requested while it was running")
+    if not past.may_start:
+        # A gang restarts, and with it a rank that had succeeded.
+        return
+    past.count_anew()
+    gang = experiment.gangs.get(past.settings.gang or "")
+    if gang is not None:
+        gang.count_anew()
+
+
+def _never(experiment: Experiment, past: Past, event: Event) -> None:
+    """Check the reason why a process does not start any more."""
+    name = event["process"]
+    past.is_given_up = True
+    if past.is_running:
+        raise Broken(TRUTH, f"{name} was recorded as never started, but it is running")
+    code = event.get("reason_code")
+    if event.get("stopped"):
+        if experiment.stopping_since is None and not past.is_stopped:
+            raise Broken(CAUSE, f"{name} was recorded as stopped, but nobody has stopped it")
+    elif code == "never-started":
+        # A condition must be unmet, and the process that it names must not be about to start.
+        conditions = past.settings.starts_after.items()
+        unmet_ones = [
+            other
+            for other, condition in conditions
+            if unmet(experiment, other, condition) or _is_late(experiment, other, condition)
+        ]
+        if all(_can_still(experiment, other, event["at"]) for other in unmet_ones):
+            raise Broken(CAUSE, f"{name} was given up, but what it waits for can still happen")
+    elif code == "deadline-exceeded":
+        _check_overdue(experiment, past, event["at"])
+    elif code == "cannot-start" and not _could_not_start(past):
+        raise Broken(CAUSE, f"{name} was recorded as not startable, but was not tried")
+
+
+def _could_not_start(past: Past) -> bool:
+    """Return whether the latest start of a process failed."""
+    return bool(past.programs) and past.programs[-1].execution.cannot_start
+
+
+def _is_late(experiment: Experiment, name: str, condition: str) -> bool:
+    """Return whether it is recorded that a process was not ready in time."""
+    return condition == "ready" and experiment.pasts[name].never_ready
+
+
+def _can_still(experiment: Experiment, name: str, now: float) -> bool:
+    """Return whether a process that is waited for can still start, become ready or succeed."""
+    past = experiment.pasts[name]
+    latest = past.latest
+    if past.is_stopped:
+        return True
+    if past.is_given_up:
+        return False
+    if past.never_ready or latest is None:
+        return False
+    if latest.ended is None:
+        return True
+    is_over = past.is_overdue(now) or past.settings.gang is not None
+    return not is_over and past.may_restart(latest)
+
+
+# --- events of the experiment ---
+
+
+def _stopping(experiment: Experiment, event: Event) -> None:
+    if not experiment.is_stopped_by_user:
+        raise Broken(CAUSE, "a stop of the experiment was recorded, but nobody asked for it")
+    _stop_all(experiment, event["at"])
+
+
+def _stop_all(experiment: Experiment, at: float) -> None:
+    if experiment.stopping_since is None:
+        experiment.stopping_since = at
+    experiment.is_restarting = False
+    for past in (*experiment.pasts.values(), *experiment.gone):
+        past.allow_grace(None, at)
+
+
+def _request_done(experiment: Experiment, event: Event) -> None:
+    asked = experiment.asked.get(event["number"])
+    if asked is None or asked.is_done:
+        raise Broken(CAUSE, f"request {event['number']} was done, but it was not in progress")
+    asked.is_done = True
+    for name in asked.names:
+        past = experiment.pasts.get(name)
+        if past is not None:
+            past.may_start = False
+
+
+def _ending(experiment: Experiment, event: Event) -> None:
+    action, at = event["action"], event["at"]
+    scenario = experiment.scenario
+    if action == "finish":
+        for name in experiment.ends_with:
+            if experiment.pasts[name].is_running or experiment.pasts[name].is_stopped:
+                raise Broken(CAUSE, f"the experiment ended with {name}, which has not finished")
+    elif action == "deadline":
+        if scenario.deadline is None or at < experiment.launched + scenario.deadline - EPSILON:
+            raise Broken(CAUSE, "the experiment ended before its deadline")
+    elif action == "stop":
+        if scenario.on_failure == "continue":
+            raise Broken(CAUSE, "the experiment ended after a failure, which it should ignore")
+        check_failure(experiment, event)
+        limit = scenario.max_restarts
+        if scenario.on_failure == "restart" and limit is not None and experiment.restarts < limit:
+            raise Broken(RESTARTS, f"the experiment ended after {experiment.restarts} restarts")
+    experiment.ending = action
+    _stop_all(experiment, at)
+
+
+def check_failure(experiment: Experiment, event: Event) -> None:
+    """Check that the process that an event calls failed has failed."""
+    past = experiment.past(event["failed"])
+    if past is None or past.is_running:
+        raise Broken(CAUSE, f"{event['failed']} is said to have failed, but it is running")
+    latest = past.latest
+    is_success = latest is not None and latest.ended is not None and latest.reported_code == 0
+    if is_success and not past.is_overdue(event["at"]) and not experiment.gang_of(past):
+        raise Broken(CAUSE, f"{event['failed']} is said to have failed, but it has succeeded")
+    if past.is_stopped:
+        raise Broken(CAUSE, f"{event['failed']} is said to have failed, but a user stopped it")
+
+
+def _restarting(experiment: Experiment, event: Event) -> None:
+    scenario = experiment.scenario
+    if scenario.on_failure != "restart":
+        raise Broken(CAUSE, "the experiment restarts, but its policy does not say so")
+    check_failure(experiment, event)
+    if scenario.max_restarts is not None and experiment.restarts >= scenario.max_restarts:
+        raise Broken(RESTARTS, f"the experiment restarts more than {scenario.max_restarts} times")
+    experiment.is_restarting = True
+    experiment.restart_due = event["at"] + experiment.restart_delay()
+    for past in (*experiment.pasts.values(), *experiment.gone):
+        past.allow_grace(None, event["at"])
+
+
+def _restarted(experiment: Experiment, event: Event) -> None:
+    if not experiment.is_restarting:
+        raise Broken(CAUSE, "the experiment was restarted without a decision")
+    for program in experiment.machine.programs:
+        if program.ended is None or program.strays_until is not None:
+            raise Broken(CAUSE, f"the experiment was restarted while {program.name} was running")
+    if event["at"] < experiment.restart_due - EPSILON:
+        raise Broken(RESTARTS, f"the experiment was restarted before {experiment.restart_due}")
+    experiment.is_restarting = False
+    experiment.restarts += 1
+    for past in experiment.pasts.values():
+        if past.is_stopped:
+            continue
+        past.count_anew()
+        past.first_started = None
+        past.may_start = past.must_start = False
+    for gang in experiment.gangs.values():
+        gang.count_anew()
+
+
+_OF_PROCESS: Mapping[str, Callable[[Experiment, Past, Event], None]] = {
+    "started": _started,
+    "exited": _exited,
+    "ready": _ready,
+    "not-ready": _not_ready,
+    "start-failed": _start_failed,
+    "start-requested": _start_requested,
+    "never": _never,
+}
+_OF_EXPERIMENT: Mapping[str, Callable[[Experiment, Event], None]] = {
+    "stopping": _stopping,
+    "request-done": _request_done,
+    "ending": _ending,
+    "restarting": _restarting,
+    "restarted": _restarted,
+}

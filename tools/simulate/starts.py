@@ -1,0 +1,129 @@
+"""The checks of a start: is it the only execution, is it in order, does the policy permit it?"""
+
+from __future__ import annotations
+
+from simulate.machine import Program
+from simulate.past import EPSILON, Experiment, Gang, Past
+from simulate.promises import CAUSE, GANG, ONCE, ORDER, RESTARTS, STOPPED, Broken
+
+
+def check_start(experiment: Experiment, past: Past, program: Program) -> tuple[str, ...]:
+    """Check a start that has just happened, and return the promises that were checked.
+
+    Raises Broken. ``past`` does not contain the execution yet.
+    """
+    name = program.name
+    _check_once(experiment, past, program)
+    if past.is_removed:
+        raise Broken(CAUSE, f"{name} was started, but a change has removed it")
+    if experiment.stopping_since is not None:
+        raise Broken(CAUSE, f"{name} was started after the stop of the experiment had begun")
+    if experiment.is_restarting:
+        raise Broken(CAUSE, f"{name} was started before the experiment was restarted")
+    if past.is_stopped:
+        raise Broken(STOPPED, f"{name} was started, but a user has stopped it")
+    previous = past.latest
+    if previous is None:
+        _check_order(experiment, past)
+        past.may_start = past.must_start = False
+        return ONCE, STOPPED, ORDER
+    if past.settings.gang is not None:
+        _check_gang_restart(experiment, past, program)
+        return ONCE, STOPPED, RESTARTS, GANG
+    _check_restart(past, previous, program)
+    return ONCE, STOPPED, RESTARTS
+
+
+def _check_once(experiment: Experiment, past: Past, program: Program) -> None:
+    for other in past.programs:
+        if other.attempt == program.attempt and not other.execution.cannot_start:
+            raise Broken(ONCE, f"execution {program.attempt} of {program.name} was started twice")
+    namesakes = [each for each in experiment.gone if each.settings.name == program.name]
+    if past.is_running or any(each.is_running for each in namesakes):
+        raise Broken(ONCE, f"{program.name} was started while it was running")
+    for other in experiment.machine.with_children:
+        if other.name == program.name:
+            message = f"{program.name} was started while children of its last execution ran"
+            raise Broken(ONCE, message)
+
+
+def _check_order(experiment: Experiment, past: Past) -> None:
+    for other, condition in past.settings.starts_after.items():
+        obstacle = unmet(experiment, other, condition)
+        if obstacle:
+            raise Broken(ORDER, f"{past.settings.name} was started, but {obstacle}")
+
+
+def unmet(experiment: Experiment, name: str, condition: str) -> str:
+    """Return why a start condition is not met, or ``""`` if it is met."""
+    past = experiment.pasts[name]
+    latest = past.latest
+    if past.is_stopped and not past.is_recorded_as_running:
+        return f"{name} is stopped"
+    if condition == "ready":
+        if past.settings.has_probe:
+            return "" if past.was_ready else f"{name} was not ready"
+        condition = "started"
+    if condition == "started":
+        counted = past.programs[past.first :]
+        has_started = any(not each.execution.cannot_start for each in counted)
+        return "" if has_started else f"{name} was not started"
+    has_exited = latest is not None and latest.ended is not None and not past.is_given_up
+    has_succeeded = has_exited and latest is not None and latest.reported_code == 0
+    return "" if has_succeeded else f"{name} has not succeeded"
+
+
+def _check_restart(past: Past, previous: Program, program: Program) -> None:
+    """Check that the restart policy permits a restart, and count it."""
+    name = program.name
+    if previous.ended is None:
+        return
+    code = previous.reported_code
+    if not past.may_restart(previous):
+        what = previous.disrupted or f"exit code {code}"
+        raise Broken(RESTARTS, f"{name} was restarted ({what}) after {past.restarts} restarts")
+    if previous.disrupted:
+        return
+    due = previous.ended + past.restart_delay()
+    if program.started < due - EPSILON:
+        raise Broken(RESTARTS, f"{name} was restarted at {program.started}, before {due}")
+    if past.is_overdue(program.started):
+        raise Broken(RESTARTS, f"{name} was restarted after its deadline")
+    past.restarts += 1
+    past.in_row += 1
+    program.is_counted = True
+
+
+def _check_gang_restart(experiment: Experiment, past: Past, program: Program) -> None:
+    """Check that a rank starts again only with all others, and as often as the policy permits."""
+    previous, settings = past.latest, past.settings
+    if previous is None or previous.ended is None or settings.gang is None:
+        return
+    ranks = experiment.gang_of(past)
+    gang = experiment.gangs.setdefault(settings.gang, Gang())
+    for other in ranks:
+        running = other.latest
+        if running is not None and running.ended is None and running.started < previous.ended:
+            message = f"{program.name} was restarted while {running.name} ran since before its exit"
+            raise Broken(GANG, message)
+    if gang.restarted and program.name not in gang.restarted:
+        # This restart was counted when the first rank started.
+        gang.restarted.append(program.name)
+        return
+    gang.restarted = [program.name]
+    latest = [rank.latest for rank in ranks if rank.latest is not None]
+    if settings.restart == "Never":
+        raise Broken(RESTARTS, f"{program.name} was restarted, but its policy is Never")
+    if any(each.disrupted for each in latest):
+        return
+    # A change can have removed the rank that had failed.
+    has_lost_ranks = any(each.settings.gang == settings.gang for each in experiment.gone)
+    have_succeeded = not has_lost_ranks and all(each.reported_code == 0 for each in latest)
+    if settings.restart == "OnFailure" and have_succeeded:
+        raise Broken(RESTARTS, f"{program.name} was restarted, but no rank has failed")
+    limit = settings.max_restarts
+    # If the supervisor is killed while it starts the ranks, they are restarted once more.
+    retries = len(experiment.scenario.crashes)
+    if limit is not None and gang.restarts >= limit + retries:
+        raise Broken(RESTARTS, f"{program.name} was restarted more than {limit} times")
+    gang.restarts += 1

@@ -1,0 +1,64 @@
+"""The checks of stops and kills: is there a reason, is it in order, is the grace period over?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from simulate.machine import Program
+from simulate.past import EPSILON, Experiment, Past
+from simulate.promises import CAUSE, GRACE, STOP_ORDER, Broken
+
+
+def check_stop(experiment: Experiment, past: Past, now: float) -> None:
+    """Check that a running process is stopped for a reason, and that it is its turn."""
+    is_stopping = experiment.stopping_since is not None or experiment.is_restarting
+    if not is_stopping and not _has_reason(experiment, past, now):
+        raise Broken(CAUSE, f"{past.settings.name} was stopped without a reason")
+    if experiment.is_at_once or experiment.kills_at_once:
+        return
+    if is_stopping and not _has_reason(experiment, past, now):
+        _check_turn(past, experiment.pasts.values())
+    elif past.is_overdue(now):
+        return
+    elif past.stop_request is not None and past.stop_request.grace != 0.0:
+        asked = past.stop_request
+        together = [each for each in experiment.pasts.values() if each.stop_request is asked]
+        _check_turn(past, together)
+
+
+def _check_turn(past: Past, others: Iterable[Past]) -> None:
+    """Check that no process runs any more that starts after this one."""
+    name = past.settings.name
+    for other in others:
+        is_later = name in other.settings.starts_after and other is not past
+        if is_later and other.is_running and other.is_recorded_as_running:
+            later = other.settings.name
+            message = f"{name} was stopped while {later}, which starts after it, ran"
+            raise Broken(STOP_ORDER, message)
+
+
+def _has_reason(experiment: Experiment, past: Past, now: float) -> bool:
+    """Return whether a user, a change, a deadline or a gang wants a process to stop."""
+    if past.is_stopped or past.is_removed or past.may_start:
+        return True
+    if past.is_overdue(now):
+        return True
+    ranks = experiment.gang_of(past)
+    return any(rank is not past and rank.programs and not rank.is_running for rank in ranks)
+
+
+def check_kill(experiment: Experiment, past: Past, program: Program, *, is_exact: bool) -> None:
+    """Check the time at which a running program is killed.
+
+    If ``is_exact`` is true, neither a crash nor a late observation can have delayed it.
+    """
+    now = program.killed
+    if now is None or experiment.kills_at_once:
+        return
+    if program.terminated is None and past.shortest_grace > 0.0:
+        raise Broken(GRACE, f"{program.name} was killed without a signal before")
+    earliest, latest = past.kill_times(now if program.terminated is None else program.terminated)
+    if now < earliest - EPSILON:
+        raise Broken(GRACE, f"{program.name} was killed at {now}, before {earliest}")
+    if is_exact and now > latest + EPSILON:
+        raise Broken(GRACE, f"{program.name} was killed at {now}, later than {latest}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.host.supervisor.guardian import ENDED, LEAVES, SUPERVISES
+from symphony.host.supervisor.guardian import ENDED, LEAVES, LOCK_FILE, SUPERVISES
 
 if TYPE_CHECKING:
     from symphony.host.supervisor.event_loop import EventLoop
@@ -64,6 +64,8 @@ class Guard:
 
     def end(self) -> None:
         """Let the guardian exit, because the experiment has finished."""
+        with contextlib.suppress(OSError):
+            self.path.joinpath(LOCK_FILE).unlink()
         self._send(ENDED)
 
     def leave(self) -> None:
@@ -123,6 +125,10 @@ class Guard:
             os.close(messages_read)
         os.close(self._messages)
         self._alive, self._messages = alive_read, messages_write
-        # The program reads the line, and then exits when it has forked the guardian.
-        with contextlib.suppress(OSError):
-            process.communicate(encode_preparation(self.path, self._preparation))
+        # The line is shorter than the buffer of the pipe.
+        if process.stdin is not None:
+            with contextlib.suppress(OSError), process.stdin as line:
+                line.write(encode_preparation(self.path, self._preparation))
+        # The program exits when it has forked the guardian. The supervisor collects its exit with
+        # those of orphans, and `Popen` must not wait for it.
+        process.returncode = 0

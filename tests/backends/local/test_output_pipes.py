@@ -19,6 +19,7 @@ from symphony.host.supervisor import copy_output
 from symphony.plan.restart_policy import Backoff
 from symphony.status import State
 from symphony.testing import until
+from symphony.testing.programs import FOREVER
 
 from .conftest import eventually, kill, kill_supervision, python
 
@@ -101,15 +102,22 @@ def test_process_outlives_the_program_that_copies_its_output(cluster, writer, is
         assert status.processes[0].state is State.SUCCEEDED
 
 
-def test_program_exits_although_a_process_has_exited_without_a_supervisor(cluster, writer):
+def test_program_exits_although_a_process_has_exited_without_a_supervisor(cluster, experiment):
     """The next supervisor opens a pipe that no process has open."""
-    first, pid = psutil.Process(copier_of(cluster)), cluster.describe_process("exp", "p").pid
+    for name in "pq":
+        python(experiment, name, FOREVER)
+    cluster.launch(experiment)
+    first, pid = copier_of(cluster), cluster.describe_process("exp", "p").pid
     kill_supervision(cluster)
     kill(pid)
     cluster.describe_experiment("exp")
-    first.wait(20)
-    second = copier_of(cluster)
-    eventually(lambda: not psutil.pid_exists(second))
+    eventually(lambda: copier_of(cluster) != first)
+    program = psutil.Process(copier_of(cluster))
+    # It has received both pipes in one message.
+    files = Path(f"/proc/{program.pid}/fd")
+    eventually(lambda: any(str(path.resolve()).endswith("/pipes/q") for path in files.iterdir()))
+    cluster.delete("exp")
+    program.wait(20)
 
 
 @pytest.mark.parametrize("is_killed", [True, False])

@@ -156,6 +156,7 @@ def kill_guardian(workspace: Workspace) -> None:
     for _ in range(workspace.count(2, 5)):
         workspace.sleep()
         attack = workspace.random.choice(("supervisor", "guardian", "both"))
+        workspace.note_moment("supervision", attack)
         exiting = [name for name in running if workspace.random.random() < 0.3]
         early = [name for name in exiting if workspace.random.random() < 0.5]
         _let_exit(workspace, early)

@@ -462,6 +462,31 @@ def test_a_unit_that_has_succeeded():
     assert found == [("succeeded", "", 0, 0)] * 2
 
 
+def test_a_rank_without_which_a_unit_succeeds():
+    """The leader ends the JobSet, whose controller deletes the other ranks."""
+    leads = {"operator": "All", "targetReplicatedJobs": ["rank-0"]}
+    completed = job_set(condition=COMPLETED)
+    led = {**completed, "spec": {**completed["spec"], "successPolicy": leads}}
+    leader = pod(0, exited(0), phase="Succeeded")
+    deleted = "2023-11-14T22:14:40Z"
+    stopping, stopped = (
+        ("running", "stopping", None),
+        ("succeeded", "the unit has succeeded without it", None),
+    )
+    for pods, expected in (
+        ([pod(1, RUNNING)], stopping),
+        ([pod(1, RUNNING, deleted=deleted)], stopping),
+        ([pod(1, exited(143), phase="Failed", deleted=deleted)], stopped),
+        ([], stopped),
+        # It has ended by itself.
+        ([pod(1, exited(0), phase="Succeeded")], ("succeeded", "", 0)),
+    ):
+        status = observe("e", [leader, *pods], [], [led], now=NOW).status
+        first, other = [(item.state.value, item.reason, item.exit_code) for item in status]
+        assert (first, other) == (("succeeded", "", 0), expected)
+        assert (status.ended, status.exit_code) == (expected is not stopping, 0)
+
+
 def test_ranks_that_are_being_stopped():
     """The controller has not failed the JobSet yet, so it could create another Pod."""
     stopping = job_set(control=Control(stop=NOW - 52))

@@ -13,6 +13,7 @@ from symphony.log_blocks import LogBlock
 from symphony.status import ReasonCode, State
 from symphony.testing import programs
 from symphony.testing.contract import all_running, until
+from symphony_kube.render import experiment as rendering
 
 from .conftest import FOREVER, managed_objects, wait_until
 from .held import EXITS, HELD, exit_with, release
@@ -167,6 +168,41 @@ def test_a_unit_has_no_result_before_its_last_attempt(cluster, name):
         if isinstance(event, ExperimentEvent) and event.kind is EventKind.RESTARTING
     ]
     assert sorted(restarts) == ["unit-0", "unit-1"]
+
+
+def test_the_leader_of_a_unit_ends_it_by_the_success_policy(
+    kube_cluster, cluster, name, monkeypatch
+):
+    """A cluster can give JobSets another success policy. The controller then deletes the others."""
+    render = rendering.job_set
+
+    def led(ranks, context):
+        body = render(ranks, context)
+        policy = {"operator": "Any", "targetReplicatedJobs": ["rank-0"]}
+        return {**body, "spec": {**body["spec"], "successPolicy": policy}}
+
+    monkeypatch.setattr(rendering, "job_set", led)
+    exp = cluster.new_experiment(name)
+    new_job_set(exp, "unit", EXITS, 3)
+    cluster.launch(exp)
+    until(cluster, name, all_running)
+
+    def ends_without_a_failure(status):
+        assert not any(process.failed for process in status)
+        return status.ended
+
+    exit_with(cluster, name, "unit-0", 0)
+    until(cluster, name, ends_without_a_failure)
+    status = cluster.describe_experiment(name)
+    assert [(item.state, item.exit_code) for item in status] == [
+        (State.SUCCEEDED, 0),
+        (State.SUCCEEDED, None),
+        (State.SUCCEEDED, None),
+    ]
+    assert {item.reason for item in status.processes[1:]} == {"the unit has succeeded without it"}
+    assert status.exit_code == 0
+    cluster.delete(name)
+    assert job_sets(kube_cluster) == []
 
 
 def check_stop_between_attempts(kube_cluster, cluster, name):

@@ -25,6 +25,7 @@ from symphony_kube.state.unit_status import (
     succeeded_with_job,
 )
 
+UNIT_SUCCEEDED = Reason("the unit has succeeded without it")
 # The exit codes of processes that TERM or KILL has ended.
 _EXITS_BY_SIGNAL = (143, 137)
 
@@ -80,10 +81,10 @@ class JobSetRank(UnitStatus):
             exited = pod.containers[name]
             if exited.state in ENDED and not _is_own_exit(name, exited, pod):
                 container = self._ended_by_deletion(container, pod, job)
+            elif _is_being_stopped(container, job):
+                container = replace(container, ready=False, cause=STOPPING)
             elif job.result is State.SUCCEEDED:
                 container = succeeded_with_job(container, job)
-            elif job.result is State.FAILED and container.state not in ENDED:
-                container = replace(container, ready=False, cause=STOPPING)
             elif restarts and pod.has_failed and exited.state is State.FAILED:
                 cause = exited.cause.text
                 if exited.exit_code is not None:
@@ -104,6 +105,8 @@ class JobSetRank(UnitStatus):
         """
         if job.result is None:
             return self._waiting(job, pod)
+        if job.result is State.SUCCEEDED:
+            return _ended_with_unit(container, job)
         return replace(container, state=State.FAILED, ready=False, cause=self._unit_failed(job))
 
     def _job_without_pod(
@@ -114,7 +117,9 @@ class JobSetRank(UnitStatus):
         result = {}
         for name in self._unit.processes:
             container = known.get(name, ContainerStatus())
-            if job.result is State.SUCCEEDED:
+            if job.result is State.SUCCEEDED and container.state is not State.SUCCEEDED:
+                container = _ended_with_unit(container, job)
+            elif job.result is State.SUCCEEDED:
                 container = succeeded_with_job(container, job)
             elif job.result is State.FAILED:
                 container = self._failed(container, job)
@@ -178,6 +183,24 @@ class JobSetRank(UnitStatus):
             restart_number=number or job.attempt.restarts + 1,
             max_restarts=job.backoff_limit,
         )
+
+
+def _is_being_stopped(container: ContainerStatus, job: JobStatus) -> bool:
+    """Return whether a JobSet has ended that stops a rank which is still running."""
+    if container.state in ENDED:
+        return False
+    return job.result is State.FAILED or (job.result is State.SUCCEEDED and job.ends_early)
+
+
+def _ended_with_unit(container: ContainerStatus, job: JobStatus) -> ContainerStatus:
+    """Return the state of a rank whose Pod was deleted and whose JobSet has succeeded.
+
+    If the JobSet can succeed without the rank, its controller may have stopped the rank.
+    """
+    succeeded = succeeded_with_job(container, job)
+    if not job.ends_early:
+        return succeeded
+    return replace(succeeded, exit_code=None, cause=UNIT_SUCCEEDED)
 
 
 def describe_failure(pods: Iterable[PodStatus], attempt: int) -> str:

@@ -49,7 +49,8 @@ class JobStatus:
     maximum number of retries, and ``processes`` contains the names of the containers in the Job's
     Pods. ``first_failed`` is the unit whose failure was the reason for that of its JobSet, or
     ``""``. If ``ignores_disruptions`` is true, a Pod that a disruption has ended does not count as
-    failed. Times are seconds since the epoch.
+    failed. If ``ends_early`` is true, a JobSet can succeed while some of its ranks run, which its
+    controller then stops. Times are seconds since the epoch.
     """
 
     kind: str = "Job"
@@ -77,6 +78,7 @@ class JobStatus:
     ended: float | None = None
     suspended: bool = False
     ignores_disruptions: bool = False
+    ends_early: bool = False
     queue: str = ""
     deleting: bool = False
 
@@ -117,6 +119,7 @@ def parse_job_set(job_set: Object) -> list[JobStatus]:
     common = _common_status(job_set)
     policy = spec.get("failurePolicy") or {}
     limit = policy.get("maxRestarts") or 0
+    success = spec.get("successPolicy") or {}
     restarts = status.get("restarts") or 0
     counted = status.get("restartsCountTowardsMax", restarts)
     result, condition = _find_result(status, _RESULTS)
@@ -141,6 +144,7 @@ def parse_job_set(job_set: Object) -> list[JobStatus]:
         retries_exhausted=counted >= limit,
         first_failed=units.get(first_failed[1], "") if first_failed else "",
         ended=parse_time(condition.get("lastTransitionTime")),
+        ends_early=success.get("operator") == "Any" or bool(success.get("targetReplicatedJobs")),
     )
     return [
         replace(common, unit=units[name], processes=_containers(template["spec"]["template"]))

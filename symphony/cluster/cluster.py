@@ -738,7 +738,8 @@ class Cluster(CheckedAttributes, abc.ABC):
         `finished_one_shots`. A process starts when its start conditions are
         met, with the same addresses, GPUs and environment as before. Its output is added to its
         log. The method returns when each process has started or waits for its conditions. Processes
-        that are running are not changed. Raises `BackendError` if the experiment has finished.
+        that are running are not changed. A process that is being stopped or restarted starts when
+        this is done. Raises `BackendError` if the experiment has finished.
         """
         raise self._no_control(experiment)
 

@@ -803,7 +803,10 @@ class HostCluster(Cluster):
                 and _unobserved_host(run, status) is None
             )
             if not is_done:
-                self._send(run, {**request, "names": selected}, timeout=seconds)
+                # For example, a stop is not done when its processes have exited, because programs
+                # that they have left behind may still be running.
+                waits = kind == "start"
+                self._send(run, {**request, "names": selected}, timeout=seconds, waits=waits)
                 status = reader.read()
             return select_processes(status, selected)
 
@@ -814,12 +817,13 @@ class HostCluster(Cluster):
         *,
         timeout: float | None = None,
         on_sent: Callable[[], None] = lambda: None,
+        waits: bool = False,
     ) -> None:
         """Send a request to the supervisor; see `symphony.host.control.send_request`."""
         from symphony.host.control import send_request
 
         link = self._supervisor_link(run)
-        send_request(run, request, timeout=timeout, on_sent=on_sent, link=link)
+        send_request(run, request, timeout=timeout, on_sent=on_sent, link=link, waits=waits)
 
     def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
         """Return the way in which this program reaches the supervisor of a pinned run."""

@@ -31,6 +31,16 @@ _OTHER_VERSION = re.compile(
 )
 
 
+# The refusal of a request that concerns the processes of another one.
+_BUSY = re.compile(r"another request is stopping or restarting")
+# The interval at which a request is sent again that waits for another one.
+_RETRY_SECONDS = 0.1
+
+
+class Busy(BackendError):
+    """A request was refused, because another one concerns the same processes."""
+
+
 class AddressesUnavailable(BackendError):
     """A change needs new addresses of services that are unavailable.
 
@@ -113,21 +123,39 @@ def send_request(
     descriptors: Sequence[int] = (),
     on_sent: Callable[[], None] = lambda: None,
     link: SupervisorLink | None = None,
+    waits: bool = False,
 ) -> None:
     """Send a request to the supervisor of a pinned run, and return when it is done.
 
     ``descriptors`` are file descriptors for the supervisor. ``on_sent`` is called when the request
     has been sent. From then on, it is done even if the caller is interrupted. By default, the
-    supervisor runs on this machine.
+    supervisor runs on this machine. If ``waits`` is true, the request waits until no other one
+    concerns its processes, instead of being refused.
 
     Raises BackendError if the supervisor cannot be reached or refuses the request, and TimeoutError
-    if the request is not done within ``timeout`` seconds. After a timeout, the request goes on.
+    if the request is not done within ``timeout`` seconds. After a timeout, a request that has begun
+    goes on.
     """
-    link = link or LocalLink(run)
-    with open_channel(
-        run, request, timeout=timeout, descriptors=descriptors, on_sent=on_sent, link=link
-    ):
-        pass
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        try:
+            with open_channel(
+                run,
+                request,
+                timeout=timeout,
+                deadline=deadline,
+                descriptors=descriptors,
+                on_sent=on_sent,
+                link=link or LocalLink(run),
+            ):
+                return
+        except Busy as exc:
+            if not waits:
+                raise
+            if deadline is not None and time.monotonic() + _RETRY_SECONDS >= deadline:
+                # Sent after the deadline, the request could be carried out nevertheless.
+                raise TimeoutError(f"{exc} (waited {timeout:g} s)") from None
+        time.sleep(_RETRY_SECONDS)
 
 
 @contextlib.contextmanager
@@ -136,6 +164,7 @@ def open_channel(
     request: Mapping[str, Any],
     *,
     timeout: float | None = None,
+    deadline: float | None = None,
     descriptors: Sequence[int] = (),
     on_sent: Callable[[], None] = lambda: None,
     link: SupervisorLink | None = None,
@@ -143,10 +172,12 @@ def open_channel(
     """Send a request as `send_request` does, and yield the connection.
 
     The connection is blocking. Also yield the bytes that were received after the answer.
+    ``deadline`` is the end of ``timeout`` on the monotonic clock, if it has begun before this call.
     """
     link = link or LocalLink(run)
     link.check()
-    deadline = None if timeout is None else time.monotonic() + timeout
+    if deadline is None and timeout is not None:
+        deadline = time.monotonic() + timeout
 
     def send(channel: socket.socket) -> None:
         for start in range(0, len(descriptors), DESCRIPTORS_PER_MESSAGE):
@@ -165,7 +196,7 @@ def open_channel(
             message = _refusal(run, request, str(answer.get("message")))
             if answer.get("unavailable"):
                 raise AddressesUnavailable(message, answer["unavailable"])
-            raise BackendError(message)
+            raise Busy(message) if _BUSY.search(message) else BackendError(message)
         channel.settimeout(None)
         yield channel, rest
 

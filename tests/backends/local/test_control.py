@@ -107,9 +107,11 @@ def test_stopping_process_is_shown_and_refuses_other_requests_until_it_is_killed
     stubborn = until(cluster, "exp", is_stopping).processes[0]
     assert stubborn.state is State.RUNNING
     assert stubborn.displayed_reason(stubborn.kill_at - 11.5) == "kill in 12 s"
-    for refused in (cluster.start_processes, cluster.restart_processes):
-        with pytest.raises(BackendError, match="another request is stopping or restarting stubbo"):
-            refused("exp")
+    busy = "another request is stopping or restarting stubborn"
+    with pytest.raises(BackendError, match=busy):
+        cluster.restart_processes("exp")
+    with pytest.raises(TimeoutError, match=rf"{busy}.*\(waited 1 s\)"):
+        cluster.start_processes("exp", timeout=1)
     with pytest.raises(TimeoutError, match="it continues"):
         cluster.stop_processes("exp", ["stubborn"], timeout=0.01)
     (stopped,) = cluster.stop_processes("exp", ["stubborn"], at_once=True)
@@ -117,6 +119,21 @@ def test_stopping_process_is_shown_and_refuses_other_requests_until_it_is_killed
         restart()
     assert (stopped.displayed_state, stopped.exit_code) == ("stopped", 137)
     assert stopped.started == before.started
+
+
+def test_a_start_waits_until_a_stop_is_done(cluster, experiment):
+    python(experiment, "stubborn", STUBBORN).ready(log="up")
+    python(experiment, "other", FOREVER)
+    cluster.launch(experiment)
+    before = cluster.wait("exp", until="ready").processes[0]
+    stop = in_background(cluster.stop_processes, "exp", ["stubborn"])
+    until(cluster, "exp", is_stopping)
+    start = in_background(cluster.start_processes, "exp", ["stubborn"])
+    cluster.stop_processes("exp", ["stubborn"], at_once=True)
+    assert stop()[0].exit_code == 137
+    (started,) = start()
+    assert started.state is State.RUNNING
+    assert started.pid != before.pid
 
 
 def test_all_descendants_of_a_stopped_process_exit(cluster, experiment):

@@ -196,7 +196,7 @@ def test_a_stop_command_without_a_supervisor_ignores_no_signals(cluster, experim
     process = python(experiment, "p", FOREVER)
     process.stop_command(f"grep SigIgn /proc/self/status >{tmp_path}/masks; exit 1")
     cluster.launch(experiment)
-    kill(supervisor_of(cluster))
+    kill_supervision(cluster)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         cluster.delete("exp")

@@ -109,6 +109,7 @@ def _wait(started: Running, until: WaitFor, timeout: float | str | None) -> None
     Raises `LaunchFailed` if a process has failed or was not ready in time.
     """
     status = started.cluster.wait(started.name, until=until, timeout=timeout)
+    hidden = started.cluster.hidden_values(started.name)
     failed = [process for process in status if process.failed or process.not_ready_in_time]
     if not failed:
         return
@@ -119,7 +120,7 @@ def _wait(started: Running, until: WaitFor, timeout: float | str | None) -> None
         log = started.cluster.get_log(started.name, process.name, tail=_LOG_LINES)
         if log.strip():
             message += f"; its last lines:\n{log.rstrip()}"
-    raise LaunchFailed(message)
+    raise LaunchFailed(hidden.in_text(message))
 
 
 class _Watcher:

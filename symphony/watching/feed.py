@@ -16,9 +16,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from symphony.cluster import Cluster
-from symphony.cluster.hidden_output import without_secrets
+from symphony.cluster.hidden_output import (
+    events_without_secrets,
+    status_without_secrets,
+    without_secrets,
+)
 from symphony.errors import NotFound, SymphonyError, Unsupported
 from symphony.events import ExperimentEvent
+from symphony.hidden_values import HiddenValues
 from symphony.log_blocks import LogBlock
 from symphony.status import ExperimentStatus
 from symphony.watching.experiment_model import (
@@ -65,6 +70,8 @@ class ExperimentFeed:
         self._has_new_events = threading.Event()
         self._has_new_usage = threading.Event()
         self._usage_thread: threading.Thread | None = None
+        # The values that are hidden in the statuses of the present run.
+        self._hidden = HiddenValues([])
         # Set unless the feed is paused.
         self._is_active = threading.Event()
         self._is_active.set()
@@ -149,6 +156,9 @@ class ExperimentFeed:
 
     def _see_status(self, previous: ExperimentStatus | None, status: ExperimentStatus) -> None:
         """Send a status, and read everything that depends on it again if necessary."""
+        if previous is None or previous.created != status.created:
+            self._hidden = self.cluster.hidden_values(self.experiment)
+        status = status_without_secrets(status, lambda: self._hidden)
         self._send(StatusSeen(status))
         is_new_run = previous is None or previous.created != status.created
         has_resumed = previous is not None and previous.ended and not status.ended
@@ -174,7 +184,9 @@ class ExperimentFeed:
         while self._wait_for_run(self._has_new_events):
             reading += 1
             try:
-                for event in self.cluster.iter_events(self.experiment, follow=True):
+                events = self.cluster.iter_events(self.experiment, follow=True)
+                hidden = self.cluster.hidden_values(self.experiment)
+                for event in events_without_secrets(events, hidden):
                     self._send(EventSeen(event, reading))
                     self._is_due.set()
                     if self._is_closed.is_set():

@@ -63,6 +63,23 @@ class TestShow:
         program.ok("logs", name, "p", "--save", str(program.directory / "saved"))
         assert (program.directory / "saved" / "p.log").read_text() == raw
 
+    def test_secrets_are_hidden_in_reasons(self, program: Program) -> None:
+        """The last line of a readiness test is a part of the reason."""
+        process = {
+            "command": ["sleep", "1000"],
+            "env": {"DB_PASSWORD": "variable-secret-2"},
+            "ready": {"command": "echo cannot log in with $DB_PASSWORD; exit 7", "timeout": 0.1},
+        }
+        file = program.file("hide", {"p": process})
+        launched = program("launch", file, "--wait", "ready")
+        outputs = [launched.stderr]
+        for arguments in (["ps"], ["ps", "--json"], ["events"], ["describe"]):
+            outputs.append(program.ok(arguments[0], "hide", *arguments[1:]))
+        outputs.append(program("start", "hide", "--json").stdout)
+        for output in outputs:
+            assert "exit code 7: cannot log in with (hidden)" in output
+            assert "secret-" not in output
+
     def test_removed_output_is_reported(self, program: Program) -> None:
         long = {"cmd": "echo first; head -c 200000 /dev/zero; echo; echo last", "log_limit": "64Ki"}
         name = program.run("limited", {"long": long, "short": "true"})

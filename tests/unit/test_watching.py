@@ -197,6 +197,9 @@ class ScriptedCluster:
     def __init__(self, *answers):
         self.answers = list(answers)
 
+    def hidden_values(self, _experiment):
+        return HiddenValues([])
+
     def _next(self):
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):

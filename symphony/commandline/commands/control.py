@@ -211,6 +211,9 @@ class ControlCommands(BaseCommands):
         processes that are in one of the states ``unchanged``, which are reported as ``already``.
         With ``shows_addresses``, the addresses of the exposed services follow.
         """
+        from dataclasses import replace
+
+        from symphony.cluster.hidden_output import shown_status
         from symphony.cluster.matching import select_processes
         from symphony.code.snapshot import packing_once
         from symphony.commandline.output.byte_progress import ByteProgress
@@ -236,10 +239,11 @@ class ControlCommands(BaseCommands):
                 packing_once(ByteProgress(shown).report),
                 reporting_exits(self.cluster, status.name, action, shown, processes=names),
             ):
-                result = run(status.name, names)
+                reached = run(status.name, names)
         except KeyboardInterrupt:
             print_note(f"{self.prog}: the supervisor of {status.name!r} continues {action}")
             raise
+        result = shown_status(self.cluster, replace(status, processes=tuple(reached))).processes
         if args.json:
             show_json([process.to_dict() for process in result])
         else:

@@ -40,6 +40,7 @@ class EventsCommands(ReadingCommands):
           symphony events rl -f --json | jq -r .text
           symphony events --run rl-20261122-093011-7f3a
         """
+        from symphony.cluster.hidden_output import events_without_secrets
         from symphony.commandline.output.events import event_json, event_row
 
         status = self._read_status(args, "events")
@@ -48,7 +49,8 @@ class EventsCommands(ReadingCommands):
             selected, removed = self._resolve_with_removed(status, args.processes)
             names = [*(process.name for process in selected), *removed]
             names = self._names_to_follow(status, args.processes, names)
-        events = self.cluster.iter_events(status.name, names, follow=args.follow, since=args.since)
+        found = self.cluster.iter_events(status.name, names, follow=args.follow, since=args.since)
+        events = events_without_secrets(found, self.cluster.hidden_values(status.name))
         try:
             for event in events:
                 print_text(event_json(event) if args.json else event_row(event), flush=args.follow)

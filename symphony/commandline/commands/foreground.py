@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from symphony.cluster.hidden_output import shown_status, without_secrets
 from symphony.cluster.matching import narrowed, select_processes
 from symphony.code.snapshot import packing_once
 from symphony.commandline.commands.stuck import Stuck, observing_pending_processes
@@ -226,7 +227,8 @@ def wait_for_start(
         show_progress(f"waiting for {name}") as shown,
         reporting_progress(shown, views.startup_line) as on_change,
     ):
-        return cluster.wait(name, until=until, timeout=timeout, on_change=on_change)
+        status = cluster.wait(name, until=until, timeout=timeout, on_change=on_change)
+    return shown_status(cluster, status)
 
 
 def report_failures(status: ExperimentStatus, until: Until) -> int:
@@ -267,10 +269,12 @@ def wait_until_finished(
 
     try:
         with show_progress() as shown, reporting_progress(shown, describe) as on_change:
-            whole = cluster.wait(name, timeout=timeout, on_change=on_change, processes=processes)
+            found = cluster.wait(name, timeout=timeout, on_change=on_change, processes=processes)
+        whole = shown_status(cluster, found)
     except TimeoutError as exc:
         if as_json:
-            _show_final(cluster.describe_experiment(name), processes, exit_code(exc))
+            present = shown_status(cluster, cluster.describe_experiment(name))
+            _show_final(present, processes, exit_code(exc))
         raise
     status = narrowed(whole, select_processes(whole, processes))
     if as_json:
@@ -305,9 +309,9 @@ def launch_and_follow(
             print_note(launch_summary(cluster, experiment))
             with observing_pending_processes(cluster, name):
                 _follow_logs(cluster, experiment, as_json)
-        status = cluster.wait(name)
+        status = shown_status(cluster, cluster.wait(name))
     except Stuck as exc:
-        return _report_stuck(exc.status, as_json=as_json)
+        return _report_stuck(shown_status(cluster, exc.status), as_json=as_json)
     except LaunchIncomplete:
         if interruptions.exit_code is None:
             raise
@@ -342,8 +346,6 @@ def _report_stuck(status: ExperimentStatus, *, as_json: bool) -> int:
 
 
 def _follow_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> None:
-    from symphony.cluster.hidden_output import without_secrets
-
     names = [process.name for process in experiment.list_all_processes()]
     formatter = LogFormatter(names, as_json=as_json)
     items = cluster.iter_output(experiment.name, follow=True, events=True, exact=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -105,8 +106,20 @@ class InspectCommands(BaseCommands):
         from symphony.cluster.matching import narrowed
         from symphony.commandline.output.printing import show_json
 
+        @functools.cache
+        def find_hidden(name: str, _created: float | None) -> HiddenValues:
+            return self.cluster.hidden_values(name)
+
         def select(status: ExperimentStatus) -> ExperimentStatus:
-            return narrowed(status, self._resolve_processes(status, args.processes))
+            selected = narrowed(status, self._resolve_processes(status, args.processes))
+            if not selected.note and not any(process.reason for process in selected):
+                # Most experiments need no further modules.
+                return selected
+            from symphony.cluster.hidden_output import status_without_secrets
+
+            return status_without_secrets(
+                selected, lambda: find_hidden(status.name, status.created)
+            )
 
         if args.usage and args.run:
             raise UsageError("--usage and --run cannot be combined; show prints the recorded usage")

@@ -161,7 +161,8 @@ class LogsCommands(ReadingCommands):
         except NotFound:
             print_note(f"{process} has no output, and was removed")
             return
-        reason = f": {status.reason}" if status.reason else ""
+        hidden = self.cluster.hidden_values(experiment)
+        reason = f": {hidden.in_text(status.reason)}" if status.reason else ""
         print_note(f"{status.path} has no output ({status.state}{reason})")
 
     def _show_merged(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
@@ -174,7 +175,7 @@ class LogsCommands(ReadingCommands):
 
     def _without_secrets(
         self, args: argparse.Namespace, experiment: str, items: Iterable[Item]
-    ) -> Iterable[Item | LogBlock]:
+    ) -> Iterable[Item | LogBlock | ExperimentEvent]:
         """Return output in which the values of secrets are hidden, unless ``--raw`` is given."""
         from symphony.cluster.hidden_output import without_secrets
 
@@ -209,8 +210,10 @@ class LogsCommands(ReadingCommands):
         except KeyboardInterrupt:
             # Ctrl-C is the usual way to stop following, so no message is printed.
             return INTERRUPTED
+        from symphony.cluster.hidden_output import shown_status
+
         with contextlib.suppress(NotFound):
-            status = self.cluster.describe_experiment(experiment)
+            status = shown_status(self.cluster, self.cluster.describe_experiment(experiment))
             if status.ended:
                 report_end(status)
         return OK

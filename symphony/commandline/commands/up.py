@@ -299,7 +299,9 @@ class UpCommands(ExperimentOptions):
             self._show_addresses(experiment)
         for note in changes.notes:
             print_note(f"symphony: {note}")
-        status = self.cluster.describe_experiment(name)
+        from symphony.cluster.hidden_output import shown_status
+
+        status = shown_status(self.cluster, self.cluster.describe_experiment(name))
         affected = set(changes.names("added", "restarted", "started"))
         failed = [process for process in status if process.failed and process.name in affected]
         for process in failed:

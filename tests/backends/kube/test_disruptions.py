@@ -15,6 +15,7 @@ from symphony_kube.lifecycle.supervisor.lost_units import (
     find_created,
     find_ended,
     find_lost,
+    find_requested,
     next_attempt_of_lost,
 )
 from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
@@ -23,7 +24,8 @@ from symphony_kube.render.roster import Unit
 from symphony_kube.state.control_state import Attempt, Control
 from symphony_kube.state.job_status import parse_job
 from symphony_kube.state.observe import JOBS, PODS, PodObserver
-from symphony_kube.state.pod_status import parse_pod
+from symphony_kube.state.pod_status import parse_pod, parse_time
+from symphony_kube.state.unit_status import OVERDUE_SECONDS
 
 from .histories import read_history
 from .test_control import ENDED, EXITED, NOW, RUNNING, STARTED, STOP, pod
@@ -31,6 +33,8 @@ from .test_render import rendered
 
 DISRUPTED = "2023-11-14T22:14:00Z"
 PENDING = (State.PENDING, ReasonCode.DISRUPTED)
+# A program that handles TERM chooses its exit code.
+SAVED = {"terminated": {"exitCode": 1, "startedAt": STARTED, "finishedAt": ENDED}}
 SUCCEEDED = {"terminated": {"exitCode": 0, "startedAt": STARTED, "finishedAt": ENDED}}
 
 
@@ -215,7 +219,7 @@ def test_processes_that_are_not_started_again(policy, state, control):
     assert decide(units, observation, {"a", "b"}).create == ()
 
 
-@pytest.mark.parametrize("exit_state", [EXITED, SUCCEEDED, RUNNING])
+@pytest.mark.parametrize("exit_state", [EXITED, SUCCEEDED, RUNNING, SAVED])
 def test_a_pod_that_remains_after_an_eviction(exit_state):
     """The request for the next attempt is recorded in the Pod, whatever the exit code is."""
     body = pod("a", exit_state, phase="Failed")
@@ -239,6 +243,36 @@ def test_a_pod_that_remains_after_an_eviction(exit_state):
     assert observation.unit_statuses["a"].waits_for_start
     # The number of restarts of the next attempt.
     assert observation.unit_statuses["a"].restarts == 0
+
+
+def test_the_pod_of_a_rank_that_remains_after_an_eviction():
+    units = tuple(unit(f"u-{rank}", rank_of="u") for rank in range(2))
+    evicted = disrupted(pod("u-1", EXITED, phase="Failed"), "TerminationByKubelet", deleted=False)
+    observer = PodObserver("e", roster=units)
+    observer.replace(PODS, [pod("u-0", RUNNING), evicted])
+    decisions = decide(units, observer.observe(NOW), {"u-0"}, now=NOW)
+    (action,) = decisions.unit_actions
+    assert (action.ranks, action.code, action.in_row) == (("u-0", "u-1"), "disrupted", 0)
+    assert action.reason == "lost: u-1 (evicted from n1 (TerminationByKubelet))"
+    assert decisions.lost == find_requested(units, observer.observe(NOW)) == {}
+
+
+def test_a_node_that_is_lost():
+    """Its Pods remain, so the next attempt begins when they should have ended long ago."""
+    body = disrupted(pod("a", RUNNING), "DeletionByTaintManager")
+    body["status"]["conditions"] += [
+        {"type": "Ready", "status": "False"},
+        {"type": "ContainersReady", "status": "True"},
+    ]
+    observer = PodObserver("e", roster=(unit(),))
+    observer.replace(PODS, [body])
+    deadline = parse_time(body["metadata"]["deletionTimestamp"])
+    soon = observer.observe(deadline + OVERDUE_SECONDS - 1)
+    assert shown(soon)[0] == (State.RUNNING, ReasonCode.DELETING)
+    assert find_lost((unit(),), soon) == set()
+    late = observer.observe(deadline + OVERDUE_SECONDS)
+    assert shown(late) == (PENDING, "lost: n1 was lost", 0)
+    assert decide((unit(),), late, {"a"}).lost == {"a": "lost: n1 was lost"}
 
 
 def test_an_exit_before_the_eviction_is_a_failure():

@@ -1,13 +1,17 @@
 """Disruptions on a real cluster: evictions and deletions of Pods."""
 
+import os
 import re
+import select
+import socket
 
 import pytest
 
 from symphony.errors import BackendError
 from symphony.testing.contract import all_running
+from symphony_kube.lifecycle.supervisor.detached import directory_of
 
-from .conftest import FOREVER, python, wait_until
+from .conftest import FOREVER, managed_objects, python, wait_until
 
 SERVER = """
 import http.server, os
@@ -116,3 +120,24 @@ def test_pods_that_a_user_deletes(kube_cluster, shared, name):
     assert second in pods_of(kube_cluster, name).values()
     shared.delete(name)
     assert pods_of(kube_cluster, name) == {}
+
+
+def test_a_supervisor_of_another_machine_starts_nothing_during_a_deletion(
+    kube_cluster, kube_faults, open_cluster, name, monkeypatch
+):
+    """`delete` stops the client before the server, and does not find the supervisor here."""
+    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+    exp = cluster.new_experiment(name)
+    python(exp, "server", FOREVER).restart_policy("Always")
+    client = python(exp, "client", FOREVER).restart_policy("Always")
+    client.starts_after("server", "started")
+    cluster.launch(exp)
+    wait_until(lambda: all_running(cluster.describe_experiment(name)))
+    supervisor = os.pidfd_open(directory_of(cluster.api, cluster.scope(name)).holder())
+    created = kube_faults.count(method="POST", path="/pods")
+    monkeypatch.setattr(socket, "gethostname", lambda: "another")
+    cluster.delete(name)
+    select.select([supervisor], [], [])
+    os.close(supervisor)
+    assert kube_faults.count(method="POST", path="/pods") == created
+    assert managed_objects(kube_cluster) == {}

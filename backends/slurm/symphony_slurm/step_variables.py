@@ -7,10 +7,9 @@ do not inherit these variables. Ranks have those that describe a step whose task
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 
+from symphony.host.processes.slurm_task import with_task_variables
 from symphony.host.processes.spec import ProcessSpec
 
 _NAMES = frozenset(
@@ -44,9 +43,6 @@ _PREFIXES = (
 )
 # Users set variables with this prefix to configure PMIx.
 _SETTINGS_PREFIX = "PMIX_MCA_"
-# JAX connects to this address instead of a port that follows from the number of the job, so that
-# several units of a job can run at the same time.
-JAX_VARIABLE = "JAX_COORDINATOR_ADDRESS"
 
 
 def remove_step_variables(environ: MutableMapping[str, str]) -> None:
@@ -80,49 +76,6 @@ def with_step_variables(
     return tuple(
         spec
         if spec.unit is None
-        else _with_task(spec, shared_env, [nodes[slot] for slot in units[spec.unit]])
+        else with_task_variables(spec, shared_env, [nodes[slot] for slot in units[spec.unit]])
         for spec in specs
     )
-
-
-def _with_task(
-    spec: ProcessSpec, shared_env: Mapping[str, str], nodes: Sequence[str]
-) -> ProcessSpec:
-    """Return the description of a rank as a task. ``nodes`` contains the node of each rank.
-
-    A rank with GPUs of its own counts as a node; see `symphony.plan.ranks`.
-    """
-    env, names = spec.env, list(dict.fromkeys(nodes))
-    counts = [1] * len(nodes) if spec.gpus else [nodes.count(name) for name in names]
-    count, size = str(len(counts)), env["WORLD_SIZE"]
-    variables = {
-        "SLURM_PROCID": env["RANK"],
-        "SLURM_NTASKS": size,
-        "SLURM_NPROCS": size,
-        "SLURM_LOCALID": env["LOCAL_RANK"],
-        "SLURM_NODEID": env["NODE_RANK"],
-        "SLURM_NNODES": count,
-        "SLURM_TASKS_PER_NODE": tasks_per_node(counts),
-        "SLURM_STEP_NODELIST": ",".join(names),
-        "SLURM_STEP_NUM_NODES": count,
-        "SLURM_STEP_NUM_TASKS": size,
-        "SLURM_STEP_TASKS_PER_NODE": tasks_per_node(counts),
-    }
-    if len(set(counts)) == 1:
-        variables["SLURM_NTASKS_PER_NODE"] = str(counts[0])
-    if JAX_VARIABLE not in shared_env and JAX_VARIABLE not in spec.env_secrets:
-        variables[JAX_VARIABLE] = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
-    return replace(spec, env={**variables, **env})
-
-
-def tasks_per_node(counts: Iterable[int]) -> str:
-    """Return the numbers of tasks on nodes as Slurm writes them.
-
-    >>> tasks_per_node([2, 2, 1])
-    '2(x2),1'
-    """
-    parts = []
-    for count, group in itertools.groupby(counts):
-        length = len(list(group))
-        parts.append(str(count) if length == 1 else f"{count}(x{length})")
-    return ",".join(parts)

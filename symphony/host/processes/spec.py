@@ -21,6 +21,8 @@ THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 # The variable in which a shell stores its directory, and from which many programs read theirs.
 DIRECTORY_VARIABLE = "PWD"
+# The number of the job of Slurm that a program belongs to.
+SLURM_JOB_VARIABLE = "SLURM_JOB_ID"
 
 DEFAULT_GRACE_SECONDS = 30.0
 DEFAULT_STOP_SIGNAL = "TERM"

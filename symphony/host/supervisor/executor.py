@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from symphony.host.processes.identity import ProcessId
 from symphony.host.processes.spec import (
     DIRECTORY_VARIABLE,
+    SLURM_JOB_VARIABLE,
     ProcessSpec,
     with_directory_variable,
     with_thread_limit,
@@ -136,7 +137,13 @@ class Executor:
             return spec
         cores = len(os.sched_getaffinity(0))
         ranks = self._processes.ranks_with(spec.name)
-        return with_thread_limit(spec, len(ranks), cores, environment)
+        spec = with_thread_limit(spec, len(ranks), cores, environment)
+        if SLURM_JOB_VARIABLE not in environment or self._host.is_remote:
+            return spec
+        from symphony.host.processes.slurm_task import with_task_of_this_node
+
+        # The experiment was launched in a job of Slurm, whose tasks are not the ranks.
+        return with_task_of_this_node(spec, len(ranks), environment)
 
     def replace_master_ports(self, units: Iterable[str]) -> None:
         """Let the ranks of units meet at another port, if necessary, before they restart."""

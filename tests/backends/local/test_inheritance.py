@@ -109,3 +109,21 @@ def test_ignored_and_blocked_signals_of_the_launcher_have_no_effect(
     supervisor.terminate()
     supervisor.wait(20)
     assert all(process.stopped for process in cluster.describe_experiment("exp").processes[1:])
+
+
+def test_ranks_in_a_job_of_slurm_are_its_tasks(cluster, experiment, monkeypatch) -> None:
+    """Libraries would otherwise take the task of the launching program for that of each rank."""
+    inherited = {"JOB_ID": "7", "NTASKS": "1", "PROCID": "0", "LOCALID": "0", "NNODES": "3"}
+    for name, value in inherited.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    monkeypatch.setenv("SLURMD_NODENAME", "node5")
+    names = "$SLURM_JOB_ID $SLURM_PROCID/$SLURM_NTASKS $SLURM_LOCALID $SLURM_NNODES"
+    line = f'echo "{names} $SLURM_STEP_NODELIST $JAX_COORDINATOR_ADDRESS"; echo $MASTER_PORT'
+    experiment.new_ranks("rank", 2, cmd=line)
+    experiment.new_process("other", cmd="echo $SLURM_PROCID/$SLURM_NTASKS")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=60)
+    for rank in range(2):
+        first, port = cluster.get_log("exp", f"rank-{rank}").splitlines()
+        assert first == f"7 {rank}/2 {rank} 1 node5 127.0.0.1:{port}"
+    assert cluster.get_log("exp", "other") == "0/1\n"

@@ -6,15 +6,15 @@ All functions are pure, except that `apply` changes the state that it receives.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any
 
 from symphony.plan.policies import Ending
 from symphony.status import ENDED, ReasonCode, State
 
 Event = Mapping[str, Any]
-_Copied = TypeVar("_Copied")
 
 # The cause of the exit of a process that a user restarts.
 RESTART_REQUESTED = "restart requested"
@@ -66,7 +66,7 @@ class Track:
 
     def copy(self) -> Track:
         """Return a copy, faster than `dataclasses.replace`."""
-        return _copied(self, _TRACK_FIELDS)
+        return Track(*_TRACK_VALUES(self))
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class RunState:
 
     def copy(self) -> RunState:
         """Return a copy whose requests can be changed, and whose tracks can be replaced."""
-        run = _copied(self, _RUN_FIELDS)
+        run = RunState(*_RUN_VALUES(self))
         run.tracks, run.leaving = dict(self.tracks), dict(self.leaving)
         run.requests = {number: request.copy() for number, request in self.requests.items()}
         run.unknown_events = list(self.unknown_events)
@@ -162,16 +162,9 @@ class RunState:
         return has_stopped and have_ended and not self.stopping and not self.finished
 
 
-_TRACK_FIELDS = tuple(each.name for each in fields(Track))
-_RUN_FIELDS = tuple(each.name for each in fields(RunState))
-
-
-def _copied(item: _Copied, names: Sequence[str]) -> _Copied:
-    """Return a copy of an object with the attributes ``names``."""
-    copy = object.__new__(type(item))
-    for name in names:
-        setattr(copy, name, getattr(item, name))
-    return copy
+# These functions return all values of an instance in the order of the fields.
+_TRACK_VALUES = operator.attrgetter(*(each.name for each in fields(Track)))
+_RUN_VALUES = operator.attrgetter(*(each.name for each in fields(RunState)))
 
 
 def fold(processes: Iterable[str], events: Iterable[Event]) -> RunState:

@@ -26,6 +26,7 @@ EVENTS = (
     "start-failed",
     "ready",
     "not-ready",
+    "tested",
     "exited",
     "never",
     "terminating",

@@ -79,8 +79,8 @@ class _Draw:
             self._add_disruptions(scenario, names)
         if self._chance(0.4):
             self._add_crashes(scenario)
-            if self._chance(0.3):
-                scenario.record_limit = 2 + int(self._random() * 12)
+            if self._chance(0.5):
+                scenario.record_limit = 1 + int(self._random() * 10)
         if self._chance(0.25):
             scenario.delays = [self._ticks(3) for _ in range(1 + int(self._random() * 6))]
             scenario.repeats = [self._chance(0.3) for _ in range(1 + int(self._random() * 4))]
@@ -103,6 +103,7 @@ class _Draw:
             process.ready_timeout = self._pick((2.0, 4.0, 30.0))
         if self._has_deadlines and self._chance(0.4):
             process.deadline = 1.0 + self._ticks(20)
+        process.reserves = self._chance(0.1)
         process.executions = [self._execution(process) for _ in range(self._pick((1, 1, 2, 3)))]
         return process
 

@@ -27,7 +27,9 @@ def check_quiet(experiment: Experiment, state: RunState) -> None:
     if experiment.stopping_since is not None or experiment.is_restarting:
         raise Broken(PROGRESS, "the stop or the restart of the experiment does not go on")
     for name, past in experiment.pasts.items():
-        if not past.is_running:
+        if past.is_running:
+            _check_readiness(name, past)
+        else:
             _check_waits(experiment, name, past, state.tracks[name])
     for past in experiment.gone:
         if past.is_running:
@@ -40,6 +42,17 @@ def check_quiet(experiment: Experiment, state: RunState) -> None:
     have_ended = all(track.state in ENDED for track in state.tracks.values())
     if have_ended and not any(past.is_stopped for past in experiment.pasts.values()):
         raise Broken(PROGRESS, "all processes have ended, but the experiment has not")
+
+
+def _check_readiness(name: str, past: Past) -> None:
+    """Check that it is recorded that a running process is ready, or that it is late."""
+    program = past.programs[-1]
+    if not past.settings.has_probe:
+        return
+    if program.ready is None and not program.late_recorded:
+        raise Broken(PROGRESS, f"{name} is not ready, and its timeout does not end")
+    if program.ready is not None and not past.ready_recorded:
+        raise Broken(PROGRESS, f"{name} is ready, but this was not recorded")
 
 
 def _check_waits(experiment: Experiment, name: str, past: Past, track: Track) -> None:

@@ -6,7 +6,7 @@ at once. What it learns from the machines can come late, twice and out of order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import cycle, repeat
 
 from simulate.clock import Clock
@@ -49,10 +49,13 @@ class _Known:
         "signaled_at",
         "since",
         "starting",
+        "test_result",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, test_result: str = "") -> None:
         self.attempt = -1
+        # What the readiness test says as long as it fails.
+        self.test_result = test_result
         self.starting = self.failed = self.running = self.ready = False
         self.code: int | None = None
         self.since: float | None = None
@@ -86,6 +89,7 @@ class _Known:
             birth=float(pid),
             disruption=self.disruption,
             ready=self.ready,
+            test_result="" if self.ready else self.test_result,
             signaled_at=self.signaled_at,
             kill_at=self.kill_at,
             killed=self.killed,
@@ -187,6 +191,7 @@ class Executor:
                 known.disruption = _disruption(program)
             self._show(name, known)
         self._strays = None
+        self.reserve_for(self._behaviours)
 
     def notice(self, program: Program) -> None:
         """Report a change of a program, as late and as often as the scenario says."""
@@ -225,7 +230,9 @@ class Executor:
     def _know(self, name: str) -> _Known:
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = _Known()
+            behaviour = self._behaviours.get(name)
+            has_probe = behaviour is not None and behaviour.has_probe
+            known = self._known[name] = _Known("connection refused" if has_probe else "")
         return known
 
     def _show(self, name: str, known: _Known) -> None:
@@ -319,9 +326,22 @@ class Executor:
 
     def reserve(self, action: Reserve) -> None:
         """Reserve the resources of a process."""
-        known = self._know(action.process)
-        known.reserved = True
-        self._show(action.process, known)
+        self.reserve_for([action.process])
+
+    def reserve_for(self, names: Iterable[str]) -> None:
+        """Reserve the resources of processes, as a change and a new supervisor do."""
+        for name in names:
+            if self._behaviours[name].reserves:
+                known = self._know(name)
+                known.reserved = True
+                self._show(name, known)
+
+    def free(self, name: str) -> None:
+        """Release the resources of a process that has exited."""
+        known = self._known.get(name)
+        if known is not None and known.reserved:
+            known.reserved = False
+            self._show(name, known)
 
     def remove(self, action: Remove) -> None:
         """Forget a process."""

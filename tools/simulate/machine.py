@@ -34,6 +34,7 @@ class Program:
         "exit_recorded",
         "is_counted",
         "killed",
+        "late_recorded",
         "name",
         "pid",
         "ready",
@@ -55,7 +56,8 @@ class Program:
         self.code: int | None = None
         self.terminated: float | None = None
         self.killed: float | None = None
-        self.is_counted = self.code_lost = self.start_recorded = self.exit_recorded = False
+        self.is_counted = self.late_recorded = False
+        self.code_lost = self.start_recorded = self.exit_recorded = False
         self.disrupted = ""
         self.strays_until: float | None = None
         self.strays_terminated: float | None = None

@@ -306,8 +306,11 @@ def run_mutations(only: Sequence[str] | None, *, histories: int, jobs: int | Non
     for mutation in chosen:
         mutation.text()
     workers = jobs or len(os.sched_getaffinity(0))
+    results: list[Found] = []
     with ThreadPoolExecutor(workers) as pool:
-        results = list(pool.map(lambda each: _run_one(each, histories), chosen))
+        for result in pool.map(lambda each: _run_one(each, histories), chosen):
+            results.append(result)
+            print(f"{len(results)}/{len(chosen)} {_line(result)}", file=sys.stderr, flush=True)
     _print_table(results)
     missed = [each for each in results if each.histories is None and not each.mutation.equivalent]
     wrong = [each for each in results if each.histories is not None and each.mutation.equivalent]
@@ -338,14 +341,15 @@ def _print_table(results: Sequence[Found]) -> None:
     width = max(len(each.mutation.name) for each in results)
     print(f"{'MUTATION':{width}}  HISTORIES  PROMISE")
     for each in results:
-        if each.histories is None:
-            words = f"equivalent: {each.mutation.equivalent}"
-            print(
-                f"{each.mutation.name:{width}}  {'-':>9}  "
-                f"{words if each.mutation.equivalent else 'NOT FOUND'}"
-            )
-            continue
-        print(f"{each.mutation.name:{width}}  {each.histories:>9}  {each.promise}")
+        print(_line(each, width))
+
+
+def _line(found: Found, width: int = 0) -> str:
+    mutation = found.mutation
+    if found.histories is not None:
+        return f"{mutation.name:{width}}  {found.histories:>9}  {found.promise}"
+    words = f"equivalent: {mutation.equivalent}" if mutation.equivalent else "NOT FOUND"
+    return f"{mutation.name:{width}}  {'-':>9}  {words}"
 
 
 def _main(name: str, histories: int) -> None:

@@ -13,11 +13,13 @@ class Record:
     time that as many lines were added, as `symphony.host.supervisor.event_log` does.
     """
 
-    __slots__ = ("_checkpoint", "_folded", "_limit", "_lines", "_torn")
+    __slots__ = ("_checkpoint", "_events", "_folded", "_limit", "_lines", "_torn")
 
     def __init__(self, limit: int | None = None) -> None:
         self._limit = limit
         self._lines: list[bytes] = []
+        # The events after these lines. They are encoded when somebody reads the record.
+        self._events: list[Event] = []
         self._torn = b""
         self._folded = 0
         # A checkpoint, and the number of lines before it. It replaces them later.
@@ -25,27 +27,36 @@ class Record:
 
     def append(self, event: Event, state: RunState) -> None:
         """Write an event. ``state`` is the state after it."""
-        line = encode(event)
         if self._torn:
-            # The new supervisor ends the line that the previous one could not complete.
-            self._lines.append(self._torn + b"\n")
-            self._torn = b""
-        self._lines.append(line)
+            self._end_torn_line()
+        self._events.append(event)
         if self._limit is not None:
             self._limit_size(self._limit, state, event["at"])
 
     def tear(self, event: Event) -> None:
         """Write only the first half of an event's line."""
-        line = encode(event)
+        self._encode()
         if self._torn:
-            self._lines.append(self._torn + b"\n")
+            self._end_torn_line()
+        line = encode(event)
         self._torn = line[: len(line) // 2]
 
     def read(self) -> list[Event]:
         """Return the events as a new supervisor reads them."""
+        self._encode()
         return decode(b"".join(self._lines))
 
+    def _encode(self) -> None:
+        self._lines += map(encode, self._events)
+        self._events.clear()
+
+    def _end_torn_line(self) -> None:
+        """Write the end of a line that a killed supervisor could not complete."""
+        self._lines.append(self._torn + b"\n")
+        self._torn = b""
+
     def _limit_size(self, limit: int, state: RunState, at: float) -> None:
+        self._encode()
         count = 0 if self._checkpoint is None else self._checkpoint[1]
         if len(self._lines) - count < limit:
             return

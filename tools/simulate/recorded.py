@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from simulate.machine import Program
 from simulate.past import EPSILON, Experiment, Past
 from simulate.promises import CAUSE, RESTARTS, TRUTH, Broken
 from simulate.starts import unmet
@@ -61,10 +62,41 @@ def _exited(experiment: Experiment, past: Past, event: Event) -> None:
     if event["at"] < program.ended - EPSILON:
         raise Broken(TRUTH, f"the exit of {name} was recorded for {event['at']}, before it")
     program.exit_recorded = True
-    if event.get("reason_code") == "deadline-exceeded":
+    _check_reason(experiment, past, program, event)
+    past.graces.clear()
+
+
+def _check_reason(experiment: Experiment, past: Past, program: Program, event: Event) -> None:
+    """Check the reason that an exit was given."""
+    code, name = event.get("reason_code"), event["process"]
+    is_signaled = program.terminated is not None or program.killed is not None
+    if code == "deadline-exceeded":
         _check_overdue(experiment, past, event["at"])
         past.is_given_up = True
-    past.graces.clear()
+        is_own = experiment.ending != "deadline"
+        if (
+            is_own
+            and not is_signaled
+            and program.reported_code == 0
+            and not experiment.scenario.delays
+        ):
+            raise Broken(TRUTH, f"{name} was said to be late, but it had succeeded before")
+        return
+    if experiment.stopping_since is not None or past.is_stopped or past.is_removed:
+        return
+    if experiment.is_restarting:
+        if code not in ("experiment-restarts", "disrupted"):
+            raise Broken(TRUTH, f"the exit of {name} while all restart has the reason {code}")
+    elif is_signaled and past.is_overdue(event["at"]) and not past.may_start:
+        is_rank = past.settings.gang is not None
+        if not is_rank and _was_late(past, program):
+            raise Broken(TRUTH, f"{name} was stopped at its deadline, but the reason is {code}")
+
+
+def _was_late(past: Past, program: Program) -> bool:
+    """Return whether a program was stopped because of its own deadline."""
+    signaled = program.killed if program.terminated is None else program.terminated
+    return signaled is not None and past.is_overdue(signaled)
 
 
 def _check_overdue(experiment: Experiment, past: Past, at: float) -> None:
@@ -87,6 +119,7 @@ def _not_ready(_experiment: Experiment, past: Past, event: Event) -> None:
     if event["at"] < program.started + past.settings.ready_timeout - EPSILON:
         raise Broken(TRUTH, f"{event['process']} was recorded as not ready before its timeout")
     past.never_ready = not past.ready_recorded
+    program.late_recorded = True
 
 
 def _start_failed(_experiment: Experiment, past: Past, event: Event) -> None:

@@ -42,7 +42,8 @@ class Process:
     """The settings of a process, and what its executions do.
 
     After the last of ``executions``, each further execution does the same as the last. A change of
-    ``version`` means that the command has changed.
+    ``version`` means that the command has changed. If ``reserves`` is true, the process needs
+    resources such as GPUs, which are reserved again when a request starts it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Process:
     grace: float = 5.0
     deadline: float | None = None
     gang: str | None = None
+    reserves: bool = False
     version: int = 0
     executions: list[Execution] = field(default_factory=lambda: [Execution()])
 

@@ -20,6 +20,7 @@ _PROCESS_DEFAULTS: Data = {
     "grace": 0.0,
     "deadline": None,
     "gang": None,
+    "reserves": False,
 }
 _SCENARIO_DEFAULTS: Data = {
     "ends_with": [],

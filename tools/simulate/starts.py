@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulate.machine import Program
-from simulate.past import EPSILON, Experiment, Gang, Past
+from simulate.past import EPSILON, Experiment, Gang, Past, backoff_delay
 from simulate.promises import CAUSE, GANG, ONCE, ORDER, RESTARTS, STOPPED, Broken
 
 
@@ -126,4 +126,9 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
     retries = len(experiment.scenario.crashes)
     if limit is not None and gang.restarts >= limit + retries:
         raise Broken(RESTARTS, f"{program.name} was restarted more than {limit} times")
+    # A supervisor that was killed while it started the ranks has counted one restart more.
+    delay = 0.0 if retries else backoff_delay(gang.restarts, settings.backoff)
+    due = min(each.ended for each in latest if each.ended is not None) + delay
+    if program.started < due - EPSILON:
+        raise Broken(RESTARTS, f"{program.name} was restarted at {program.started}, before {due}")
     gang.restarts += 1

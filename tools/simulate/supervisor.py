@@ -69,7 +69,10 @@ class CrashPoints:
 
 
 class Supervisor:
-    """One supervisor, until it is killed or the experiment has finished."""
+    """One supervisor, until it is killed or the experiment has finished.
+
+    If ``checks_all`` is true, it decides once more after each decision without actions.
+    """
 
     def __init__(
         self,
@@ -81,6 +84,8 @@ class Supervisor:
         points: CrashPoints,
         actions: Counter[str],
         tell: Callable[[str], None] | None,
+        *,
+        checks_all: bool,
     ) -> None:
         self._clock = clock
         self.wish = wish
@@ -94,6 +99,7 @@ class Supervisor:
         self.state: RunState = fold(names, record.read())
         self.wake_at: float | None = None
         self.has_finished = False
+        self._checks_all = checks_all
         self.crash: Crash | None = None
         self.steps = 0
 
@@ -119,6 +125,7 @@ class Supervisor:
                 return
             for name in decision.frees:
                 self._ledger.check_freed(name)
+                self.executor.free(name)
             for event in decision.events:
                 self.write(event)
             for action in decision.actions:
@@ -126,6 +133,9 @@ class Supervisor:
                 self._execute(action)
                 self._reach()
             if self.has_finished:
+                return
+            if not decision.actions and not self._checks_all:
+                # Nothing has changed that `decide` does not know. Some histories check this.
                 return
         last = [str(action) for action in decision.actions]
         kinds = [event["event"] for event in decision.events]

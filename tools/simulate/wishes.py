@@ -46,5 +46,6 @@ def process_wish(process: Process) -> ProcessWish:
         grace=process.grace,
         deadline=process.deadline,
         gang=process.gang,
+        reserves=process.reserves,
         fingerprint=str(process.version),
     )

@@ -394,7 +394,13 @@ def _create(
         annotations = _roster_annotations(units[roster_unit(manifest.roster).name])
         secret = launching_object(description, scope, annotations)
         stored = to_resource(with_run_label(secret, run_id), scope.namespace)
-        steps.append(partial(_create_if_permitted, creation, stored))
+        if scope.shared:
+            # Several launches that run at the same time have more than one object with the same
+            # name. The first object decides which of them wins. If they created these objects in
+            # different orders, each could fail because of an object of another.
+            _create_if_permitted(creation, stored)
+        else:
+            steps.append(partial(_create_if_permitted, creation, stored))
     in_parallel(_call, steps, threads=api.connections, stopped=creation.stopped)
     with_objects = [unit for unit in manifest.roster if unit.name in units]
     first_units = [unit.name for unit in with_objects if not unit.starts_after]

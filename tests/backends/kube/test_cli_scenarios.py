@@ -1,6 +1,5 @@
 """The scenarios of the command line that every backend passes, on a cluster."""
 
-import re
 import secrets
 from typing import ClassVar
 
@@ -54,28 +53,6 @@ class TestKube(Scenarios):
         assert terminal.text.endswith("symphony: interrupted\n")
         assert name not in [status["name"] for status in cli.json("ls")]
 
-    @pytest.mark.parametrize(
-        ("content", "message", "code"),
-        [
-            (None, "there is no file", 3),
-            ("clusters: [", "is not a kubeconfig", 3),
-            ("{server}", "cannot be reached", 3),
-        ],
-    )
-    def test_unreachable_cluster(self, cli, kube_session, content, message, code):
-        path = cli.directory / "elsewhere.yaml"
-        path.unlink(missing_ok=True)
-        if content is not None:
-            admin = kube_session.cluster.kubeconfig.read_text()
-            away = re.sub(r'("?server"?: *"?)https://[^"\s]+', r"\1https://127.0.0.1:1", admin)
-            path.write_text(away if content == "{server}" else content)
-        for words in (["ls"], ["launch", cli.file("unborn", {"a": "true"})]):
-            output = refuse(cli, *words, "--kubeconfig", path, code=code)
-            assert message in output
-
-    def test_unknown_context(self, cli):
-        assert "has no context 'nowhere'" in refuse(cli, "ls", "--context", "nowhere")
-
     def test_advice_names_options_of_the_command_line(self, cli, kube_session):
         """The message has ``--namespace``, the error of the library has ``namespace=``."""
         output = refuse(
@@ -89,3 +66,24 @@ class TestKube(Scenarios):
         assert output.endswith(
             "create namespace 'symphony-test-none', or choose another with --namespace\n"
         )
+
+
+# What the command line does with the answers of a backend is the same on every backend, so these
+# promises are tested on the backends of this machine only (tests/cli/test_every_backend.py).
+SAME_ON_ALL_BACKENDS = (
+    "test_ambiguous_name_is_a_menu_on_a_terminal",
+    "test_command_after_the_dashes_is_passed_on_unchanged",
+    "test_current_experiment",
+    "test_delete_asks_for_confirmation",
+    "test_describe_failed_process",
+    "test_errors_are_one_line",
+    "test_exec_errors_are_one_line",
+    "test_following_exits_quietly_when_the_pipe_is_closed",
+    "test_process_without_output",
+    "test_reading_command_accepts_the_beginning_of_a_name",
+    "test_watch_refreshes_in_place_until_ctrl_c",
+)
+for _name in SAME_ON_ALL_BACKENDS:
+    # An unknown name must not be accepted silently.
+    getattr(Scenarios, _name)
+    setattr(TestKube, _name, None)

@@ -154,46 +154,46 @@ def test_copy_is_repeated_if_the_end_of_the_archive_is_lost(worker, tmp_path, mo
         assert (tmp_path / "zeros").read_bytes() == bytes(100_000)
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "error", "message"),
-    [
-        ("worker:no/such", "{tmp}", NotFound, "no such directory"),
-        ("worker:no-such", "{tmp}", NotFound, "no such file"),
-        ("{tmp}/no", "worker:x", NotFound, "No such file"),
-        ("{tmp}/file", "worker:/no/such/x", NotFound, "no such directory"),
-        ("{tmp}/file", "worker:new/", NotFound, "no such directory"),
-        ("worker:/etc/hostname", "{tmp}/no/x", NotFound, "no local directory"),
-        ("worker:/etc/hostname", "{tmp}/file/", NotFound, "no local directory"),
-        ("{tmp}", "worker:/etc/hostname", SpecError, "a directory cannot replace a file"),
-        ("worker:/etc", "{tmp}/file", SpecError, "a directory cannot replace a file"),
-        ("worker:/dev/zero", "{tmp}/x", SpecError, "neither a file"),
-        ("/dev/null", "worker:x", SpecError, "neither a file"),
-        ("{tmp}/file", "worker:/proc/x", BackendError, "cannot copy"),
-    ],
-)
-def test_refused_copy_leaves_no_files(worker, tmp_path, source, target, error, message):
+REFUSED = [
+    ("worker:no/such", "{tmp}", NotFound, "no such directory"),
+    ("worker:no-such", "{tmp}", NotFound, "no such file"),
+    ("{tmp}/no", "worker:x", NotFound, "No such file"),
+    ("{tmp}/file", "worker:/no/such/x", NotFound, "no such directory"),
+    ("{tmp}/file", "worker:new/", NotFound, "no such directory"),
+    ("worker:/etc/hostname", "{tmp}/no/x", NotFound, "no local directory"),
+    ("worker:/etc/hostname", "{tmp}/file/", NotFound, "no local directory"),
+    ("{tmp}", "worker:/etc/hostname", SpecError, "a directory cannot replace a file"),
+    ("worker:/etc", "{tmp}/file", SpecError, "a directory cannot replace a file"),
+    ("worker:/dev/zero", "{tmp}/x", SpecError, "neither a file"),
+    ("/dev/null", "worker:x", SpecError, "neither a file"),
+    ("{tmp}/file", "worker:/proc/x", BackendError, "cannot copy"),
+]
+
+
+def test_refused_copy_leaves_no_files(worker, tmp_path):
     (tmp_path / "file").write_text("whole")
     before = sorted(os.listdir(tmp_path))
-    with pytest.raises(error, match=message) as raised:
-        worker.cp(source.format(tmp=tmp_path), target.format(tmp=tmp_path))
-    assert "\n" not in str(raised.value)
-    assert sorted(os.listdir(tmp_path)) == before
-    assert (tmp_path / "file").read_text() == "whole"
+    for source, target, error, message in REFUSED:
+        with pytest.raises(error, match=message) as raised:
+            worker.cp(source.format(tmp=tmp_path), target.format(tmp=tmp_path))
+        assert "\n" not in str(raised.value)
+        assert sorted(os.listdir(tmp_path)) == before
+        assert (tmp_path / "file").read_text() == "whole"
 
 
-@pytest.mark.parametrize(
-    ("target", "error", "message"),
-    [
-        ("/no/such/dir/", NotFound, "there is no such directory in 'worker'"),
-        ("/etc/hostname/x", NotFound, "there is no such directory"),
-        ("/proc/", BackendError, "its directory is not writable: mkdir: .*/proc/"),
-        ("/sys/x", BackendError, "its directory is not writable: mkdir: .*Read-only"),
-    ],
-)
-def test_large_file_is_refused_at_once(worker, tmp_path, target, error, message):
+REFUSED_AT_ONCE = [
+    ("/no/such/dir/", NotFound, "there is no such directory in 'worker'"),
+    ("/etc/hostname/x", NotFound, "there is no such directory"),
+    ("/proc/", BackendError, "its directory is not writable: mkdir: .*/proc/"),
+    ("/sys/x", BackendError, "its directory is not writable: mkdir: .*Read-only"),
+]
+
+
+def test_large_file_is_refused_at_once(worker, tmp_path):
     (tmp_path / "file").write_bytes(os.urandom(2_000_000))
-    with pytest.raises(error, match=message):
-        worker.cp(tmp_path / "file", f"worker:{target}")
+    for target, error, message in REFUSED_AT_ONCE:
+        with pytest.raises(error, match=message):
+            worker.cp(tmp_path / "file", f"worker:{target}")
 
 
 def test_full_disk_leaves_no_files(worker, tmp_path):

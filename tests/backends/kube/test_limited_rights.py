@@ -52,7 +52,7 @@ def test_jobs_that_cannot_be_watched_are_followed_by_their_pods(kube_cluster, as
 
 @pytest.mark.parametrize(
     ("what", "right"),
-    [("service", "create services"), ("secret", "create secrets"), ("config", "create configmaps")],
+    [("service", "create services"), ("secret", "create secrets")],
 )
 def test_missing_right_is_reported_and_launch_is_rolled_back(
     kube_cluster, as_user, name, tmp_path, what, right
@@ -64,8 +64,6 @@ def test_missing_right_is_reported_and_launch_is_rolled_back(
     worker = unschedulable(exp, "worker")
     if what == "service":
         worker.binds("web")
-    if what == "config":
-        worker.mount_config("settings", "/etc/settings", files=[str(tmp_path / "file")])
     with pytest.raises(
         LaunchFailed, match=f"cannot create .*ask for the right to {right} in namespace"
     ) as caught:
@@ -145,13 +143,3 @@ def test_rollback_of_jobs_deletes_their_pods(kube_cluster, shared, name):
         shared.launch(exp)
     assert "jobs" not in managed_objects(kube_cluster)
     wait_until(lambda: managed_objects(kube_cluster) == {})
-
-
-def test_missing_shared_namespace_is_reported(open_cluster, name):
-    cluster = open_cluster(namespace="symphony-test-none")
-    exp = cluster.new_experiment(name)
-    unschedulable(exp, "worker").binds("web")
-    with pytest.raises(
-        LaunchFailed, match=r"namespaces \"symphony-test-none\" not found; create namespace"
-    ):
-        cluster.launch(exp)

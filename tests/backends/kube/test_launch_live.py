@@ -1,0 +1,198 @@
+"""Launches on a real server: refusals, ending namespaces, concurrent launches, and dry runs."""
+
+import json
+import threading
+
+import pytest
+
+from symphony.errors import AlreadyExists, LaunchFailed
+
+from .conftest import find_namespace, managed_objects, unschedulable, wait_until
+from .test_launch import with_all_kinds
+
+
+def test_force_replaces_a_running_experiment_and_its_jobs(kube_cluster, shared, name):
+    exp = shared.new_experiment(name)
+    unschedulable(exp, "old").job()
+    unschedulable(exp, "both").binds("old-service")
+    shared.launch(exp)
+    before = managed_objects(kube_cluster)
+    invalid = shared.new_experiment(name)
+    unschedulable(invalid, "new").pod_yml = {"spec": {"dnsPolicy": "Odd"}}
+    with pytest.raises(LaunchFailed, match="dnsPolicy"):
+        shared.launch(invalid, force=True)
+    assert managed_objects(kube_cluster) == before
+    other = shared.new_experiment(name)
+    unschedulable(other, "new").job()
+    unschedulable(other, "both")
+    shared.launch(other, force=True)
+    found = wait_until(
+        lambda: len((now := managed_objects(kube_cluster))["pods"]) == 2 and now
+    )  # including the Pod of the Job
+    assert found["jobs"] == [f"{name}-new"]
+    assert "services" not in found
+    shared.delete(name)
+    assert managed_objects(kube_cluster) == {}
+
+
+def test_launch_waits_for_a_terminating_namespace(kube_cluster, own_namespaces, name):
+    exp = own_namespaces.new_experiment(name)
+    unschedulable(exp, "worker")
+    own_namespaces.launch(exp)
+    first = find_namespace(kube_cluster, name)["metadata"]["uid"]
+    kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{name}")
+    own_namespaces.launch(exp)
+    second = find_namespace(kube_cluster, name)["metadata"]["uid"]
+    assert second != first
+    own_namespaces.launch(exp, force=True)
+    assert find_namespace(kube_cluster, name)["metadata"]["uid"] not in (first, second)
+
+
+def test_terminating_namespace_is_reported(kube_cluster, shared, name):
+    held = {"metadata": {"name": "held", "finalizers": ["symphony.test/held"]}}
+    maps = kube_cluster.path("configmaps")
+    kube_cluster.raw.call("POST", maps, held)
+    try:
+        kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{kube_cluster.namespace}")
+        exp = shared.new_experiment(name)
+        unschedulable(exp, "worker").binds("web")
+        with pytest.raises(
+            LaunchFailed,
+            match="because it is being terminated; wait until it is deleted, or choose",
+        ):
+            shared.launch(exp)
+        assert managed_objects(kube_cluster) == {}
+    finally:
+        free = {"metadata": {"finalizers": None}}
+        kube_cluster.raw.call("PATCH", f"{maps}/held", free, "application/merge-patch+json")
+
+
+def test_stuck_namespace_is_reported_with_its_finalizer(
+    kube_cluster, own_namespaces, name, monkeypatch
+):
+    monkeypatch.setattr("symphony_kube.lifecycle.delete.NAMESPACE_SECONDS", 1.0)
+    exp = own_namespaces.new_experiment(name)
+    unschedulable(exp, "worker")
+    own_namespaces.launch(exp)
+    held = {"metadata": {"name": "held", "finalizers": ["symphony.test/held"]}}
+    path = f"/api/v1/namespaces/{name}/configmaps"
+    kube_cluster.raw.call("POST", path, held)
+    try:
+        kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{name}")
+        # Kubernetes sets the conditions after about five seconds.
+        wait_until(
+            lambda: "symphony.test/held" in json.dumps(find_namespace(kube_cluster, name)["status"])
+        )
+        with pytest.raises(LaunchFailed, match=rf"'{name}' is being deleted.*symphony\.test/held"):
+            own_namespaces.launch(exp)
+    finally:
+        free = {"metadata": {"finalizers": None}}
+        kube_cluster.raw.call("PATCH", f"{path}/held", free, "application/merge-patch+json")
+    wait_until(lambda: find_namespace(kube_cluster, name) is None)
+
+
+def of_kind(cluster, experiment, kind, rest, file):
+    """Return an experiment of one process that has an object of this kind and name."""
+    exp = cluster.new_experiment(experiment)
+    process = unschedulable(exp, rest if kind in ("pod", "job") else f"worker-{rest}")
+    if kind == "job":
+        process.job()
+    elif kind == "service":
+        process.binds(rest)
+    elif kind == "secret":
+        process.mount_secret(rest, "/m", files=[str(file)])
+    elif kind == "config map":
+        process.mount_config(rest, "/m", files=[str(file)])
+    return exp
+
+
+def test_name_conflict_names_the_other_experiment(kube_cluster, shared, name, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for kind in ("pod", "job", "service", "secret", "config map"):
+        shared.launch(of_kind(shared, f"{name}-x", kind, "y", tmp_path / "file"))
+        # The Pod of a Job is created some time after the launch.
+        wait_until(lambda: "pods" in managed_objects(kube_cluster))
+        before = managed_objects(kube_cluster)
+        message = f"cannot create {kind} '{name}-x-y'.* taken by experiment '{name}-x'"
+        with pytest.raises(LaunchFailed, match=message) as caught:
+            shared.launch(of_kind(shared, name, kind, "x-y", tmp_path / "file"))
+        assert f"{name!r} and '{name}-x' begin alike; rename the" in str(caught.value)
+        assert "delete" not in str(caught.value)
+        assert managed_objects(kube_cluster) == before
+        shared.delete(f"{name}-x")
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_one_of_two_concurrent_launches_in_a_shared_namespace_wins(
+    kube_cluster, open_cluster, name, same
+):
+    clusters = [open_cluster(namespace=kube_cluster.namespace) for _ in range(2)]
+    both = threading.Barrier(2)
+    ends = {}
+
+    def launch(number):
+        exp = clusters[number].new_experiment(name)
+        for index in range(8):
+            unschedulable(exp, f"worker-{index if same else index + 8 * number}").binds(
+                f"service-{index}-{number}"
+            )
+        clusters[number].api.find("/api/v1/namespaces/default")  # opens the connection
+        both.wait()
+        try:
+            clusters[number].launch(exp)
+            ends[number] = "launched"
+        except AlreadyExists:
+            ends[number] = "refused"
+
+    threads = [threading.Thread(target=launch, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ends.values()) == ["launched", "refused"]
+    won = next(number for number, end in ends.items() if end == "launched")
+    found = managed_objects(kube_cluster)
+    assert found["services"] == [f"{name}-service-{index}-{won}" for index in range(8)]
+    assert len(found["pods"]) == 8
+    clusters[0].delete(name)
+
+
+def test_rejected_object_rolls_the_launch_back(kube_cluster, shared, name, tmp_path):
+    exp = with_all_kinds(shared, name, tmp_path)
+    unschedulable(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
+    with pytest.raises(
+        LaunchFailed, match=r"cannot create pod '.*wrong' in namespace.*restartPolicy.*Sometimes"
+    ) as caught:
+        shared.launch(exp)
+    assert "\n" not in str(caught.value)
+    assert "swordfish" not in str(caught.value)
+    assert managed_objects(kube_cluster) == {}
+    assert find_namespace(kube_cluster, name) is None
+
+
+def test_exceeded_quota_rolls_the_launch_back(kube_cluster, shared, name):
+    kube_cluster.quota("few", {"pods": "3"})
+    exp = shared.new_experiment(name)
+    for index in range(6):
+        unschedulable(exp, f"worker-{index}").binds(f"service-{index}")
+    with pytest.raises(
+        LaunchFailed, match="exceeded quota: few.*delete objects that are no longer"
+    ):
+        shared.launch(exp)
+    assert managed_objects(kube_cluster) == {}
+
+
+def test_server_dry_run_checks_all_objects_and_creates_none(
+    kube_cluster, any_cluster, name, tmp_path, capsys
+):
+    exp = with_all_kinds(any_cluster, name, tmp_path)
+    manifest = any_cluster.launch(exp, dry_run="server")
+    assert capsys.readouterr().out == str(manifest)
+    assert managed_objects(kube_cluster) == {}
+    assert find_namespace(kube_cluster, name) is None
+    unschedulable(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
+    with pytest.raises(
+        LaunchFailed,
+        match=r"cannot create pod '.*wrong'.*Pod \"(.*-)?wrong\" is invalid.*Sometimes",
+    ):
+        any_cluster.launch(exp, dry_run="server")

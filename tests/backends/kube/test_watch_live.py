@@ -1,0 +1,96 @@
+"""Lists and watches of a real server: their number, lost connections, and deleted Pods."""
+
+import pytest
+
+from symphony.status import State
+from symphony.testing.contract import until
+
+from .conftest import FOREVER, python, wait_until
+from .held import HELD, release
+from .test_watch import cut, is_list, is_watch, through
+
+__all__ = ["through"]
+
+
+@pytest.fixture
+def once_watched(shared, kube_faults, name, monkeypatch):
+    """A function that returns a callback for ``on_change``.
+
+    When the number of watches is reached, it calls ``first`` and releases the first process.
+    """
+    # Otherwise the events of a Pod that starts slowly are requested, too.
+    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW_SETUP_SECONDS", 3600.0)
+
+    def later(watches, first=lambda: None):
+        done = []
+
+        def see(status):
+            if not done and status.processes[0].state is State.RUNNING:
+                done.append(True)
+                wait_until(lambda: is_watch(kube_faults) == watches)
+                first()
+                release(shared, status.name, status.processes[0].name)
+
+        return see
+
+    return later
+
+
+def test_wait_makes_one_list_and_one_watch_of_each_kind(
+    shared, through, kube_faults, name, once_watched
+):
+    experiment = shared.new_experiment(name)
+    for index in range(3):
+        python(experiment, f"p{index}", "pass" if index else HELD)
+    shared.launch(experiment)
+    assert through.wait(name, timeout=60, on_change=once_watched(1)).exit_code == 0
+    assert (is_list(kube_faults), is_watch(kube_faults), kube_faults.count()) == (1, 1, 2)
+    through.describe_experiment(name)
+    assert kube_faults.count() == 3
+
+    experiment = shared.new_experiment(f"{name}-job")
+    python(experiment, "p", HELD)
+    python(experiment, "job", "pass").job()
+    shared.launch(experiment)
+    assert through.wait(f"{name}-job", timeout=60, on_change=once_watched(3)).exit_code == 0
+    assert (is_list(kube_faults), is_watch(kube_faults), kube_faults.count()) == (4, 3, 7)
+
+
+def test_wait_survives_lost_connections_and_an_outage(
+    shared, through, kube_faults, name, once_watched
+):
+    experiment = shared.new_experiment(name)
+    python(experiment, "p", HELD)
+    shared.launch(experiment)
+
+    def break_off():
+        kube_faults.reset(path="watch=true", times=2)
+        kube_faults.answer(503, path="watch=true", times=2)
+        cut(kube_faults)
+
+    status = through.wait(name, timeout=60, on_change=once_watched(1, break_off))
+    assert status.processes[0].state is State.SUCCEEDED
+    assert (is_list(kube_faults), is_watch(kube_faults)) == (1, 6)
+
+
+def test_new_list_notices_deleted_pods(kube_cluster, shared, through, kube_faults, name):
+    experiment = shared.new_experiment(name)
+    for process in ("first", "second"):
+        python(experiment, process, FOREVER)
+    shared.launch(experiment)
+    done = []
+
+    def lose(status):
+        if not done and all(item.state is State.RUNNING for item in status):
+            done.append(True)
+            kube_faults.answer(410, path="watch=true", times=1)
+            kube_cluster.raw.call(
+                "DELETE", kube_cluster.path(f"pods/{name}-second"), {"gracePeriodSeconds": 0}
+            )
+            cut(kube_faults)
+
+    def second_is_lost(status):
+        lose(status)
+        return status.processes[1].state is State.UNKNOWN
+
+    assert until(through, name, second_is_lost).processes[0].state is State.RUNNING

@@ -219,7 +219,7 @@ def disk_usage(directory: Path) -> int:
         for name in names:
             try:
                 # A log can have holes, which use no space.
-                total += Path(parent, name).lstat().st_blocks * _BLOCK_BYTES
+                total += os.lstat(f"{parent}/{name}").st_blocks * _BLOCK_BYTES
             except OSError:
                 continue
     return total

@@ -895,9 +895,9 @@ def remove_tree(path: Path) -> None:
     for directory, names, _ in os.walk(path):
         for name in names:
             with contextlib.suppress(OSError):
-                child = Path(directory, name)
-                if not child.is_symlink():
-                    child.chmod(_DIRECTORY_MODE)
+                child = f"{directory}/{name}"
+                if not os.path.islink(child):  # noqa: PTH114
+                    os.chmod(child, _DIRECTORY_MODE)  # noqa: PTH101
     shutil.rmtree(path, ignore_errors=True)
 
 
@@ -923,7 +923,7 @@ def remove_many(path: Path) -> None:
         for part in parts:
             part.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
         for index, name in enumerate(names):
-            os.rename(path / name, parts[index % len(parts)] / name)  # noqa: PTH104
+            os.rename(f"{path}/{name}", f"{parts[index % len(parts)]}/{name}")  # noqa: PTH104
     with ThreadPoolExecutor(len(parts)) as pool:
         for part in parts:
             pool.submit(remove_tree, part)

@@ -46,6 +46,7 @@ from .conftest import (
     wait_until,
 )
 from .held import HELD, release
+from .test_control import ENDED, STARTED, observe, pod
 
 RUNNING = ContainerStatus(state=State.RUNNING, started=1.0)
 SUCCEEDED = ContainerStatus(state=State.SUCCEEDED, started=1.0, ended=2.0)
@@ -167,6 +168,19 @@ def test_active_deadlines(kind, backoff_limit, before, pod, job):
     if kind == "Job":
         assert limits.get("activeDeadlineSeconds") == job
     assert with_deadline(body, None) == body
+
+
+EXITS_WITH_0 = {"terminated": {"exitCode": 0, "startedAt": STARTED, "finishedAt": ENDED}}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.2, 1.0])
+def test_a_pod_with_a_short_deadline_does_not_count_as_stopped_by_a_user(seconds):
+    """A process that exits with 0 at the deadline has failed."""
+    body = {"kind": "Pod", **pod("a", EXITS_WITH_0, phase="Failed")}
+    limited = with_deadline(body, seconds)
+    limited["status"] |= {"reason": "DeadlineExceeded", "startTime": STARTED}
+    (process,) = observe(limited).status
+    assert (process.state, process.reason_code) == (State.FAILED, ReasonCode.DEADLINE_EXCEEDED)
 
 
 def test_record_can_be_decoded():

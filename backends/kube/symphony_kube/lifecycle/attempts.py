@@ -37,7 +37,7 @@ from symphony_kube.api.labels import (
 from symphony_kube.api.resources import collection_path, plural_name, to_resource
 from symphony_kube.lifecycle.create import Creation, delete_uid
 from symphony_kube.render.attempt_names import attempt_name
-from symphony_kube.render.deadline import with_new_deadline
+from symphony_kube.render.deadline import SHORTEST_DEADLINE_SECONDS, with_new_deadline
 from symphony_kube.render.roster import Roster, roster_unit
 from symphony_kube.state.control_state import (
     Attempt,
@@ -48,7 +48,7 @@ from symphony_kube.state.control_state import (
     encode_manifest,
 )
 from symphony_kube.state.job_status import JobStatus
-from symphony_kube.state.pod_status import SHORTEST_DEADLINE_SECONDS, PodStatus
+from symphony_kube.state.pod_status import PodStatus
 from symphony_kube.state.unit_status import UnitStatus
 from symphony_kube.status.permission_errors import missing_right
 

@@ -11,6 +11,8 @@ from symphony_kube.api.labels import DEADLINE
 Object = Mapping[str, Any]
 
 _FIELD = "activeDeadlineSeconds"
+# The active deadline by which Pods are stopped on request. Kubernetes accepts no shorter one.
+SHORTEST_DEADLINE_SECONDS = 1
 
 
 def with_deadline(body: Object, seconds: float | None) -> dict[str, Any]:
@@ -23,7 +25,8 @@ def with_deadline(body: Object, seconds: float | None) -> dict[str, Any]:
     """
     if seconds is None or body["kind"] == "JobSet":
         return dict(body)
-    limit = max(1, math.ceil(seconds))
+    # A Pod with the shortest deadline counts as stopped on request.
+    limit = max(SHORTEST_DEADLINE_SECONDS + 1, math.ceil(seconds))
     if body["kind"] != "Job":
         return dict(_limited(body, limit))
     spec = {**body["spec"], "template": _limited(body["spec"]["template"], limit)}

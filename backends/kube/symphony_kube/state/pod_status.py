@@ -22,6 +22,7 @@ from symphony.plan.disruption import Disruption
 from symphony.plan.policies import DEADLINE_EXCEEDED
 from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.api import labels
+from symphony_kube.render.deadline import SHORTEST_DEADLINE_SECONDS
 from symphony_kube.render.disruption_rules import CONDITION
 from symphony_kube.state import reasons
 from symphony_kube.state.control_state import (
@@ -64,8 +65,6 @@ _TEXT_FIELDS = {
     labels.POLICIES: "policies",
     labels.CHANGES: "changes",
 }
-# A Pod stops when it has run for this time, which is the shortest that Kubernetes accepts.
-SHORTEST_DEADLINE_SECONDS = 1
 
 
 @dataclass(slots=True, kw_only=True)

@@ -73,7 +73,8 @@ def decide(wish: Wish, state: RunState, observation: Observation, now: float) ->
             actions.extend(request_actions(draft))
         if end is End.SWEEP:
             actions.extend(_sweep(draft))
-    actions.extend(Answer(number, error) for number, error in draft.answers.items())
+    if draft.answers:
+        actions.extend(Answer(number, error) for number, error in draft.answers.items())
     if draft.state.finished or end is End.EXIT:
         actions.append(Finish(is_evicted=end is End.EXIT))
     return Decision(tuple(actions), tuple(draft.events), draft.wake_at, tuple(draft.frees))

@@ -21,7 +21,7 @@ def apply_policies(draft: Draft) -> None:
         if decision is not None:
             for name in ranks:
                 _apply_to_rank(draft, name, decision)
-    if draft.wish.policies.names and not draft.state.stopping:
+    if draft.wish.has_end and not draft.state.stopping:
         ending = draft.decide_end()
         if ending is not None:
             draft.record_ending(ending)

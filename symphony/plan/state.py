@@ -421,19 +421,18 @@ def _start_requested(track: Track, event: Event) -> None:
     """Reset the state, so that the start conditions of this process and of the processes that start
     after it apply again.
     """
-    if track.started is not None:
+    if track.started is not None and reason_code(event) is not ReasonCode.DISRUPTED:
         track.restarts += 1
     track.state = State.PENDING
     track.started = track.ended = track.next_start = track.exit_code = None
-    # The time of its own deadline begins with the next start.
-    track.first_started = None
     # The process starts with its new description, even if it waits for other processes.
     track.stopped = track.outdated = False
     track.ready = track.was_ready = track.never_ready = track.not_ready_in_time = False
     track.test_result = ""
     if not event.get("unit"):
-        # A rank that its unit starts again has no more restarts left than before.
+        # A rank that its unit starts again has no more restarts and time left than before.
         track.failures_in_row = track.retries = 0
+        track.first_started = None
     track.reason, track.reason_code = "", None
 
 

@@ -1075,18 +1075,23 @@ def test_disruption_is_no_failure(
 
 
 def test_unit_is_started_again_after_a_disruption_of_one_rank() -> None:
-    story = Story(*ranks(2, restart=ON_FAILURE))
+    story = Story(*ranks(3, restart=ON_FAILURE))
     story.lines()
+    story.exits("r2", 0).lines()
     assert story.at(1).exits("r0", None, disruption=NODE_LOST).lines() == [
         "exited r0 reason=restarts now (lost: node1 was lost)",
+        "start-requested r2",
         "> stop r1: the unit restarts: r0 failed (lost: node1 was lost)",
         "> stop the remains of r0: before it starts again",
+        "> stop the remains of r2: before it starts again",
     ]
-    assert story.at(2).exits("r1", 143).lines()[-4:] == [
+    assert story.at(2).exits("r1", 143).lines()[-6:] == [
         "> start r0 (again: lost: node1 was lost)",
         "> start r1 (again: the unit restarts: r0 failed (lost: node1 was lost))",
+        "> start r2",
         "started r0",
         "started r1",
+        "started r2",
     ]
     for track in story.state.tracks.values():
         assert (track.restarts, track.retries) == (0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from symphony.plan.decisions.draft import Draft
 from symphony.plan.decisions.executions import record_final, record_stopped
@@ -56,7 +57,12 @@ def _apply_to_rank(draft: Draft, name: str, decision: UnitDecision) -> None:
             record_final(draft, "never", name, reason=decision.reason, reason_code=code)
     elif track.state in ENDED:
         # A rank that has succeeded starts again with the others.
-        draft.record("start-requested", name, unit=True)
+        first = draft.state.tracks[decision.rank]
+        is_disrupted = first.reason_code is ReasonCode.DISRUPTED
+        details: dict[str, Any] = {}
+        if is_disrupted:
+            details["reason_code"] = ReasonCode.DISRUPTED
+        draft.record("start-requested", name, unit=True, **details)
 
 
 def _apply_deadline(draft: Draft, name: str, seconds: float) -> None:

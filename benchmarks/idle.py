@@ -29,6 +29,7 @@ from _sleepers import (
 
 CPU = 0.1  # The CPU limit as a percentage of a core.
 MEMORY = 40.0  # The memory limit in MB.
+UNIQUE_MEMORY = 20.0  # The limit of the memory that no other process shares, in MB.
 # The delay before measuring, in seconds. Work immediately after the start, such as the first record
 # of log times, is not counted.
 SETTLE = 3.0
@@ -87,7 +88,7 @@ def compared(sides: Sequence[Callable[[], Cost]], count: int, seconds: int) -> I
         (f"supervisor of {count} idle, CPU over {seconds} s", "% of a core", spent, CPU),
         ("  wake-ups in that time", "times", woken, None),
         ("  memory, resident (RSS)", "MB", resident, MEMORY),
-        ("  memory, its own alone (USS)", "MB", unique, None),
+        ("  memory, its own alone (USS)", "MB", unique, UNIQUE_MEMORY),
     ]
     for what, unit, (ours, *peer), limit in rows:
         yield at_most(what, unit, ours, limit, peer=peer[0] if peer else (), peer_name=name)

@@ -10,7 +10,7 @@ from typing import Any
 
 from symphony.errors import BackendError, SymphonyError
 from symphony.host.processes.control import send_signal, wait_for_exit
-from symphony.host.processes.identity import ProcessId
+from symphony.host.processes.identity import ProcessId, identify
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader, is_finished, names_in, previous_processes
@@ -21,6 +21,9 @@ from symphony.plan.stop_order import longest_stop
 # time that the supervisor may need, on a busy machine or with an unresponsive tmux server, to reap
 # the processes and to search for remaining ones.
 MARGIN_SECONDS = 30.0
+
+# How long the guardian, which exits after its supervisor, may take.
+GUARDIAN_SECONDS = 1.0
 
 LOCK_TIMEOUT_SECONDS = 5.0
 _LOCK_POLL_SECONDS = 0.05
@@ -54,6 +57,7 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
             check_not_suspended(run)
             if not in_order:
                 run.stop_together()
+            guardian = _find_guardian(run)
             send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
             # The manifest can be large. It is read while the processes are being stopped, and not
             # before. When the supervisor has exited, another program can remove it.
@@ -67,6 +71,8 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
                     f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
                     f"see {run.path / 'supervisor.log'}"
                 )
+            if guardian is not None:
+                wait_for_exit(guardian, GUARDIAN_SECONDS)
         if is_finished(run.events):
             run.wait_for_output()
             return
@@ -75,6 +81,12 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
             if lock is not None or run.recorded_supervisor() is None:
                 stop_remaining(run, in_order=in_order, at_once=at_once)
                 return
+
+
+def _find_guardian(run: RunDirectory) -> ProcessId | None:
+    """Return the identity of the guardian of a run's supervisor, or None if there is none."""
+    pid = run.guardian()
+    return None if pid is None else identify(pid)
 
 
 def stop_remaining(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> None:

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from symphony import BackendError, State
+from symphony.host.processes.identity import identify
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor import guarding
 from symphony.testing import until
@@ -149,12 +150,12 @@ def test_nothing_is_left_when_the_supervisor_ends(cluster, experiment, monkeypat
             cluster.launch(experiment)
     else:
         cluster.launch(experiment)
+        guardian = RunDirectory(cluster._root / "exp").guardian()
         if end == "finish":
             cluster.wait("exp", timeout=20)
-        elif end == "stop":
-            cluster.stop("exp")
         else:
-            cluster.delete("exp")
+            (cluster.stop if end == "stop" else cluster.delete)("exp")
+            assert identify(guardian) is None, "the command waits for its exit"
     eventually(lambda: not with_environment("TEST_MARK", mark))
 
 

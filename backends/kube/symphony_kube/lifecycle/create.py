@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from symphony.errors import BackendError, LaunchFailed
 from symphony_kube.api import error_messages
+from symphony_kube.api.client import ACCEPT_METADATA
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, UNIT, Scope
 from symphony_kube.api.resources import Resource, labels_of
@@ -213,13 +214,10 @@ def _no_answer(resource: Resource) -> tuple[str, str]:
     return f"perhaps {resource}", "the server did not answer"
 
 
-def delete_uid(
-    api: Api, path: str, uid: str, *, grace_seconds: int | None = None
-) -> dict[str, Any] | None:
-    """Delete the object at a path if it still has the given UID.
+def delete_uid(api: Api, path: str, uid: str, *, grace_seconds: int | None = None) -> None:
+    """Delete the object at a path if it still has the given UID, and if it still exists.
 
-    ``grace_seconds`` overrides the object's grace period. Return the response from the server, or
-    None if the object no longer exists.
+    ``grace_seconds`` overrides the object's grace period.
     """
     options: dict[str, Any] = {
         "propagationPolicy": "Background",
@@ -228,12 +226,12 @@ def delete_uid(
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
     try:
-        return api.call("DELETE", path, body=options)
+        # The answer contains the whole object unless only its metadata is accepted.
+        api.call("DELETE", path, body=options, accept=ACCEPT_METADATA)
     except ApiError as exc:
         # Status 409 means that another object now has the name.
-        if exc.status in (404, 409):
-            return None
-        raise
+        if exc.status not in (404, 409):
+            raise
 
 
 def in_parallel(

@@ -26,10 +26,10 @@ def kubeconfig() -> Path:
     return Path(_devcluster("kubeconfig", otherwise="set KUBECONFIG, or ").strip())
 
 
-def hollow_nodes(config: Path, *, count: int) -> HollowNodes:
+def hollow_nodes(config: Path, *, count: int, pods_each: int = 500) -> HollowNodes:
     """Return simulated nodes. They need kwok, which is a part of the devcluster."""
     status = json.loads(_devcluster("status", "--json"))
-    return HollowNodes(config, kwok=Path(status["kwok"]), count=count)
+    return HollowNodes(config, kwok=Path(status["kwok"]), count=count, pods_each=pods_each)
 
 
 def _devcluster(*arguments: str, otherwise: str = "") -> str:

@@ -35,6 +35,18 @@ _STAGES = (
     "pod/fast/pod-ready.yaml",
     "pod/fast/pod-delete.yaml",
 )
+# By default, kwok starts and removes only four Pods at the same time, although it simulates many
+# nodes. With a configuration, the other options have no defaults.
+_KWOK_OPTIONS = """\
+apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokConfiguration
+options:
+  cidr: 10.0.0.0/24
+  nodeLeaseParallelism: 4
+  nodePlayStageParallelism: 4
+  podPlayStageParallelism: 32
+  podsOnNodeSyncParallelism: 4
+"""
 
 
 class HollowNodes:
@@ -66,6 +78,9 @@ class HollowNodes:
                 annotations={"kwok.x-k8s.io/node": "fake"},
             )
         self._log = tempfile.TemporaryFile()
+        self._options = tempfile.NamedTemporaryFile("w", suffix=".yaml")
+        self._options.write(_KWOK_OPTIONS)
+        self._options.flush()
         stages = [f"--config={self._kwok.parent / 'stage' / name}" for name in _STAGES]
         self._process = subprocess.Popen(
             [
@@ -74,6 +89,7 @@ class HollowNodes:
                 f"--manage-nodes-with-label-selector={_RUN}={self._run}",
                 "--manage-all-nodes=false",
                 "--node-lease-duration-seconds=40",
+                f"--config={self._options.name}",
                 *stages,
             ],
             stdout=self._log,
@@ -92,7 +108,11 @@ class HollowNodes:
         return self
 
     def _accepts_pods(self, name: str) -> bool:
-        """Return whether Kubernetes has removed the taint of a node that is not ready yet."""
+        """Return whether kwok manages a node, and Kubernetes has removed the taint of a node that
+        is not ready yet.
+        """
+        if self._api.find(f"{_LEASES}/{name}") is None:
+            return False
         node = self._api.call("GET", f"/api/v1/nodes/{name}")
         return [taint["key"] for taint in node["spec"].get("taints", [])] == [LABEL]
 
@@ -105,6 +125,7 @@ class HollowNodes:
         self._process.terminate()
         self._process.wait()
         self._log.close()
+        self._options.close()
         # If these nodes remained schedulable, new Pods of a Job would be scheduled on them while
         # the old Pods are removed.
         closed = {"spec": {"unschedulable": True}}

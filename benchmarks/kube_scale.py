@@ -1,0 +1,245 @@
+"""Measure 1,000 processes beside kubectl, and 10,000 processes alone.
+
+    python benchmarks/kube_scale.py [--quick] [--json]
+
+1,000 processes are launched, listed and deleted. The peers are kubectl create, get and delete with
+the same objects, measured in turns. 10,000 processes are launched, awaited, listed and deleted, for
+which each command has a limit of memory. ``--quick`` omits these.
+
+The Pods run on simulated nodes of kwok: a real API server, scheduler and controllers handle them,
+but no container runs, and there are no logs. The benchmark needs kubectl, and the devcluster or a
+cluster of KUBECONFIG that exists only for tests, because it adds nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from _kube import hollow, hollow_nodes, kubeconfig, kubectl
+from _pairs import Figure, Options, at_most, at_most_times, in_turns, main
+
+from kubetest.accounts import wait_for_account
+from kubetest.rawapi import RawApi, access
+from symphony import Cluster
+
+MANY, VERY_MANY = 1000, 10_000
+PODS_PER_NODE = 600
+CREATE_TIMES, LIST_TIMES = 0.6, 1.0
+DELETE_SECONDS = 15.0
+LARGEST_MEGABYTES = 400.0
+NAME = "many"
+# The command line waits until processes have exited.
+WAIT_PROGRAM = """
+import sys
+from symphony import Cluster
+cluster = Cluster.new("kube", kubeconfig=sys.argv[2], namespace=sys.argv[1])
+cluster.wait("many", until="started", timeout=1800)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a command has cost: seconds of real time and of the processor, and megabytes of memory
+    at most.
+    """
+
+    seconds: float
+    cpu: float
+    megabytes: float
+
+
+def cost(words: Sequence[str]) -> Cost:
+    """Run a command, and return what it has cost. Raises CalledProcessError if it fails."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, list(words))
+    cpu = usage.ru_utime + usage.ru_stime
+    return Cost(seconds=seconds, cpu=cpu, megabytes=usage.ru_maxrss / 1024)
+
+
+class Side:
+    """The commands of one program. It keeps what each command has cost, by its first word."""
+
+    def __init__(self, *program: str) -> None:
+        self._program = program
+        self.costs: dict[str, list[Cost]] = {}
+
+    def run(self, *words: str) -> float:
+        """Run a command, and return its duration in seconds."""
+        return self.note(words[0], [*self._program[:-1], *words, self._program[-1]])
+
+    def note(self, name: str, words: Sequence[str]) -> float:
+        """Run a program, note its cost with a name, and return its duration in seconds."""
+        found = cost(words)
+        self.costs.setdefault(name, []).append(found)
+        return found.seconds
+
+    def cpu(self, word: str) -> float:
+        """Return the median of the processor time of a command."""
+        found = sorted(each.cpu for each in self.costs[word])
+        return found[len(found) // 2]
+
+    def megabytes(self, word: str) -> float:
+        """Return the most memory that a command has taken."""
+        return max(each.megabytes for each in self.costs[word])
+
+
+class Bench:
+    """Experiments on hollow nodes, each in a new namespace."""
+
+    def __init__(self, config: Path, scratch: Path) -> None:
+        self._config = config
+        self._scratch = scratch
+        self._raw = RawApi(access(config))
+        option = f"--kubeconfig={config}"
+        self.symphony = Side(sys.executable, "-m", "symphony", f"--kubeconfig={config}")
+        self.kubectl = Side(kubectl(), option)
+
+    @contextlib.contextmanager
+    def namespace(self) -> Iterator[str]:
+        """Yield a new namespace that accepts Pods, and delete the namespace afterwards."""
+        name = f"symphony-bench-{secrets.token_hex(3)}"
+        path = f"/api/v1/namespaces/{name}"
+        self._raw.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        try:
+            wait_for_account(self._raw, name)
+            yield name
+        finally:
+            self._raw.call("DELETE", path)
+            while self._raw.find(path):
+                time.sleep(0.2)
+
+    def write(self, count: int, namespace: str) -> tuple[str, str]:
+        """Write the experiment's file and that of its objects, and return their paths."""
+        experiment = hollow(NAME, count)
+        file = self._scratch / f"{count}.yml"
+        experiment.dump_file(str(file))
+        cluster = Cluster.new("kube", kubeconfig=self._config, namespace=namespace)
+        objects = self._scratch / f"{namespace}.yaml"
+        objects.write_text(str(cluster.manifest(experiment)))
+        return str(file), str(objects)
+
+    def wait(self, namespace: str) -> float:
+        """Wait until all processes have started, and return the duration in seconds."""
+        words = [sys.executable, "-c", WAIT_PROGRAM, namespace, str(self._config)]
+        return self.symphony.note("wait", words)
+
+    def wait_for_kubectl(self, namespace: str) -> None:
+        """Wait until the Pods that kubectl has created are running."""
+        path = f"/api/v1/namespaces/{namespace}/pods?fieldSelector=status.phase!=Running&limit=1"
+        while self._raw.call("GET", path)["items"]:
+            time.sleep(0.2)
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    """Yield the figures of this benchmark."""
+    config = kubeconfig()
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["SYMPHONY_STATE_DIR"] = scratch
+        with hollow_nodes(config, count=4, pods_each=PODS_PER_NODE):
+            yield from beside_kubectl(Bench(config, Path(scratch)), options)
+        if not options.quick:
+            nodes = VERY_MANY // PODS_PER_NODE + 1
+            with hollow_nodes(config, count=nodes, pods_each=PODS_PER_NODE):
+                yield from very_many(Bench(config, Path(scratch)))
+
+
+def beside_kubectl(bench: Bench, options: Options) -> Iterator[Figure]:
+    """Yield the figures of 1,000 processes beside kubectl."""
+    ours, theirs = bench.symphony, bench.kubectl
+    deleted: tuple[list[float], list[float]] = ([], [])
+    lists: tuple[list[float], list[float]] = ([], [])
+
+    def with_symphony() -> float:
+        with bench.namespace() as namespace:
+            file, _ = bench.write(MANY, namespace)
+            on_cluster = ("-b", "kube", f"--namespace={namespace}")
+            launched = ours.run("launch", file, *on_cluster)
+            bench.wait(namespace)
+            listed, peer = in_turns(
+                options.pick(9, 5),
+                lambda: ours.run("ps", NAME, *on_cluster),
+                lambda: theirs.run("get", "pods", f"--namespace={namespace}"),
+            )
+            lists[0].extend(listed)
+            lists[1].extend(peer)
+            deleted[0].append(ours.run("delete", "-f", NAME, *on_cluster))
+        return launched
+
+    def with_kubectl() -> float:
+        with bench.namespace() as namespace:
+            _, objects = bench.write(MANY, namespace)
+            created = theirs.run("create", "-f", objects, f"--namespace={namespace}")
+            bench.wait_for_kubectl(namespace)
+            words = ("delete", "pods", "--all", f"--namespace={namespace}")
+            deleted[1].append(theirs.run(*words))
+        return created
+
+    launched, created = in_turns(options.pick(3, 1), with_symphony, with_kubectl)
+    yield at_most_times(
+        f"launch, {MANY} Pods",
+        launched,
+        created,
+        CREATE_TIMES,
+        peer_name="kubectl create",
+        note=_cpu(bench, "launch", "create"),
+    )
+    yield at_most_times(
+        f"ps, {MANY} Pods", *lists, LIST_TIMES, peer_name="get pods", note=_cpu(bench, "ps", "get")
+    )
+    yield at_most(
+        f"delete, {MANY} running Pods",
+        "s",
+        deleted[0],
+        DELETE_SECONDS,
+        peer=deleted[1],
+        peer_name="delete pods",
+        note=_cpu(bench, "delete", "delete"),
+    )
+
+
+def _cpu(bench: Bench, ours: str, theirs: str) -> str:
+    """Return the processor time of both programs, which depends less on the machine's load."""
+    own, peer = bench.symphony.cpu(ours), bench.kubectl.cpu(theirs)
+    return f"processor time of the clients: {own:.2f} s, kubectl {peer:.2f} s"
+
+
+def very_many(bench: Bench) -> Iterator[Figure]:
+    """Yield the figures of 10,000 processes."""
+    ours = bench.symphony
+    ours.costs.clear()
+    with bench.namespace() as namespace:
+        file, _ = bench.write(VERY_MANY, namespace)
+        on_cluster = ("-b", "kube", f"--namespace={namespace}")
+        steps: dict[str, Callable[[], float]] = {
+            "launch": lambda: ours.run("launch", file, *on_cluster),
+            "wait": lambda: bench.wait(namespace),
+            "ps": lambda: ours.run("ps", NAME, *on_cluster),
+            "delete": lambda: ours.run("delete", "-f", NAME, *on_cluster),
+        }
+        for name, step in steps.items():
+            seconds = step()
+            yield at_most(
+                f"{name}, {VERY_MANY} Pods, memory",
+                "MB",
+                [ours.megabytes(name)],
+                LARGEST_MEGABYTES,
+                note=f"{seconds:.1f} s, processor time of the client {ours.cpu(name):.1f} s",
+            )
+
+
+if __name__ == "__main__":
+    main(__doc__, measure)

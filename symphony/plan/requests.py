@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from symphony.errors import shown
 from symphony.names import did_you_mean, join_names
 from symphony.plan.decisions.draft import Draft
+from symphony.plan.decisions.executions import record_stopped
 from symphony.plan.decisions.starts import is_startable_by_user
 from symphony.plan.observation import Observation
 from symphony.plan.policies import Ending
@@ -129,11 +130,22 @@ def continue_elsewhere(
     for name, track in (*draft.state.tracks.items(), *draft.state.leaving.items()):
         if track.pid is not None:
             draft.record("exited", name, code=None, **_details_of_eviction(draft, ending))
+    if not draft.state.stopping:
+        _stop_requested(draft)
     for number in list(draft.state.requests):
         draft.record("request-done", number=number)
     if not draft.state.stopping:
         draft.record("restarted", evicted=True)
     return tuple(draft.events)
+
+
+def _stop_requested(draft: Draft) -> None:
+    """Record that the processes that a request was stopping are stopped, and do not start again."""
+    for request in draft.state.requests.values():
+        for name in request.names if request.kind == STOP else ():
+            track = draft.state.tracks.get(name)
+            if track is not None and track.state is State.PENDING:
+                record_stopped(draft, name)
 
 
 def _details_of_eviction(draft: Draft, ending: Ending) -> dict[str, Any]:

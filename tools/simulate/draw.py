@@ -77,6 +77,8 @@ class _Draw:
             self._add_requests(scenario, names)
         if self._chance(0.25):
             self._add_disruptions(scenario, names)
+        if self._chance(0.04):
+            self._add_eviction(scenario)
         if self._chance(0.4):
             self._add_crashes(scenario)
             if self._chance(0.5):
@@ -166,6 +168,10 @@ class _Draw:
             kind = self._pick(DISRUPTIONS)
             at = self._ticks(_LAST_HAPPENING_TICKS)
             scenario.happenings.append(Happening(at, kind, self._some(names)))
+
+    def _add_eviction(self, scenario: Scenario) -> None:
+        at, how = self._ticks(_LAST_HAPPENING_TICKS), self._pick(("asks", "kills"))
+        scenario.happenings.append(Happening(at, "evict-all", [], how))
 
     def _add_crashes(self, scenario: Scenario) -> None:
         """Kill the supervisor at a few moments, most of which are early in the history."""

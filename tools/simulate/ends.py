@@ -37,7 +37,8 @@ def check_quiet(experiment: Experiment, state: RunState) -> None:
     _check_policies(experiment)
     for asked in experiment.asked.values():
         # A client loses the answer if the supervisor is killed.
-        if not asked.is_done or not (asked.is_answered or experiment.scenario.crashes):
+        has_lost_client = bool(experiment.scenario.crashes) or experiment.is_evicted
+        if not asked.is_done or not (asked.is_answered or has_lost_client):
             raise Broken(ANSWERED, f"request {asked.number} is not done, or is not answered")
     have_ended = all(track.state in ENDED for track in state.tracks.values())
     if have_ended and not any(past.is_stopped for past in experiment.pasts.values()):
@@ -110,15 +111,20 @@ def _check_policies(experiment: Experiment) -> None:
 
 def check_finished(experiment: Experiment, state: RunState) -> None:
     """Check the final state against what has really happened. Raises Broken."""
+    check_nothing_left(experiment)
+    for name, track in state.tracks.items():
+        _check_track(experiment.pasts[name], track)
+    if state.leaving:
+        raise Broken(TRUTH, f"the record still contains removed processes: {list(state.leaving)}")
+
+
+def check_nothing_left(experiment: Experiment) -> None:
+    """Check that neither a process nor a child of one runs."""
     for program in experiment.machine.programs:
         if program.ended is None:
             raise Broken(NOTHING_LEFT, f"{program.name} runs after the end of the experiment")
         if program.strays_until is not None:
             raise Broken(NOTHING_LEFT, f"children of {program.name} run after the end")
-    for name, track in state.tracks.items():
-        _check_track(experiment.pasts[name], track)
-    if state.leaving:
-        raise Broken(TRUTH, f"the record still contains removed processes: {list(state.leaving)}")
 
 
 def _check_track(past: Past, track: Track) -> None:

@@ -16,6 +16,7 @@ from symphony.plan.actions import Clear, Kill, Remove, Reserve, Start, Stop, Swe
 from symphony.plan.disruption import Disruption, DisruptionCause
 from symphony.plan.observation import Observation, Seen
 from symphony.plan.policies import Ending
+from symphony.plan.state import RunState
 
 # After this time, a server whose answer was out of date knows what has happened.
 RESYNC_SECONDS = 1.0
@@ -170,11 +171,18 @@ class Executor:
             kills_at_once=self.kills_at_once,
         )
 
-    def adopt(self, *, lost_since: float | None) -> None:
+    def adopt(self, state: RunState, *, lost_since: float | None) -> None:
         """Look for the programs that the executor of a killed supervisor has started.
 
-        Nobody has kept the exit codes of those that have exited since ``lost_since``.
+        Nobody has kept the exit codes of those that have exited since ``lost_since``, and of those
+        that ran on another machine.
         """
+        for name, track in (*state.tracks.items(), *state.leaving.items()):
+            if track.pid is not None and name not in self._machine.latest:
+                known = self._know(name)
+                known.begin(track.attempts - 1)
+                known.starting = False
+                self._show(name, known)
         for name, program in self._machine.latest.items():
             known = self._know(name)
             known.begin(program.attempt)

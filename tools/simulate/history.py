@@ -12,16 +12,18 @@ from simulate.clock import LAUNCH_TIME, Clock
 from simulate.executor import Executor
 from simulate.ledger import Ledger
 from simulate.machine import Machine, Program
-from simulate.past import Asked
+from simulate.past import EVICTION_CAUSE, Asked
 from simulate.promises import ENDS, NO_ERROR, RECORD, SECOND_UP, Broken
 from simulate.record import Record
 from simulate.scenario import Happening, Process, Scenario
 from simulate.supervisor import CrashPoints, Killed, Supervisor
 from simulate.wishes import wish_of
-from symphony.plan.requests import Refused, accept, check_change, stop_all
+from symphony.plan.policies import Ending
+from symphony.plan.requests import Refused, accept, check_change, continue_elsewhere, stop_all
+from symphony.plan.restart_policy import Restart
 from symphony.plan.state import RunState, fold
 from symphony.plan.wish import difference
-from symphony.status import ENDED
+from symphony.status import ENDED, ReasonCode
 
 Tell = Callable[[str], None]
 
@@ -30,6 +32,15 @@ HORIZON_SECONDS = 60.0
 # A stop takes less time than this, whatever happens during it.
 _STOP_SECONDS = 400.0
 _MOST_MOMENTS = 2000
+# After this time, the system starts an experiment again that it has evicted.
+EVICTION_SECONDS = 2.0
+EVICTION = Ending(
+    action="restart",
+    reason="the system restarts the experiment",
+    reason_code=ReasonCode.EVICTED,
+    cause=EVICTION_CAUSE,
+    restart=Restart(delay=0.0, in_row=0),
+)
 # In one of so many histories, each decision without actions is repeated, and the record is read at
 # the end also if the supervisor was never killed.
 CHECK_ALL_EVERY = 4
@@ -85,6 +96,7 @@ class World:
         self._killed_at: float | None = None
         # The state of the supervisor that was killed last.
         self._lost_state: RunState | None = None
+        self._eviction: Ending | None = None
         # These checks take much time, and most faults show in many histories.
         self._checks_all = scenario.seed % CHECK_ALL_EVERY == 0
         self._is_down_requested = False
@@ -155,7 +167,7 @@ class World:
         if self._supervisor is not None:
             self._supervisor.executor.notice(program)
 
-    def _begin_supervisor(self, lost_since: float | None) -> None:
+    def _new_supervisor(self) -> Supervisor:
         executor = Executor(
             self._clock, self._machine, self._processes, self._scenario, self.ledger.note_kill
         )
@@ -170,10 +182,15 @@ class World:
             self._tell,
             checks_all=self._checks_all,
         )
+        executor.kills_at_once = self.ledger.experiment.kills_at_once
+        executor.eviction = self._eviction
+        return supervisor
+
+    def _begin_supervisor(self, lost_since: float | None) -> None:
+        supervisor = self._new_supervisor()
         if self._killed_at is not None:
             self._check_read_back(supervisor.state)
-            executor.adopt(lost_since=lost_since)
-        executor.kills_at_once = self.ledger.experiment.kills_at_once
+            supervisor.executor.adopt(supervisor.state, lost_since=lost_since)
         self._supervisor = supervisor
         if self._killed_at is not None:
             self._say("a new supervisor begins")
@@ -189,7 +206,11 @@ class World:
         self._outcome.steps += supervisor.steps
         supervisor.steps = 0
         if supervisor.has_finished:
-            self._has_finished = True
+            if supervisor.state.finished:
+                self._has_finished = True
+            else:
+                self.ledger.check_nothing_left()
+                self._leave(supervisor)
 
     def _guard(self, do: Callable[[], object]) -> None:
         """Let the supervisor do something, during which it can be killed."""
@@ -226,8 +247,54 @@ class World:
             self._disrupt(happening)
         elif kind in ("down", "down-now"):
             self._request_down(kind)
+        elif kind == "evict-all":
+            self._evict(happening)
         elif self._supervisor is not None and not self._is_down_requested:
             self._guard(lambda: self._request(happening))
+
+    def _evict(self, happening: Happening) -> None:
+        """Let the system stop the whole experiment, as a batch system does.
+
+        The value of the happening says how: it asks the supervisor to stop the processes first, or
+        kills everything at once. In both cases, the experiment is started again later.
+        """
+        supervisor = self._supervisor
+        if supervisor is None or supervisor.state.created is None or supervisor.state.stopping:
+            return
+        self._say(f"the system evicts the experiment ({happening.value})")
+        self.ledger.experiment.is_evicted = True
+        self._eviction = EVICTION
+        if happening.value == "asks":
+            supervisor.executor.eviction = EVICTION
+            return
+        for program in self._machine.programs:
+            # On the machine where the experiment continues, nobody knows the exit codes.
+            program.code_lost = program.code_lost or not program.exit_recorded
+            self._machine.disrupt(program, "evicted")
+            self._machine.kill(program)
+        self.ledger.forget_unrecorded()
+        self._leave(supervisor)
+
+    def _leave(self, supervisor: Supervisor) -> None:
+        """Let the experiment rest until the system starts it again."""
+        supervisor.executor.is_dead = True
+        self._supervisor = None
+        self._lost_state = None
+        self._clock.after(EVICTION_SECONDS, self._continue_elsewhere)
+
+    def _continue_elsewhere(self, _: object) -> None:
+        """Start the experiment again on another machine."""
+        self._eviction = None
+        self._machine.latest.clear()
+        supervisor = self._new_supervisor()
+        self._supervisor = supervisor
+        self._say("the system starts the experiment again")
+        now = self._clock.now
+        events = continue_elsewhere(self._wish, supervisor.state, EVICTION, now)
+        for event in events:
+            if self._supervisor is supervisor:
+                self._guard(partial(supervisor.write, event))
+        self._step()
 
     def _disrupt(self, happening: Happening) -> None:
         for name in happening.names:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from simulate.clock import Clock
-from simulate.ends import check_finished, check_quiet
+from simulate.ends import check_finished, check_nothing_left, check_quiet
 from simulate.machine import Machine, Program
 from simulate.past import Asked, Experiment, Past
 from simulate.promises import (
@@ -179,6 +179,16 @@ class Ledger:
         """Check an experiment in which nothing more happens by itself."""
         self.checked[PROGRESS] += 1
         check_quiet(self.experiment, state)
+
+    def forget_unrecorded(self) -> None:
+        """Forget executions that nobody can know after the loss of the machine."""
+        for past in self.experiment.pasts.values():
+            while past.programs and not past.programs[-1].start_recorded:
+                past.programs.pop()
+
+    def check_nothing_left(self) -> None:
+        """Check that nothing runs when the experiment ends or leaves a machine."""
+        check_nothing_left(self.experiment)
 
     def check_finished(self, state: RunState) -> None:
         """Check the end of a history."""

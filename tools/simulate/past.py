@@ -10,6 +10,8 @@ from simulate.scenario import Process, Scenario
 
 # Rounding errors of sums of times.
 EPSILON = 1e-6
+# The cause of a restart of an experiment that the system has stopped.
+EVICTION_CAUSE = "evicted"
 # The default delays before restarts, in seconds; see `symphony.plan.restart_policy.Backoff`.
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 10.0, 300.0
 
@@ -172,6 +174,8 @@ class Experiment:
     ``stopping_since`` is the time from which on nothing starts any more. ``is_restarting`` is true
     while all processes are stopped in order to be started again. ``is_at_once`` is true if a user
     stops all processes without an order, and ``kills_at_once`` if there are no grace periods.
+    ``is_evicted`` is true if the system has stopped the experiment at least once. ``restarts`` are
+    those after failures, and ``in_row`` those of them that determine the next delay.
     """
 
     scenario: Scenario
@@ -184,16 +188,18 @@ class Experiment:
     stopping_since: float | None = None
     ending: str = ""
     is_stopped_by_user: bool = False
+    is_evicted: bool = False
     is_restarting: bool = False
     is_at_once: bool = False
     kills_at_once: bool = False
     restarts: int = 0
+    in_row: int = 0
     restart_due: float = 0.0
     launched: float = LAUNCH_TIME
 
     def restart_delay(self) -> float:
         """Return the delay before the next restart of the experiment in seconds."""
-        return backoff_delay(self.restarts, self.scenario.backoff)
+        return backoff_delay(self.in_row, self.scenario.backoff)
 
     def past(self, name: str) -> Past | None:
         """Return the past of a process, or of one that a change has removed."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from simulate.machine import Program
-from simulate.past import EPSILON, Experiment, Past
+from simulate.past import EPSILON, EVICTION_CAUSE, Experiment, Past
 from simulate.promises import CAUSE, RESTARTS, TRUTH, Broken
 from simulate.starts import unmet
 
@@ -217,9 +217,10 @@ def _request_done(experiment: Experiment, event: Event) -> None:
     if asked is None or asked.is_done:
         raise Broken(CAUSE, f"request {event['number']} was done, but it was not in progress")
     asked.is_done = True
+    in_progress = [each.names for each in experiment.asked.values() if not each.is_done]
     for name in asked.names:
         past = experiment.pasts.get(name)
-        if past is not None:
+        if past is not None and not any(name in names for names in in_progress):
             past.may_start = False
 
 
@@ -259,6 +260,12 @@ def check_failure(experiment: Experiment, event: Event) -> None:
 
 def _restarting(experiment: Experiment, event: Event) -> None:
     scenario = experiment.scenario
+    if event.get("cause") == EVICTION_CAUSE and experiment.is_evicted:
+        experiment.is_restarting, experiment.restart_due = True, event["at"]
+        experiment.in_row = 0
+        for past in (*experiment.pasts.values(), *experiment.gone):
+            past.allow_grace(None, event["at"])
+        return
     if scenario.on_failure != "restart":
         raise Broken(CAUSE, "the experiment restarts, but its policy does not say so")
     check_failure(experiment, event)
@@ -266,6 +273,7 @@ def _restarting(experiment: Experiment, event: Event) -> None:
         raise Broken(RESTARTS, f"the experiment restarts more than {scenario.max_restarts} times")
     experiment.is_restarting = True
     experiment.restart_due = event["at"] + experiment.restart_delay()
+    experiment.in_row += 1
     for past in (*experiment.pasts.values(), *experiment.gone):
         past.allow_grace(None, event["at"])
 
@@ -276,10 +284,11 @@ def _restarted(experiment: Experiment, event: Event) -> None:
     for program in experiment.machine.programs:
         if program.ended is None or program.strays_until is not None:
             raise Broken(CAUSE, f"the experiment was restarted while {program.name} was running")
-    if event["at"] < experiment.restart_due - EPSILON:
+    is_evicted = event.get("evicted", False)
+    if not is_evicted and event["at"] < experiment.restart_due - EPSILON:
         raise Broken(RESTARTS, f"the experiment was restarted before {experiment.restart_due}")
     experiment.is_restarting = False
-    experiment.restarts += 1
+    experiment.restarts += not is_evicted
     for past in experiment.pasts.values():
         if past.is_stopped:
             continue

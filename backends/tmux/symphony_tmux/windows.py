@@ -171,6 +171,8 @@ class Windows:
             window, response = created.get(self.session.windows[command.name]), answer
             if window is None and self.made:
                 window, response = self._add_at_end(command, env, answer)
+            if window is None and _is_session_gone(response):
+                window, response = self._create_again(command, env)
             if window is None:
                 result[command.name] = self._failure_reason(response)
             else:
@@ -186,12 +188,26 @@ class Windows:
         The process needs a new window, because the user closed the original window or opened
         another window at its index.
         """
-        if failed.no_server or failed.timed_out:
+        if failed.timed_out:
             return None, failed
         answer = self._tmux.run([self.session.add(command, env, anywhere=True)])
         window = render.windows(answer.lines).get(self.session.windows[command.name])
         if window is not None:
             self._tmux.run([self.session.name(command, window)])
+        return window, answer
+
+    def _create_again(
+        self, command: ProcessSpec, env: Mapping[str, str]
+    ) -> tuple[Window | None, Answer]:
+        """Create the session with the window of one process, because somebody has killed it.
+
+        If the server was killed, it is started again, too.
+        """
+        self.made = False
+        self._panes.clear()
+        answer = self._tmux.run(self.session.create([command], env), start=True)
+        self._note_server(answer)
+        window = render.windows(answer.lines).get(self.session.windows[command.name])
         return window, answer
 
     def _failure_reason(self, answer: Answer) -> str:
@@ -213,10 +229,6 @@ class Windows:
                 f"got no window: this tmux ({self._tmux.program}) is older than {OLDEST_VERSION}; "
                 "install a newer version"
             )
-        if self.made and answer.no_server:
-            return f"got no window: {SERVER_GONE}"
-        if "can't find session" in answer.error or "can't find window" in answer.error:
-            return f"got no window: {SESSION_CLOSED}"
         error = answer.error or "no reason was given"
         message = f"got no window from the tmux server {name!r}: {error}"
         if self.made:
@@ -378,3 +390,7 @@ def _parent(pid: int) -> int | None:
     except (OSError, ValueError):
         return None
     return None if state in ("Z", "X") else int(parent)
+
+
+def _is_session_gone(answer: Answer) -> bool:
+    return answer.no_server or "can't find session" in answer.error

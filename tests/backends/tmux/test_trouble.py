@@ -186,14 +186,21 @@ def test_restart_policy_applies_to_a_closed_window(cluster, experiment):
     assert windows() == ["0 worker", "1 other"]
 
 
-def test_restart_without_a_session_fails(cluster, experiment):
-    python(experiment, "worker", FOREVER).restart_policy("Always")
+@pytest.mark.parametrize("kill", [kill_server, kill_session, kill_last_session])
+def test_restart_policy_applies_to_a_killed_session(cluster, experiment, kill):
+    """The session, and the server if necessary, are started again."""
+    for name in ("first", "second"):
+        python(experiment, name, FOREVER).restart_policy("Always").ready(log="^up")
     cluster.launch(experiment)
-    until(cluster, "exp", all_running)
-    tmux("kill-session", "-t", "=exp")
-    worker = cluster.wait("exp", timeout=30).processes[0]
-    assert worker.state is State.FAILED
-    assert "tmux s" in worker.reason
+
+    def are_ready(status, restarts):
+        return all(process.ready and process.restarts == restarts for process in status)
+
+    until(cluster, "exp", lambda status: are_ready(status, 0))
+    kill()
+    until(cluster, "exp", lambda status: are_ready(status, 1))
+    assert cluster.get_log("exp", "second").splitlines() == ["up", "up"]
+    assert sorted(window.split()[1] for window in windows()) == ["first", "second"]
 
 
 def test_killed_supervisor(cluster, running):

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run import control_socket
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor import control
 from symphony.host.supervisor.control import Control
 from symphony.host.supervisor.event_loop import EventLoop
-from symphony.host.supervisor.supervised_process import ProcessTable
+from symphony.plan import requests
 from symphony.plan.state import apply, fold
+from symphony.plan.wish import ProcessWish, Wish
 
 BAD_REQUESTS = [
     ("{", "not valid JSON"),
@@ -59,22 +59,20 @@ def loop(run: RunDirectory) -> Iterator[EventLoop]:
     loop = EventLoop(errors.append)
     state = fold(["a"], [])
     apply(state, {"event": "launched", "at": 1.0})
-    spec = ProcessSpec(name="a", argv=("true",), cwd="/", grace=1.0)
-    record = SimpleNamespace(add_request=lambda *_: 1, add_request_done=lambda _: None)
+    wish = Wish([ProcessWish(name="a", grace=1.0)])
     steps: Any = SimpleNamespace(
-        state=state,
-        processes=ProcessTable({"a": spec}, {}),
-        record=record,
-        waits_for_leftovers=lambda _: False,
+        accept=lambda *values: requests.accept(wish, state, *values, 2.0),
+        finish=lambda: requests.finish(state, 2.0),
+        send_signal=lambda names, *_, **__: requests.check_signal(wish, state, names),
     )
     with control_socket.listen(run) as listener:
-        requests = Control(steps, loop)
-        loop.watch(listener.fileno(), lambda: requests.accept(listener))
+        server = Control(steps, loop, lambda: server.answer(1, ""))
+        loop.watch(listener.fileno(), lambda: server.accept(listener))
         yield loop
     signal.set_wakeup_fd(previous)
     for resource in (loop._selector, loop._wake_read, loop._wake_write):
         resource.close()
-    for connection in requests._connections:
+    for connection in server._connections:
         connection.socket.close()
     assert errors == []
 

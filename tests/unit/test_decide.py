@@ -545,6 +545,16 @@ def test_stop_that_had_begun_before_the_supervisor_was_killed_ends_in_time() -> 
     assert story.at(11).lines() == ["> kill a: requested"]
 
 
+def test_stop_of_the_experiment_ends_the_longer_grace_period_of_a_request() -> None:
+    story = Story(process("a", grace=1.0))
+    story.lines()
+    story.at(1).request("restart", "a", grace=100.0).lines()
+    story.at(50).stop().lines()
+    # The grace period of the process begins with the stop of the experiment.
+    assert story.wake_at == 51
+    assert story.at(51).lines() == ["> kill a: requested"]
+
+
 # --- requests of users ---
 
 

@@ -27,31 +27,20 @@ def table(*specs: ProcessSpec) -> ProcessTable:
     return ProcessTable({each.name: each for each in specs}, {})
 
 
-def test_order_and_units_follow_from_the_descriptions() -> None:
-    processes = table(
-        spec("db"),
-        spec("app", starts_after={"db": "ready"}),
-        spec("rank-0", unit="job"),
-        spec("rank-1", unit="job"),
-    )
-    assert processes.followers_of("db") == ["app"]
-    assert processes.followers_of("app") == []
+def test_ranks_of_a_unit_know_each_other() -> None:
+    processes = table(spec("db"), spec("rank-0", unit="job"), spec("rank-1", unit="job"))
     assert processes.ranks_with("rank-1") == ["rank-0", "rank-1"]
     assert processes.ranks_with("db") == []
-    assert processes.stop_waves(["db", "app"]) == [["app"], ["db"]]
+    assert processes.ranks_with("unknown") == []
 
 
-def test_process_is_gone_when_no_program_of_it_is_running() -> None:
-    processes = table(spec("db"))
+def test_leaders_are_the_running_children() -> None:
+    processes = table(spec("db"), spec("app"))
     process = processes["db"]
-    assert processes.is_gone("db")
-    assert processes.is_gone("unknown")
     process.child = RunningChild("db", 7, 1.0)
-    assert not processes.is_gone("db")
     assert processes.leaders() == {"db": ProcessId(7, 1.0)}
+    assert processes.running() == [process]
     process.child, process.leftovers = None, ProcessId(7, 1.0)
-    assert not processes.is_gone("db")
-    assert processes.has_leftovers()
     assert processes.leaders() == {}
 
 
@@ -69,14 +58,23 @@ def test_removed_process_stays_until_it_has_exited() -> None:
     assert [process.name for process in processes] == ["db", "web", "app"]
 
 
-def test_restarted_process_is_stopped_as_it_was_described_before() -> None:
+def test_restarted_process_is_stopped_as_it_was_started() -> None:
     old, new = spec("db", grace=9.0), spec("db", grace=1.0)
     processes = table(old)
-    processes.change({"db": new}, {"db": old}, [])
     process = processes["db"]
-    assert processes.running_spec(process) is new
-    process.is_delayed = True
-    assert processes.running_spec(process) is old
+    process.running_spec = old
+    processes.change({"db": new}, {"db": old}, [])
+    assert process.spec is new
+    assert process.running_spec is old
+
+
+def test_description_that_needs_no_restart_applies_at_once() -> None:
+    old, new = spec("db", grace=9.0), spec("db", grace=1.0)
+    processes = table(old)
+    process = processes["db"]
+    process.running_spec = old
+    processes.change({"db": new}, {}, [])
+    assert process.running_spec is new
 
 
 def test_processes_that_a_change_has_removed_are_restored() -> None:

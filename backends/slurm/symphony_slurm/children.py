@@ -424,6 +424,11 @@ class RemoteHost:
                 stop=order.to_dict(),
             )
 
+    def was_asked_to_exit(self, process: ProcessId) -> bool:
+        """Return False: the processes of a job end with its supervisor."""
+        del process
+        return False
+
     def is_stopping(self, name: str) -> bool:
         """Return whether the agent has not reported that a process was stopped completely."""
         return name in self._agents.stopping

@@ -74,6 +74,10 @@ class StopRecord:
         """Return what a program that was killed has recorded about a process group, once."""
         return self._previous.pop(group, None)
 
+    def has_previous(self, group: int) -> bool:
+        """Return whether a program that was killed has begun to stop a process group."""
+        return group in self._previous
+
     def add(self, kind: Kind, group: int, programs: Iterable[ProcessId]) -> None:
         """Record programs. Without any, record that the command of the process was begun."""
         self.add_all([Entry(kind, group, programs)])

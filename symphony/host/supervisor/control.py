@@ -44,21 +44,17 @@ import os
 import signal
 import socket
 import struct
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from symphony.errors import shown
 from symphony.host.run.control_socket import MAX_GRACE_SECONDS, MAX_LINE_BYTES
-from symphony.names import did_you_mean, join_names
-from symphony.plan.state import Request
+from symphony.names import did_you_mean
+from symphony.plan.requests import RESTART, START, STOP, Refused
 from symphony.private_directories import user_name
-from symphony.status import State
 
 if TYPE_CHECKING:
-    from symphony.host.processes.spec import ProcessSpec
-    from symphony.host.supervisor.change import Change
     from symphony.host.supervisor.event_loop import EventLoop
     from symphony.host.supervisor.requested_steps import RequestedSteps
 
@@ -100,46 +96,23 @@ class _Connection:
     has_ended: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class _Operation:
-    """A request that is in progress.
+class Control:
+    """The requests to one supervisor.
 
-    ``awaited`` contains the processes that must exit completely. ``waves`` contains those of them
-    that are not being stopped yet, in the order in which this happens, and ``wave`` those of the
-    present wave. ``grace`` is the grace period of the request in seconds, or None for that of each
-    process. ``to_start`` contains the processes that the request will start. When the processes of
-    ``stopped`` have exited, their descendants that have left their process groups are stopped, and
-    killed from ``kill_time`` on the monotonic clock on. ``restarted`` contains the processes whose
-    start has been requested; the request is done when none of them waits for programs that its
-    previous execution has left behind.
-    ``change`` is the requested change of the experiment, if any. ``error`` is the reason why a part
-    of the request was not done. ``number`` is that of the recorded request, or None if the request
-    is not recorded.
+    ``on_request`` is called when a request is recorded, which `symphony.plan.decide` continues.
     """
 
-    reply: Reply
-    number: int | None = None
-    awaited: set[str] = field(default_factory=set)
-    waves: list[list[str]] = field(default_factory=list)
-    wave: frozenset[str] = frozenset()
-    grace: float | None = None
-    to_start: dict[str, None] = field(default_factory=dict)
-    restarted: set[str] = field(default_factory=set)
-    stopped: frozenset[str] = frozenset()
-    change: Change | None = None
-    kill_time: float = 0.0
-    is_scheduled: bool = False
-    error: str = ""
-
-
-class Control:
-    """The requests to one supervisor."""
-
-    def __init__(self, steps: RequestedSteps, loop: EventLoop) -> None:
+    def __init__(
+        self, steps: RequestedSteps, loop: EventLoop, on_request: Callable[[], None]
+    ) -> None:
         self._steps = steps
         self._loop = loop
+        self._on_request = on_request
         self._connections: list[_Connection] = []
-        self._operations: list[_Operation] = []
+        # The replies to the recorded requests that are not done yet, by their numbers.
+        self._replies: dict[int, Reply] = {}
+        # What another request has prevented them from doing.
+        self._prevented: dict[int, str] = {}
         # The connection whose request is being handled.
         self._requesting: _Connection | None = None
         # The descriptors that belong to the request that is being handled.
@@ -256,180 +229,66 @@ class Control:
         """
         try:
             request = _decode(line)
+            kind = _find_kind(request)
             self._descriptors = descriptors
-            operation = self._begin(_find_kind(request), request, reply)
+            number = kind.handle(self, request)
         except RequestRefused as exc:
             reply(_error(str(exc), exc.unavailable))
+            return
+        except Refused as exc:
+            reply(_error(str(exc)))
             return
         except Exception as exc:
             reply(_error(f"an internal error occurred in the supervisor: {exc}"))
             raise
         finally:
             _close_all(descriptors)
-        self._advance(operation)
+        if number is None:
+            reply({"answer": "done"})
+        else:
+            self._replies[number] = reply
+        self._on_request()
 
-    def resume(self, number: int, request: Request) -> None:
-        """Complete a request that a supervisor had accepted before it was killed."""
-        names = [name for name in request.names if name in self._steps.processes.present]
-        if request.kind == "change":
-            self._resume_change(number, names)
-            return
-        values = {"names": names, "grace": request.grace, _NUMBER: number}
-        try:
-            operation = self._begin(_KINDS[request.kind], values, lambda _: None)
-        except (RequestRefused, KeyError):
-            # Another request has replaced this one, or another version recorded it.
-            self._steps.record.add_request_done(number)
-            return
-        self._advance(operation)
+    def answer(self, number: int, error: str) -> None:
+        """Answer a recorded request, which is done. ``error`` is what was not done, or ``""``."""
+        reply = self._replies.pop(number, None)
+        prevented = self._prevented.pop(number, "")
+        error = error or prevented
+        if reply is not None:
+            reply(_error(error) if error else {"answer": "done"})
 
-    def _resume_change(self, number: int, to_start: Sequence[str]) -> None:
-        """Complete a change. Even if the experiment is being stopped or restarted, the removed
-        processes must be stopped.
-        """
-        change = self._steps.resume_change(to_start)
-        operation = self._begin_change(change, number, to_start, lambda _: None)
-        self._operations.append(operation)
-        self._advance(operation)
+    def _stop(self, request: Mapping[str, Any]) -> int:
+        return self._accept(STOP, request, _grace(request))
 
-    def _begin(self, kind: _Kind, request: Mapping[str, Any], reply: Reply) -> _Operation:
-        if not kind.observes:
-            self._refuse_while_stopping()
-        operation = kind.handle(self, request, reply)
-        self._operations.append(operation)
-        return operation
+    def _start(self, request: Mapping[str, Any]) -> int:
+        return self._accept(START, request, None)
 
-    def _refuse_while_stopping(self) -> None:
-        state = self._steps.state
-        if state.stopping or state.finished:
-            raise RequestRefused("the experiment is being stopped")
-        if state.restarting:
-            raise RequestRefused(
-                "the experiment is being restarted after a failure; try again when it runs"
-            )
+    def _restart(self, request: Mapping[str, Any]) -> int:
+        return self._accept(RESTART, request, _grace(request))
 
-    def _number(self, kind: str, request: Mapping[str, Any], names: list[str]) -> int:
-        """Record a request before it begins, and return its number."""
-        number: int | None = request.get(_NUMBER)
-        if number is not None:
-            return number
-        return self._steps.record.add_request(kind, names, _grace(request))
+    def _accept(self, kind: str, request: Mapping[str, Any], grace: float | None) -> int:
+        accepted = self._steps.accept(kind, _names(request), grace)
+        self._prevented.update(accepted.prevented)
+        return accepted.number
 
-    def _stop(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
-        names, grace = self._names_of_units(request), _grace(request)
-        number = self._number("stop", request, names)
-        operation = _Operation(reply, number, stopped=frozenset(names), grace=grace)
-        for name in names:
-            self._cancel_start(name)
-            if self._track_state(name) is State.PENDING:
-                self._steps.stop_pending(name)
-        self._await_exits(operation, names)
-        return operation
-
-    def _await_exits(self, operation: _Operation, names: Iterable[str]) -> None:
-        """Stop processes in waves, and wait until they have exited."""
-        running = [name for name in names if not self._steps.processes.is_gone(name)]
-        for name in running:
-            self._steps.announce_stop(name, restarts=name in operation.to_start)
-        operation.awaited.update(running)
-        is_at_once = operation.grace == 0
-        operation.waves = [running] if is_at_once else self._steps.processes.stop_waves(running)
-        self._stop_next_wave(operation)
-
-    def _stop_next_wave(self, operation: _Operation) -> None:
-        """Stop the next wave, if no process of the present one is running any more."""
-        while operation.waves and operation.wave.isdisjoint(operation.awaited):
-            wave = operation.waves.pop(0)
-            operation.wave = frozenset(wave)
-            graces = [self._steps.processes[name].spec.grace for name in wave]
-            longest = max(graces, default=0.0) if operation.grace is None else operation.grace
-            operation.kill_time = time.monotonic() + longest
-            for name in wave:
-                if name in operation.awaited:
-                    restarts = name in operation.to_start
-                    self._steps.request_stop(name, operation.grace, restarts=restarts)
-
-    def _cancel_start(self, name: str) -> None:
-        for other in self._operations:
-            if name in other.to_start:
-                del other.to_start[name]
-                self._steps.cancel_starts([name])
-                other.error = f"another request stopped {name!r}"
-
-    def _start(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
-        names = self._names_of_units(request)
-        self._refuse_busy(names)
-        operation = _Operation(reply, self._number("start", request, names))
-        for name in names:
-            track = self._steps.state.tracks[name]
-            is_backing_off = track.next_start is not None
-            if track.state is State.RUNNING:
-                continue
-            if track.state is State.PENDING and not is_backing_off:
-                continue
-            operation.to_start[name] = None
-            if not self._steps.processes.is_gone(name):
-                operation.awaited.add(name)
-        return operation
-
-    def _restart(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
-        names, grace = self._names_of_units(request), _grace(request)
-        self._refuse_busy(names)
-        operation = _Operation(reply, self._number("restart", request, names), grace=grace)
-        operation.to_start.update(dict.fromkeys(names))
-        self._await_exits(operation, names)
-        return operation
-
-    def _signal(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
-        names = self._names(request)
-        number = _signal(request)
-        idle = [name for name in names if self._track_state(name) is not State.RUNNING]
-        if idle:
-            raise RequestRefused(
-                f"no signal was sent, because these processes are not running: {join_names(idle)}"
-            )
+    def _signal(self, request: Mapping[str, Any]) -> None:
+        names, number = _names(request), _signal(request)
         problems = self._steps.send_signal(names, number, force=request.get("force") is True)
         if problems:
             name, problem = next(iter(problems.items()))
             others = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
             raise RequestRefused(f"no signal was sent: process {name!r}{others}: {problem}")
-        return _Operation(reply)
 
-    def _change(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
+    def _change(self, request: Mapping[str, Any]) -> int:
         """Change the experiment. From the replacement of the manifest on, nothing is refused."""
-        if self._steps.state.is_changing:
-            raise RequestRefused("another program is changing the experiment; try again")
         change = self._steps.prepare_change(request)
-        self._refuse_busy([*change.added, *change.removed, *change.restarted])
-        number = self._steps.begin_change(change, request, self._descriptors)
-        return self._begin_change(change, number, [*change.added, *change.restarted], reply)
+        return self._steps.begin_change(change, request, self._descriptors)
 
-    def _begin_change(
-        self, change: Change, number: int, to_start: Sequence[str], reply: Reply
-    ) -> _Operation:
-        """Stop the removed processes, and those that will be started again.
+    def _finish(self, _request: Mapping[str, Any]) -> None:
+        self._steps.finish()
 
-        ``to_start`` contains the added and restarted processes that have not been started yet.
-        """
-        operation = _Operation(
-            reply,
-            number,
-            to_start=dict.fromkeys(to_start),
-            stopped=frozenset(change.removed),
-            change=change,
-        )
-        restarted = [name for name in change.restarted if name in operation.to_start]
-        self._await_exits(operation, [*change.removed, *restarted])
-        return operation
-
-    def _finish(self, _request: Mapping[str, Any], reply: Reply) -> _Operation:
-        if not self._steps.state.waits_for_start:
-            raise RequestRefused("processes of the experiment are running")
-        self._steps.stop()
-        return _Operation(reply)
-
-    def _attach(self, request: Mapping[str, Any], reply: Reply) -> _Operation:
-        names = self._names(request)
+    def _attach(self, request: Mapping[str, Any]) -> None:
+        names = self._steps.check_attach(_names(request))
         connection = self._requesting
         if len(names) != 1 or connection is None:
             raise RequestRefused("'names' must contain one process")
@@ -441,167 +300,24 @@ class Control:
         problem = terminal.join(connection.socket, bytes(connection.received))
         if problem:
             connection.socket.close()
-        return _Operation(reply)
 
-    def _usage(self, _request: Mapping[str, Any], reply: Reply) -> _Operation:
+    def _usage(self, _request: Mapping[str, Any]) -> None:
         connection = self._requesting
         if connection is not None:
             self._connections.remove(connection)
             self._send(connection, {"answer": "done"})
             self._steps.show_usage(connection.socket)
-        return _Operation(reply)
-
-    def _names(self, request: Mapping[str, Any]) -> list[str]:
-        names = request.get("names")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise RequestRefused("'names' must be a list of process names")
-        for name in names:
-            if name not in self._steps.processes.present:
-                hint = did_you_mean(name, self._steps.processes.present)
-                raise RequestRefused(f"there is no process {shown(name)}{hint}")
-        return list(dict.fromkeys(names))
-
-    def _names_of_units(self, request: Mapping[str, Any]) -> list[str]:
-        """Return the names of a request, and the other ranks of the units that it contains."""
-        names: dict[str, None] = {}
-        for name in self._names(request):
-            names.update(dict.fromkeys(self._steps.processes.ranks_with(name) or [name]))
-        return list(names)
-
-    def _refuse_busy(self, names: Iterable[str]) -> None:
-        """Raise RequestRefused if another request stops or starts one of the processes."""
-        busy: set[str] = set()
-        for operation in self._operations:
-            busy |= operation.awaited | operation.stopped
-            busy.update(operation.to_start)
-        conflicts = [name for name in names if name in busy]
-        if conflicts:
-            raise RequestRefused(
-                f"another request is stopping or restarting {join_names(conflicts)}; "
-                "try again when it is done"
-            )
-
-    def _track_state(self, name: str) -> State:
-        return self._steps.state.tracks[name].state
-
-    # --- progress ---
-
-    def handle_gone(self, name: str) -> None:
-        """Continue the requests that wait until ``name`` has exited completely."""
-        for operation in list(self._operations):
-            if name not in operation.awaited:
-                continue
-            operation.awaited.discard(name)
-            self._stop_next_wave(operation)
-            if operation.to_start and not self._steps.state.is_stopping_all:
-                self._advance_soon(operation)
-            else:
-                self._advance(operation)
-
-    def _advance_soon(self, operation: _Operation) -> None:
-        """Continue after the current step, so that processes that exit together start together."""
-        if operation.is_scheduled:
-            return
-        operation.is_scheduled = True
-
-        def advance() -> None:
-            operation.is_scheduled = False
-            self._advance(operation)
-
-        self._loop.post(advance)
-
-    def _advance(self, operation: _Operation) -> None:
-        """Do the next steps of a request that are possible now, and answer when it is done."""
-        try:
-            self._do_next_steps(operation)
-        except Exception as exc:
-            # Otherwise, the client would wait forever, and its processes would count as busy.
-            if operation in self._operations:
-                message = f"an internal error occurred in the supervisor: {exc}"
-                self._end(operation, _error(message))
-            raise
-
-    def _do_next_steps(self, operation: _Operation) -> None:
-        state = self._steps.state
-        if state.is_stopping_all and operation.to_start:
-            self._steps.cancel_starts(operation.to_start)
-            operation.to_start.clear()
-            verb = "restarted after a failure" if state.restarting else "stopped"
-            operation.error = f"the experiment is being {verb}"
-        startable = self._startable(operation)
-        leased = [name for name in startable if self._steps.lease_gpus(name)]
-        for name in startable:
-            del operation.to_start[name]
-            if name not in leased:
-                self._steps.cancel_starts([name])
-                operation.error = f"another experiment has leased the GPUs of {name!r}"
-        if leased:
-            operation.restarted.update(leased)
-            self._steps.start_again(leased)
-        if operation.awaited or operation.to_start or operation not in self._operations:
-            return
-        has_leftovers = any(map(self._steps.waits_for_leftovers, operation.restarted))
-        if not has_leftovers and operation.stopped:
-            has_leftovers = self._steps.stop_strays_of(operation.stopped, operation.kill_time)
-        if has_leftovers:
-            self._loop.after(_CHECK_SECONDS, lambda: self._advance(operation))
-            return
-        self._end(operation, _error(operation.error) if operation.error else {"answer": "done"})
-
-    def _end(self, operation: _Operation, answer: Answer) -> None:
-        """Record and answer a request that is done."""
-        self._operations.remove(operation)
-        try:
-            if operation.change is not None:
-                # A client can use the released resources as soon as the end is recorded.
-                self._steps.end_change(operation.change)
-        finally:
-            if operation.number is not None:
-                self._steps.record.add_request_done(operation.number)
-            operation.reply(answer)
-
-    def _startable(self, operation: _Operation) -> list[str]:
-        """Return the processes that can be started, in declaration order.
-
-        A process cannot be started before the processes of the request for which it waits have
-        exited, because it would start while these are still ready from before.
-        """
-        blocked = set(operation.awaited)
-        processes = self._steps.processes.present
-        # The ports that are in use until other processes have exited.
-        old_specs = {} if operation.change is None else operation.change.old_specs
-        used = {port: name for name in blocked for port in _ports(old_specs, name)}
-        remaining = [
-            name
-            for name in processes
-            if name in operation.to_start
-            and all(used.get(port, name) == name for port in processes[name].spec.releases)
-        ]
-        blocked.update(set(operation.to_start) - set(remaining))
-        while True:
-            free = [
-                name
-                for name in remaining
-                if name not in blocked and blocked.isdisjoint(processes[name].spec.starts_after)
-            ]
-            if len(free) == len(remaining):
-                return free
-            blocked.update(set(remaining) - set(free))
-            remaining = free
 
 
-_Handler = Callable[[Control, Mapping[str, Any], Reply], _Operation]
+# A function that handles a request, and returns its number if it is recorded and not done yet.
+_Handler = Callable[[Control, Mapping[str, Any]], int | None]
 
 
 class _Kind(NamedTuple):
-    """A kind of request: its function, and the names of its values.
-
-    A request that only observes the experiment is possible until the experiment has finished.
-    """
+    """A kind of request: its function, and the names of its values."""
 
     handle: _Handler
     values: frozenset[str] = frozenset()
-    observes: bool = False
 
 
 _KINDS: dict[str, _Kind] = {
@@ -612,7 +328,7 @@ _KINDS: dict[str, _Kind] = {
     "change": _Kind(Control._change, frozenset({"directory", "keep_holds", "accepted"})),
     "finish": _Kind(Control._finish),
     "attach": _Kind(Control._attach, frozenset({"names"})),
-    "usage": _Kind(Control._usage, observes=True),
+    "usage": _Kind(Control._usage),
 }
 
 
@@ -626,10 +342,6 @@ def _close_all(descriptors: list[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
     descriptors.clear()
-
-
-def _ports(specs: Mapping[str, ProcessSpec], name: str) -> tuple[int, ...]:
-    return specs[name].releases if name in specs else ()
 
 
 def _error(message: str, unavailable: Mapping[str, str] | None = None) -> Answer:
@@ -658,6 +370,13 @@ def _find_kind(request: Mapping[str, Any]) -> _Kind:
         if key != "request" and key not in kind.values:
             raise RequestRefused(f"the request {name!r} has no value {shown(key)}")
     return kind
+
+
+def _names(request: Mapping[str, Any]) -> list[str]:
+    names = request.get("names")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise RequestRefused("'names' must be a list of process names")
+    return names
 
 
 def _signal(request: Mapping[str, Any]) -> signal.Signals:

@@ -1,53 +1,46 @@
-"""Carrying out what the supervisor has decided: starting and stopping processes, and testing them.
+"""Carrying out what `symphony.plan.decide` has decided, and reporting what happens.
 
-An executor decides nothing about an experiment. It reports what has happened to its caller.
+An executor decides nothing about an experiment.
 """
 
 from __future__ import annotations
 
-import errno
-import os
+import itertools
 import signal
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.spec import (
-    DIRECTORY_VARIABLE,
-    SLURM_JOB_VARIABLE,
-    ProcessSpec,
-    with_directory_variable,
-    with_thread_limit,
-)
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, Children, JoinableTerminal
 from symphony.host.supervisor.event_loop import ErrorCallback, EventLoop
+from symphony.host.supervisor.facts import Facts
 from symphony.host.supervisor.held_resources import HeldResources
-from symphony.host.supervisor.probes import failing_probe
 from symphony.host.supervisor.process_host import ProcessHost
-from symphony.host.supervisor.readiness import ReadinessMonitor
+from symphony.host.supervisor.remains import Remains
+from symphony.host.supervisor.starter import LaunchRefused, Starter
 from symphony.host.supervisor.supervised_process import ProcessTable, SupervisedProcess
-from symphony.plan.state import Track
-
-if TYPE_CHECKING:
-    from symphony.line_search import SearchProcess
+from symphony.plan.actions import Clear, Kill, Remove, Reserve, Start, Stop, Sweep
+from symphony.plan.state import RunState, Track
+from symphony.status import ENDED
 
 # The interval at which the executor polls programs whose exit it cannot wait for.
 CHECK_INTERVAL_SECONDS = 0.05
 
-# A function that is called with a process, its child or the error that prevented its start, and the
-# length of its log before the start.
-OnStart = Callable[[SupervisedProcess, "Child | OSError", int], None]
+# Shells use these exit codes for a command that they could not run. Larger ones are signals.
+_SHELL_CODES = (126, 127)
+_LARGEST_EXIT_CODE = 128
 
 
 class Executor:
     """The executor of one run, whose processes are those of ``processes``.
 
     ``children`` starts them, and ``host`` is the machines on which they run. ``env`` contains the
-    variables that they share. ``resources`` are released when they are needed or no more needed.
-    ``on_error`` is called with unexpected errors that do not prevent other steps.
+    variables that they share. ``facts`` receives what happens, with times of the clock ``now``.
+    ``state`` is the recorded state. ``on_error`` is called with unexpected errors that do not
+    prevent other steps.
     """
 
     def __init__(
@@ -60,6 +53,9 @@ class Executor:
         resources: HeldResources,
         env: Mapping[str, str],
         notes: NoteWriter,
+        facts: Facts,
+        state: RunState,
+        now: Callable[[], float],
         on_error: ErrorCallback,
     ) -> None:
         self._run = run
@@ -68,183 +64,116 @@ class Executor:
         self._children = children
         self._host = host
         self._resources = resources
-        self._env = env
-        # Starting processes changes the environment of this process.
-        self._inherited_env = dict(os.environ)
         self._notes = notes
+        self._facts = facts
+        self.now = now
         self._on_error = on_error
+        self._remains = Remains(loop, processes, host, facts, on_error)
         children.keep_terminals(host.is_stopping)
-        self.logs = host.record_logs(loop, run, self._log_limits(), notes)
-        self._search_process = _search_process(processes.specs.values())
+        self._logs = host.record_logs(loop, run, self._log_limits(), notes)
+        self.starter = Starter(
+            run,
+            loop,
+            processes,
+            children,
+            host,
+            resources,
+            env,
+            self._logs,
+            facts,
+            state,
+            now,
+            on_error,
+        )
+        self._is_sweeping = False
 
     def _log_limits(self) -> dict[str, int]:
         return {name: spec.log_limit for name, spec in self._processes.specs.items()}
 
-    @property
-    def has_children(self) -> bool:
-        """True if a process is running."""
-        return len(self._children) > 0
-
-    # --- starting ---
-
-    def start(self, names: Sequence[str], on_start: OnStart, *, is_refusable: bool = False) -> None:
-        """Start processes in one batch, and call ``on_start`` with each result.
-
-        If ``is_refusable`` is true, an exception of ``on_start`` ends the start, and is raised.
-        Otherwise, it is reported, and the other processes are started.
-        """
-        processes = [self._processes.present[name] for name in names]
-        for process in processes:
-            self._resources.close_holds(process.spec.releases)
-        log_starts = {
-            process.name: _file_size(self._run.log(process.name))
-            for process in processes
-            if process.spec.ready
-        }
-
-        def report(process: SupervisedProcess, child: Child | OSError) -> None:
-            if not isinstance(child, OSError):
-                process.child, process.is_adopted = child, False
-            on_start(process, child, log_starts.get(process.name, 0))
-
-        not_started = {process.name: process for process in processes}
-        specs = [self._with_derived_variables(process.spec) for process in processes]
-        try:
-            for spec, child in self._children.start(specs, self._env):
-                report(not_started.pop(spec.name), child)
-        except Exception as exc:
-            # The backend may have started other processes without reporting them.
-            for name, process in not_started.items():
-                process.child = self._children.get(name)
-            if is_refusable:
-                raise
-            self._on_error(exc)
-            for process in not_started.values():
-                report(process, process.child or OSError(errno.EIO, str(exc)))
-        self._loop.post(lambda: self.logs.watch(names))
-
-    def _with_derived_variables(self, spec: ProcessSpec) -> ProcessSpec:
-        """Return a description with the variables that follow from the other settings.
-
-        `os.environ` contains the variables of the process that was started last, so they must not
-        be derived from it.
-        """
-        environment = {**self._inherited_env, **self._env}
-        if environment.get(DIRECTORY_VARIABLE) == self._inherited_env.get(DIRECTORY_VARIABLE):
-            # The experiment does not set the variable.
-            spec = with_directory_variable(spec)
-        if spec.unit is None:
-            return spec
-        cores = len(os.sched_getaffinity(0))
-        ranks = self._processes.ranks_with(spec.name)
-        spec = with_thread_limit(spec, len(ranks), cores, environment)
-        if SLURM_JOB_VARIABLE not in environment or self._host.is_remote:
-            return spec
-        from symphony.host.processes.slurm_task import with_task_of_this_node
-
-        # The experiment was launched in a job of Slurm, whose tasks are not the ranks.
-        return with_task_of_this_node(spec, len(ranks), environment)
-
-    def replace_master_ports(self, units: Iterable[str]) -> None:
-        """Let the ranks of units meet at another port, if necessary, before they restart."""
-        for unit in units:
-            from symphony.host.supervisor.master_ports import replace_master_port
-
+    def execute(self, actions: Iterable[Any]) -> None:
+        """Carry out actions in this order. Processes that start one after another form a batch."""
+        for kind, group in itertools.groupby(actions, type):
+            batch = list(group)
             try:
-                new = replace_master_port(self._run, self._host, unit)
-            except OSError as exc:
-                # The manifest cannot be written. Most servers can bind the previous port, too.
+                self._execute(kind, batch)
+            except LaunchRefused:
+                raise
+            except Exception as exc:
                 self._on_error(exc)
-                continue
-            if new is None:
-                continue
-            for name in self._processes.units[unit]:
-                process = self._processes.present[name]
-                process.spec = new.spec(process.spec)
-            self._env = {**self._env, **new.shared_env()}
-            self._resources.holds.update(new.holds)
-            self.prepare_children(self._run.load_manifest(is_new=True)["env"])
 
-    def adopt(self, tracks: Mapping[str, Track]) -> list[SupervisedProcess]:
-        """Take over the running processes of a supervisor that was killed, and return them."""
-        adopted: list[SupervisedProcess] = []
-        for child in self._children.adopt([self._processes[name].spec for name in tracks], tracks):
-            process = self._processes[child.name]
-            process.child, process.is_adopted = child, True
-            adopted.append(process)
-        names = [process.name for process in adopted]
-        self._loop.post(lambda: self.logs.watch(names))
-        return adopted
+    def _execute(self, kind: type, batch: Sequence[Any]) -> None:
+        if kind is Start:
+            for action in batch:
+                self._remains.cancel(action.process)
+            self.starter.start(batch)
+        elif kind is Clear:
+            self._clear(batch)
+        for action in batch:
+            if kind is Stop:
+                self._stop(action)
+            elif kind is Kill:
+                self._kill(self._processes[action.process])
+            elif kind is Reserve:
+                self._reserve(action)
+            elif kind is Remove:
+                self.remove(action.process)
+            elif kind is Sweep:
+                self._sweep(kill=action.kill)
 
-    # --- readiness ---
-
-    def test_readiness(
-        self,
-        process: SupervisedProcess,
-        child: Child,
-        log_start: int,
-        *,
-        timeout: float | None,
-        is_active: Callable[[], bool],
-        on_ready: Callable[[], None],
-        on_timeout: Callable[[str], None],
-        on_result: Callable[[str], None],
-    ) -> None:
-        """Test a process until it is ready; see `ReadinessMonitor`."""
-        spec = process.spec
-        try:
-            probe = self._host.make_probe(
-                spec,
-                ProcessId(child.pid, child.birth),
-                self._run.log(spec.name),
-                log_start,
-                {**self._env, **spec.env},
-                self._search_process,
-            )
-        except Exception as exc:
-            probe = failing_probe(f"the probe cannot be run: {exc}")
-        monitor = ReadinessMonitor(
-            self._loop,
-            probe,
-            timeout,
-            is_active=is_active,
-            on_ready=on_ready,
-            on_timeout=on_timeout,
-            on_result=on_result,
-        )
-        monitor.start()
+    def _reserve(self, action: Reserve) -> None:
+        process = self._processes[action.process]
+        if self._resources.lease_gpus(process.spec):
+            self._facts.note(process.name, reserved=True)
+        else:
+            reason = f"another experiment has leased the GPUs of {process.name!r}"
+            self._facts.note(process.name, unavailable=reason)
 
     # --- stopping ---
 
-    def terminate(self, process: SupervisedProcess, grace: float) -> None:
-        """Ask a running process to exit, and kill it after ``grace`` seconds."""
+    def _stop(self, action: Stop) -> None:
+        process, seen = self._processes[action.process], self._facts.seen(action.process)
+        now = self.now()
+        grace = max(0.0, action.kill_at - now)
+        kill_at = action.kill_at if seen.kill_at is None else min(action.kill_at, seen.kill_at)
+        signaled_at = now if seen.signaled_at is None else seen.signaled_at
         child = process.child
         if child is not None:
-            self.begin_stop(process, ProcessId(child.pid, child.birth), grace)
-            self._loop.after(grace, lambda: self.kill(process, child))
+            self._begin_stop(process, ProcessId(child.pid, child.birth), grace)
+        elif process.leftovers is not None:
+            self._begin_stop(process, process.leftovers, grace)
+            self._poll_leftovers(process)
+        self._facts.note(process.name, signaled_at=signaled_at, kill_at=kill_at)
 
-    def begin_stop(self, process: SupervisedProcess, program: ProcessId, grace: float) -> None:
+    def _begin_stop(self, process: SupervisedProcess, program: ProcessId, grace: float) -> None:
         """Begin to stop the programs of a process, which are killed after ``grace`` seconds.
 
         ``program`` is the child of the process, which can have exited.
         """
         from symphony.host.supervisor.stopper import StopOrder
 
-        spec = self._processes.running_spec(process)
+        spec = process.running_spec or process.spec
         self._host.begin_stop(
             self._loop,
             spec,
             program,
             StopOrder.of(spec, grace),
             # The command needs the environment, and thousands of processes can be stopped at once.
-            {**self._env, **spec.env} if spec.stop_command else {},
+            {**self.starter.env, **spec.env} if spec.stop_command else {},
             lambda problem: self._notes.set(f"stop {process.name}", problem),
         )
 
-    def kill(self, process: SupervisedProcess, child: Child) -> None:
-        """Kill the process group of a child, if it is running."""
-        if process.child is child:
+    def _kill(self, process: SupervisedProcess) -> None:
+        child = process.child
+        if child is not None:
             self._signal_group(process, child, signal.SIGKILL)
+            self._begin_stop(process, ProcessId(child.pid, child.birth), 0.0)
+        elif process.leftovers is not None:
+            self._begin_stop(process, process.leftovers, 0.0)
+            self._poll_leftovers(process)
+        now = self.now()
+        seen = self._facts.seen(process.name)
+        signaled_at = now if seen.signaled_at is None else seen.signaled_at
+        self._facts.note(process.name, killed=True, signaled_at=signaled_at, kill_at=now)
 
     def _signal_group(self, process: SupervisedProcess, child: Child, number: int) -> bool:
         """Send a signal to the process group of a child. Return False if it has no members."""
@@ -255,56 +184,145 @@ class Executor:
             return False
         return self._host.signal_group(child.name, child.pid, number)
 
-    def kill_all(self) -> None:
-        """Kill all processes, and the programs that exited processes have left behind."""
-        for process in self._processes.running():
-            child = process.child
-            if child is not None:
-                self._signal_group(process, child, signal.SIGKILL)
-                self.begin_stop(process, ProcessId(child.pid, child.birth), 0.0)
-        for process in self._processes:
-            if process.leftovers is not None:
-                self.begin_stop(process, process.leftovers, 0.0)
-
-    def note_exit(self, process: SupervisedProcess, child: Child) -> bool:
-        """Note that a child has exited. Return whether programs that belong to it may be running.
-
-        In this case, the caller calls `stop_leftovers`.
-        """
+    def handle_exit(
+        self, child: Child, code: int | None, reason: str = "", log_bytes: int | None = None
+    ) -> None:
+        """Report the exit of a child; see `ExitCallback`."""
+        process = self._processes[child.name]
+        process.child = None
+        self._logs.record(child.name)
         program = ProcessId(child.pid, child.birth)
         self._host.handle_exit(child.name, program)
-        has_leftovers = self._host.is_stopping(child.name) or self._signal_group(process, child, 0)
+        is_being_stopped = self._host.is_stopping(child.name)
+        has_leftovers = is_being_stopped or self._signal_group(process, child, 0)
         process.is_adopted = False
-        return has_leftovers
+        if has_leftovers:
+            process.leftovers = program
+        is_unexplained = code and not reason and code <= _LARGEST_EXIT_CODE
+        if is_unexplained and code not in _SHELL_CODES and self._run.is_disk_full():
+            reason = "no space was left on the disk of its log"
+        self._facts.note(
+            child.name,
+            running=False,
+            testing=False,
+            exit_code=code,
+            reason=reason,
+            log_bytes=log_bytes,
+            since=self.now(),
+            leftovers=has_leftovers,
+        )
+        kill_at = self._facts.seen(child.name).kill_at
+        if has_leftovers and kill_at is not None:
+            # The stop of the process continues.
+            if not is_being_stopped:
+                self._begin_stop(process, program, max(0.0, kill_at - self.now()))
+            self._poll_leftovers(process)
 
-    def stop_leftovers(
-        self,
-        process: SupervisedProcess,
-        program: ProcessId,
-        grace: float,
-        on_gone: Callable[[], None],
-    ) -> None:
-        """Stop the programs that an exited process has left behind, and wait for their exits.
-
-        In a stop, they have received the signal, or receive it when it is their turn. ``on_gone``
-        is called when none of them is running any more.
-        """
-        process.leftovers = program
-        if not self._host.is_stopping(process.name):
-            self.begin_stop(process, program, grace)
+    def _poll_leftovers(self, process: SupervisedProcess) -> None:
+        """Report when nothing is running any more that an exited process has left behind."""
+        if process.is_polled:
+            return
+        process.is_polled = True
 
         def check() -> None:
             if self._host.is_stopping(process.name):
                 self._loop.after(CHECK_INTERVAL_SECONDS, check)
                 return
+            process.is_polled = False
             process.leftovers = None
-            on_gone()
+            if process.is_freed:
+                self.free(process.name)
+            self._facts.note(process.name, leftovers=False)
 
         check()
 
-    def is_group_running(self, group: int) -> bool:
-        """Return whether a process group exists and contains a process of the run."""
-        return self._host.is_group_of_run(group, self._processes.leaders())
+    def _clear(self, actions: Sequence[Clear]) -> None:
+        now, monotonic = self.now(), time.monotonic()
+        for spares_commands in (True, False):
+            kill_times = {
+                action.process: monotonic + action.kill_at - now
+                for action in actions
+                if action.spares_commands == spares_commands
+            }
+            if kill_times:
+                self._remains.clear(kill_times, spares_commands=spares_commands)
+
+    # --- the end of the run ---
+
+    def _sweep(self, *, kill: bool) -> None:
+        """Stop the run's processes that are in none of the children's process groups."""
+        try:
+            were_found = self._host.stop_strays(self._processes.leaders(), kill=kill)
+        except Exception as exc:
+            # The processes of the run cannot be listed. All other steps of a stop must follow.
+            self._on_error(exc)
+            were_found = False
+        self._facts.note_strays(were_found, now=self.now(), killed=kill)
+        if were_found and not self._is_sweeping:
+            self._is_sweeping = True
+            self._loop.after(CHECK_INTERVAL_SECONDS, self._sweep_again)
+
+    def _sweep_again(self) -> None:
+        self._is_sweeping = False
+        observation = self._facts.observation()
+        if observation.strays:
+            self._sweep(kill=observation.strays_killed)
+
+    def free(self, name: str) -> None:
+        """Release the GPUs of a process that has exited for good.
+
+        Programs that it has left behind in its process group keep the GPUs until they have exited,
+        and others until the experiment finishes.
+        """
+        process = self._processes.get(name)
+        if process is None or name not in self._resources.gpus:
+            return
+        process.is_freed = True
+        if not self._host.has_descendants(name, self._processes.leaders()):
+            self._resources.release_gpus(name)
+            self._facts.note(name, reserved=False)
+
+    def close(self) -> None:
+        """Release what the run holds: nothing of it is running, and nothing starts again."""
+        self._logs.close()
+        self._resources.release_all_gpus()
+
+    # --- changes and new supervisors ---
+
+    def change(self, env: Mapping[str, str]) -> None:
+        """Use the changed descriptions of the processes. ``env`` are their shared variables."""
+        self.starter.change(env)
+        self._logs.set_limits(self._log_limits())
+
+    def remove(self, name: str) -> None:
+        """Remove what an exited process has left behind that a change has removed."""
+        self._processes.leaving.pop(name, None)
+        self._resources.release_gpus(name)
+        self._children.remove(name)
+        self._facts.forget(name)
+
+    def adopt(self, state: RunState) -> None:
+        """Take over the processes of a supervisor that was killed, and their resources."""
+        tracks: dict[str, Track] = {**state.tracks, **state.leaving}
+        self.starter.adopt(tracks)
+        for name, track in tracks.items():
+            process = self._processes[name]
+            if track.state not in ENDED and not self._resources.lease_gpus(process.spec):
+                process.has_lost_gpus = True
+        processes = self._processes.present.values()
+        problems = [text for process in processes if (text := self._resources.find_lost(process))]
+        if problems:
+            message = f"{problems[0]}, while the experiment had no supervisor"
+            self._notes.set("leases", message)
+        for name, track in state.tracks.items():
+            process = self._processes[name]
+            if track.group is None or process.child is not None:
+                continue
+            if self._host.is_group_of_run(track.group, self._processes.leaders()):
+                # The creation time of the process that has exited is not known any more.
+                process.leftovers = ProcessId(track.group, 0.0)
+                self._facts.note(name, attempt=track.attempts - 1, leftovers=True)
+        self._facts.note_unknown_strays()
 
     def is_running(self, process: SupervisedProcess) -> bool:
         """Return whether the child of a process is running. Its exit may not be reported yet."""
@@ -327,45 +345,6 @@ class Executor:
         """Return the terminal of a running process, or None if it has none."""
         return self._children.terminal(name)
 
-    def release_unused_gpus(self, name: str) -> None:
-        """Release the GPUs of an exited process, unless descendants of it are still running.
-
-        Descendants outside its process group keep the GPUs until the experiment finishes.
-        """
-        if name not in self._resources.gpus:
-            return
-        if not self._host.has_descendants(name, self._processes.leaders()):
-            self._resources.release_gpus(name)
-
-    def change(self, env: Mapping[str, str]) -> None:
-        """Use the changed descriptions of the processes. ``env`` are their shared variables."""
-        self._env = {**self._inherited_env, **env}
-        self.logs.set_limits(self._log_limits())
-        if self._search_process is None:
-            self._search_process = _search_process(self._processes.specs.values())
-
-    def prepare_children(self, env: Mapping[str, str]) -> None:
-        """Prepare to start processes of a changed experiment; see `Children.change`."""
-        self._children.change(list(self._processes.present), env)
-
-    def remove(self, name: str) -> None:
-        """Remove what an exited process has left behind that a change has removed."""
-        self._resources.release_gpus(name)
-        self._children.remove(name)
-
     def discard(self) -> None:
         """Remove everything that the processes of a rolled-back launch have left behind."""
         self._children.discard()
-
-
-def _search_process(specs: Iterable[ProcessSpec]) -> SearchProcess | None:
-    """Return the process that searches logs, or None if no readiness test needs it."""
-    if not any(spec.ready and "log" in spec.ready for spec in specs):
-        return None
-    from symphony.line_search import SearchProcess
-
-    return SearchProcess()
-
-
-def _file_size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0

@@ -520,7 +520,7 @@ def _release_resources(orders: Mapping[str, Any]) -> None:
 
 def _failure_report(exc: Exception, final: Path) -> LaunchReport:
     """Return the launch report for an exception that was raised before the launch was complete."""
-    from symphony.host.supervisor.starts import LaunchRefused
+    from symphony.host.supervisor.starter import LaunchRefused
 
     if isinstance(exc, FileExistsError) and exc.filename == str(final):
         return LaunchReport(outcome=EXISTS)

@@ -109,6 +109,12 @@ class ProcessHost(Protocol):
     def is_stopping(self, name: str) -> bool:
         """Return whether programs of a process that is being stopped may be running."""
 
+    def was_asked_to_exit(self, process: ProcessId) -> bool:
+        """Return whether a supervisor that was killed has asked a process to exit.
+
+        It has to be called before the stop is continued.
+        """
+
     def handle_exit(self, name: str, process: ProcessId) -> None:
         """Handle the exit of a process, which can be one that is being stopped."""
 
@@ -303,6 +309,10 @@ class ThisHost:
     def is_stopping(self, name: str) -> bool:
         """Return whether a process is being stopped; see `ProcessHost`."""
         return self._stopper is not None and self._stopper.is_active(name)
+
+    def was_asked_to_exit(self, process: ProcessId) -> bool:
+        """Return whether a process was asked to exit; see `ProcessHost`."""
+        return self._record is not None and self._record.has_previous(process.pid)
 
     def handle_exit(self, name: str, process: ProcessId) -> None:
         """Handle the exit of a process; see `ProcessHost`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +21,8 @@ class Record:
 
     ``state`` is the state after the events that the log contains. ``processes`` is the number of
     processes of the experiment. ``on_complete`` is called when events that could not be written at
-    first have been written. Raises OSError if the log cannot be created.
+    first have been written. ``now`` returns the time of an event. Raises OSError if the log cannot
+    be created.
     """
 
     def __init__(
@@ -34,11 +34,13 @@ class Record:
         state: RunState,
         processes: int,
         on_complete: Callable[[], None],
+        now: Callable[[], float],
     ) -> None:
         self.state = state
         self._loop = loop
         self._log = EventLog(run, notes, processes, state)
         self._on_complete = on_complete
+        self._now = now
         self._is_rewrite_scheduled = False
 
     def missing_support(self) -> str:
@@ -62,12 +64,16 @@ class Record:
         self, event: str, process: str | None = None, *, at: float | None = None, **details: Any
     ) -> None:
         """Apply an event to the state, and write it."""
-        line: dict[str, Any] = {"event": event, "at": at or time.time()}
+        line: dict[str, Any] = {"event": event, "at": self._now() if at is None else at}
         if process is not None:
             line["process"] = process
         line.update(details)
-        apply(self.state, line)
-        self._log.append(line)
+        self.add_event(line)
+
+    def add_event(self, event: Event) -> None:
+        """Apply an event that is complete to the state, and write it."""
+        apply(self.state, event)
+        self._log.append(event)
         self._schedule_rewrite()
 
     def _schedule_rewrite(self) -> None:

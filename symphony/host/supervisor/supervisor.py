@@ -1,12 +1,13 @@
 """The supervisor of one experiment. It runs as a process that is detached from the launcher.
 
-The supervisor starts the processes in dependency order, notices when they exit, restarts them,
-probes their readiness and stops them. It records each of these steps in the event log, which other
-programs read. The supervisor's own decisions depend on the recorded events; see
-`symphony.plan.start_order` and `restart_policy`.
+::
 
-`Executor` carries the decisions out. This module begins and ends the supervision of a run, and
-continues that of a supervisor that was killed.
+    executor ─> facts ─> decide ─> events, which are recorded, and actions ─> executor
+
+`symphony.plan.decide` decides: in which order processes start, whether they are restarted, when
+they are stopped and when the experiment has finished. `Executor` carries its actions out and
+reports facts. `Record` keeps the events, which other programs read. This module connects the three,
+and begins, ends and continues the supervision of a run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run import control_socket
@@ -24,23 +25,22 @@ from symphony.host.run.directory import RunDirectory
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, Children, ExitCallback
 from symphony.host.supervisor.clock import LaunchClock, boot_time
-from symphony.host.supervisor.ends import Ends
 from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
 from symphony.host.supervisor.executor import CHECK_INTERVAL_SECONDS, Executor
-from symphony.host.supervisor.exits import Exits
+from symphony.host.supervisor.facts import Facts
 from symphony.host.supervisor.held_resources import HeldResources
 from symphony.host.supervisor.process_host import ProcessHost, ThisHost
 from symphony.host.supervisor.record import Record
 from symphony.host.supervisor.requested_steps import RequestedSteps
-from symphony.host.supervisor.starts import Starts
-from symphony.host.supervisor.strays import Strays
 from symphony.host.supervisor.supervised_process import ProcessTable, SupervisedProcess
-from symphony.host.supervisor.supervision import Supervision
 from symphony.host.supervisor.usage_on_demand import UsageOnDemand
+from symphony.host.supervisor.wishes import Wishes
+from symphony.plan import requests
+from symphony.plan.actions import Answer, Finish, Release
+from symphony.plan.decide import Decision, decide
 from symphony.plan.policies import Ending, Policies
 from symphony.plan.restart_policy import Backoff
 from symphony.plan.state import Event, fold
-from symphony.status import ReasonCode
 
 if TYPE_CHECKING:
     import socket
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 ROLL_BACK_GRACE_SECONDS = 1.0
 # How long a program that replaces a killed supervisor waits for the exits in the meantime.
 RESUME_SECONDS = 1.0
+# The longest time by which a deadline can be missed because the machine was suspended. The timers
+# of the event loop do not advance then.
+LONGEST_SLEEP_SECONDS = 30.0
 
 STOP_SIGNAL, KILL_SIGNAL = signal.SIGTERM, signal.SIGQUIT
 
@@ -96,70 +99,72 @@ class Supervisor:
         eviction: Callable[[], Ending | None] = lambda: None,
     ) -> None:
         self._directory = run
-        self._latest_change = change
-        notes = NoteWriter(run)
+        self._notes = NoteWriter(run)
         self._is_recheck_scheduled = False
         self._last_error = ""
         self._loop = EventLoop(self._handle_error)
-        self._notes = notes
-        host = host or ThisHost(run_id, record_path=run.stop_record)
-        processes = ProcessTable(specs, old_specs or {})
+        self._clock = LaunchClock()
+        self._facts = Facts(self._advance_soon)
+        self._processes = ProcessTable(specs, old_specs or {})
         self._record = Record(
             run,
             self._loop,
-            notes,
-            state=fold([*specs, *processes.old_specs], events),
+            self._notes,
+            state=fold([*specs, *self._processes.old_specs], events),
             processes=len(specs),
             on_complete=self._exit_if_finished,
+            now=lambda: self._clock.now(),
         )
         self._state = self._record.state
         self.missing_support = self._record.missing_support()
+        self._host = host or ThisHost(run_id, record_path=run.stop_record)
         resources = HeldResources(
             run,
             holds=holds or {},
             gpus=gpus or {},
             lost_ports=lost_ports,
-            is_remote=host.is_remote,
+            is_remote=self._host.is_remote,
         )
         self._executor = Executor(
             run,
             self._loop,
-            processes,
+            self._processes,
             children(self._loop, run, self._handle_exit),
-            host,
+            self._host,
             resources,
             env,
-            notes,
+            self._notes,
+            self._facts,
+            self._state,
+            lambda: self._clock.now(),
             self._handle_error,
         )
-        self._processes = processes
-        self._supervision = Supervision(
-            directory=run,
-            loop=self._loop,
-            notes=notes,
-            clock=LaunchClock(),
-            record=self._record,
-            processes=processes,
-            resources=resources,
-            host=host,
-            executor=self._executor,
-            strays=Strays(processes, host, self._handle_error),
-            policies=policies or Policies(),
-            backoff=backoff or Backoff(),
+        self._wishes = Wishes(
+            self._processes,
+            policies or Policies(),
+            backoff or Backoff(),
+            change=change,
+            reserves_gpus=not self._host.is_remote,
         )
-        self._ends = Ends(self._supervision, self._start_or_decide, self._exit)
-        self._starts = Starts(self._supervision, self._ends, self._handle_error)
-        self._exits = Exits(self._supervision, self._ends, self._starts, self._handle_gone)
+        self._processes.on_change = self._wishes.renew
         self._requested_steps = RequestedSteps(
-            self._supervision,
-            self._ends,
-            self._starts,
-            UsageOnDemand(run, self._loop, processes, host),
-            self.stop,
+            run,
+            self._record,
+            self._processes,
+            self._executor,
+            resources,
+            self._host,
+            self._wishes,
+            UsageOnDemand(run, self._loop, self._processes, self._host),
         )
         self._control_socket: socket.socket | None = None
         self._control: Control | None = None
         self._eviction = eviction
+        self._is_advance_posted = False
+        # The requests that are done and not answered yet.
+        self._answers: list[Answer] = []
+        # The time on the clock of the launch at which the next decision is scheduled.
+        self._wake_at: float | None = None
         self._loop.on_signal(STOP_SIGNAL, self.stop_or_evict)
         self._loop.on_signal(KILL_SIGNAL, self._kill)
         # A child process would inherit SIG_IGN, but it does not inherit a handler. These signals
@@ -178,7 +183,12 @@ class Supervisor:
         """
         self._listen()
         self._record_launch()
-        self._starts.start_or_decide(self._processes.present, launching=is_refusable)
+        self._executor.starter.refuses_launch = is_refusable
+        self._advance()
+        # The starts of some processes make others start.
+        while self._is_advance_posted:
+            self._advance()
+        self._executor.starter.refuses_launch = False
 
     def continue_after_eviction(self, ending: Ending) -> None:
         """Continue a run that the system had stopped and starts again.
@@ -193,37 +203,15 @@ class Supervisor:
             return
         self._listen()
         # The machine can be another one, which was booted at another time.
-        self._supervision.clock = LaunchClock(
-            state.created, boot_time() - (time.time() - state.created)
-        )
-        if not state.stopping and not (state.restarting and ending.restart):
-            self._record.add_ending(ending)
-        for name, track in (*state.tracks.items(), *state.leaving.items()):
-            if track.pid is not None:
-                self._record.add("exited", name, code=None, **self._eviction_details(ending))
-        for number in list(state.requests):
-            self._record.add_request_done(number)
-        if state.stopping:
-            self._ends.stop_processes()
-        else:
-            self._record.add("restarted", evicted=True)
-            self._start_or_decide(self._processes.present)
-
-    def _eviction_details(self, ending: Ending) -> dict[str, Any]:
-        """Return the details of the exit of a process that the system has stopped."""
-        if ending.restart is None or self._state.stopping:
-            return self._ends.stop_details("stopped")
-        return {
-            "reason": ending.reason,
-            "reason_code": ReasonCode.EXPERIMENT_RESTARTS,
-            "restarts_in": ending.restart.delay,
-            "cause": ending.cause,
-        }
+        self._clock = LaunchClock(state.created, boot_time() - (time.time() - state.created))
+        now = self._clock.now()
+        self._record_all(requests.continue_elsewhere(self._wishes.present, state, ending, now))
+        self._advance()
 
     def _record_launch(self) -> None:
         launched = boot_time()
         self._record.add("launched", boot_seconds=launched)
-        self._supervision.clock = LaunchClock(self._state.created, launched)
+        self._clock = LaunchClock(self._state.created, launched)
 
     def resume(self, on_resumed: Callable[[], None]) -> None:
         """Continue the work of a supervisor that was killed.
@@ -237,26 +225,16 @@ class Supervisor:
             # The supervisor was killed before it had started a process.
             self._record_launch()
         else:
-            self._supervision.clock = LaunchClock(state.created, state.launched_boot_seconds)
+            self._clock = LaunchClock(state.created, state.launched_boot_seconds)
             self._record.add("supervisor-replaced", reason="the supervisor was killed")
-        if self._latest_change is not None and self._latest_change["revision"] > state.revision:
-            self._record.add_change(self._latest_change)
+        change = self._wishes.present.change
+        if change is not None and change["revision"] > state.revision:
+            self._record.add_change(change)
         self._processes.restore_leaving(state.leaving)
-        self._starts.adopt()
-        self._exits.stop_leftovers_again()
-        for number, request in list(state.requests.items()):
-            # While the experiment is being stopped or restarted, requests are given up.
-            self._get_control().resume(number, request)
-        if state.stopping:
-            self._restore_stop_begins()
-            self._ends.stop_processes()
-        elif state.restarting:
-            self._ends.stop_for_restart(max(0.0, state.restart_at - time.time()))
-        else:
-            self._starts.resume_restarts()
+        self._executor.adopt(state)
+        self._requested_steps.resume_change()
         # The exits that have already been noticed are handled first.
-        self._loop.post(self._ends.resume_deadlines)
-        self._loop.post(lambda: self._start_or_decide(self._processes.present))
+        self._loop.post(self._advance)
         exited = [
             process
             for process in self._processes.running()
@@ -278,18 +256,8 @@ class Supervisor:
                 lambda: self._call_when_recorded(remaining, deadline, callback),
             )
             return
+        self._advance()
         callback()
-
-    def _restore_stop_begins(self) -> None:
-        """Note when the supervisor that was killed has begun to stop processes."""
-        from symphony.host.run.status import stop_begins
-
-        specs = [process.spec for process in self._processes]
-        begins = stop_begins(
-            self._state, [{"name": spec.name, "starts_after": spec.starts_after} for spec in specs]
-        )
-        for name, begin in begins.items():
-            self._processes[name].stop_begin = begin
 
     def prepare_stop(self) -> None:
         """Import the modules that a stop needs, and adopt the orphans of the processes.
@@ -302,7 +270,7 @@ class Supervisor:
         from symphony.host.supervisor.orphans import OrphanReaper
 
         del membership, stopper
-        if not self._supervision.host.is_remote:
+        if not self._host.is_remote:
             OrphanReaper(
                 self._loop, lambda: {leader.pid for leader in self._processes.leaders().values()}
             ).start()
@@ -313,8 +281,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Supervise the processes until all of them have exited."""
-        self._loop.post(self._ends.check_deadline)
-        self._loop.post(self._ends.finish_if_all_ended)
+        self._loop.post(self._advance)
         self._loop.post(self._requested_steps.apply_record_usage)
         self._loop.run()
 
@@ -329,14 +296,15 @@ class Supervisor:
 
     def stop_or_evict(self) -> None:
         """Stop the experiment, because the user or the system has requested it."""
-        if self._ends.is_evicted:
+        eviction = self._facts.eviction
+        if eviction is not None and eviction.restart is not None:
             return
         ending = self._eviction()
         if ending is None or self._state.finished or self._state.stopping:
             self.stop()
         else:
-            self._ends.is_evicted = ending.restart is not None
-            self._ends.end(ending)
+            self._facts.note_eviction(ending)
+            self._advance()
 
     def stop(self) -> None:
         """Send SIGTERM to every running process, and SIGKILL to each process that outlives its
@@ -347,21 +315,90 @@ class Supervisor:
             self._exit()
             return
         is_together = self._directory.stops_together()
-        if self._state.stopping and (not is_together or self._state.together_since is not None):
-            return
-        is_first = not self._state.stopping
-        details: dict[str, Any] = {"together": True} if is_together else {}
-        self._record.add("stopping", **details)
-        if is_first:
-            self._ends.stop_processes()
-        else:
-            self._ends.stop_together()
+        now = self._clock.now()
+        self._record_all(requests.stop_all(self._state, now, is_together=is_together))
+        self._advance()
 
     def _kill(self) -> None:
         """Kill every process immediately, without a grace period."""
-        self._supervision.skip_grace()
+        self._facts.note_kill()
         self.stop()
-        self._ends.kill_all()
+        self._advance()
+
+    # --- observe, decide, execute ---
+
+    def _advance_soon(self) -> None:
+        """Decide again after the present step, so that facts that come together count together."""
+        if not self._is_advance_posted:
+            self._is_advance_posted = True
+            self._loop.post(self._advance_if_posted)
+
+    def _advance_if_posted(self) -> None:
+        if self._is_advance_posted:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Decide what happens next, record it and carry it out.
+
+        The actions can cause new facts. Then, this is called again after the present step.
+        """
+        self._is_advance_posted = False
+        observation = self._facts.observation()
+        decision = decide(self._wishes.present, self._state, observation, self._clock.now())
+        for name in decision.frees:
+            self._executor.free(name)
+        if decision.actions and isinstance(decision.actions[-1], Finish):
+            # Who waits for the end can then use what the experiment has held.
+            self._executor.close()
+        self._record_all(decision.events)
+        self._execute(decision)
+        self._schedule(decision.wake_at)
+        if not self._is_advance_posted:
+            # What a request has caused at once is done, too.
+            self._send_answers()
+
+    def _record_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._record.add_event(event)
+
+    def _execute(self, decision: Decision) -> None:
+        self._executor.execute(decision.actions)
+        for action in decision.actions:
+            if isinstance(action, Answer):
+                self._answers.append(action)
+                self._facts.forget_unavailable()
+            elif isinstance(action, Release):
+                self._requested_steps.end_change()
+                self._facts.note_released(action.revision)
+            elif isinstance(action, Finish):
+                self._finish(action)
+
+    def _send_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            if self._control is not None:
+                self._control.answer(answer.number, answer.error)
+
+    def _schedule(self, wake_at: float | None) -> None:
+        """Decide again at a time, if nothing happens before."""
+        if wake_at is None or (self._wake_at is not None and self._wake_at <= wake_at):
+            return
+        seconds = max(0.0, wake_at - self._clock.now())
+        self._wake_at = wake_at
+        self._loop.after(min(seconds, LONGEST_SLEEP_SECONDS), lambda: self._wake(wake_at))
+
+    def _wake(self, wake_at: float) -> None:
+        if self._wake_at == wake_at:
+            self._wake_at = None
+            self._advance()
+
+    def _finish(self, action: Finish) -> None:
+        # If the log cannot be written, the supervisor keeps running until all events are written.
+        # An experiment that the user stops is usually deleted next, so its supervisor does not
+        # wait.
+        is_stopped = self._state.stopping and self._state.ending is None
+        if action.is_evicted or self._record.is_complete or is_stopped:
+            self._exit()
 
     # --- requests; see `symphony.host.supervisor.control` ---
 
@@ -385,23 +422,15 @@ class Supervisor:
             # Most experiments receive no requests, so the launch does not import the module.
             from symphony.host.supervisor.control import Control
 
-            self._control = Control(self._requested_steps, self._loop)
+            self._control = Control(self._requested_steps, self._loop, self._advance_soon)
         return self._control
 
-    def _handle_gone(self, name: str) -> None:
-        """Continue the requests that wait until no process of a group is running."""
-        if self._control is not None:
-            self._control.handle_gone(name)
-
-    # --- what the parts of the supervisor need of each other ---
-
-    def _start_or_decide(self, names: Iterable[str]) -> None:
-        self._starts.start_or_decide(names)
+    # --- the end ---
 
     def _handle_exit(
         self, child: Child, code: int | None, reason: str = "", log_bytes: int | None = None
     ) -> None:
-        self._exits.handle_exit(child, code, reason, log_bytes)
+        self._executor.handle_exit(child, code, reason, log_bytes)
 
     def _exit_if_finished(self) -> None:
         if self._state.finished:
@@ -413,6 +442,7 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 self._directory.launch_settings.unlink()
                 self._directory.exits.unlink(missing_ok=True)
+        self._send_answers()
         self._record.close()
         self._loop.stop()
 
@@ -440,7 +470,7 @@ class Supervisor:
 
     def _recheck(self) -> None:
         self._is_recheck_scheduled = False
-        self._start_or_decide(self._processes.present)
+        self._advance()
 
 
 def log_exception(exc: BaseException) -> None:

@@ -48,7 +48,7 @@ def request_actions(draft: Draft) -> list[Action]:
             continue
         names = to_start(draft, request)
         _add_clears(draft, names, True, clears)
-        if request.kind != "change" and not draft.state.is_stopping_all:
+        if not draft.state.is_stopping_all:
             reserved = [name for name in names if _must_reserve(draft, name)]
             actions.extend(Reserve(name, "a request starts it") for name in reserved)
     return [*clears.values(), *actions]
@@ -120,10 +120,12 @@ def _is_over(draft: Draft, name: str) -> bool:
 def grace_in(draft: Draft, name: str) -> float:
     """Return the grace period of a process in seconds.
 
-    That of a request replaces that of the process. If several requests stop it, the shortest one
-    applies.
+    That of a request replaces that of the process, unless the whole experiment is being stopped. If
+    several requests stop it, the shortest one applies.
     """
     own = draft.wish_of(name).grace
+    if draft.state.is_stopping_all:
+        return own
     graces = [
         own if request.grace is None else request.grace
         for request in draft.state.requests.values()

@@ -98,9 +98,12 @@ def _add_stop(draft: Draft, name: str, seen: Seen, cause: str, actions: list[Sto
 def _kill_time(draft: Draft, name: str, seen: Seen) -> float:
     """Return when a process that is being stopped is killed.
 
-    The grace period begins with the signal. A recorded time is not later.
+    The grace period begins with the signal, or with the stop of the whole experiment if this
+    follows. A recorded time is not later.
     """
     begin = draft.now if seen.signaled_at is None else seen.signaled_at
+    if draft.state.stopping_since is not None:
+        begin = max(begin, draft.state.stopping_since)
     times = [begin + grace_in(draft, name)]
     if seen.kill_at is not None:
         times.append(seen.kill_at)

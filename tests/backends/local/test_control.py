@@ -251,6 +251,9 @@ def test_new_supervisor_completes_a_stop(cluster, experiment):
     cluster.wait("exp", until="ready")
     stop = in_background(cluster.stop_processes, "exp", grace=1.5)
     before = until(cluster, "exp", is_stopping)
+    # The grace period begins with the signal, which a killed supervisor may not have sent.
+    signaled = RunDirectory(cluster._root / "exp").stop_record
+    eventually(lambda: signaled.exists() and signaled.read_text())
     kill_supervision(cluster)
     with pytest.raises(BackendError, match="before the stop was done; it is completed if it had"):
         stop()

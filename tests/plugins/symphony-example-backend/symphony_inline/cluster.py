@@ -221,7 +221,7 @@ def _save(directory: Path, statuses: dict[str, ProcessStatus]) -> None:
     """Write a temporary file and rename it, so that a reader never sees part of a file."""
     launcher = identify(os.getpid()) or ProcessId(os.getpid(), 0.0)
     state = {
-        "launcher": asdict(launcher),
+        "launcher": launcher._asdict(),
         "processes": [asdict(status) for status in statuses.values()],
     }
     temporary = directory / f"{STATUS_FILE}.new"

@@ -161,6 +161,11 @@ def shell_lines(value: Strings, subject: str) -> list[str]:
 
 def shell_line(value: object, subject: str) -> list[str]:
     """Validate one shell line, and return it as a list with one element."""
+    if isinstance(value, list | tuple):
+        raise SpecError(
+            f"{subject} must be one shell line, not a list; "
+            "write command for the arguments of a program, or cmds for several shell lines"
+        )
     return shell_lines(text(value, subject), subject)
 
 

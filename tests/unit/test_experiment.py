@@ -37,7 +37,8 @@ def test_a_spec_error_is_a_value_error() -> None:
         ({"cmds": ["a"], "command": "b"}, "process 'p' has cmds and command"),
         ({"cmd": "a", "args": ["b"]}, "process 'p' has cmd and args"),
         ({"cmd": "a", "cmds": ["b"]}, "process 'p' has cmd and cmds; add the line of cmd to cmds"),
-        ({"cmd": ["a"]}, "cmd must be text, not ['a']"),
+        ({"cmd": ["a"]}, "cmd must be one shell line, not a list; write command for"),
+        ({"cmd": {}}, "cmd must be text, not {}"),
         ({"container_image": ""}, "container_image is empty"),
     ],
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.conftest import FOREVER, Program
+from tests.cli.conftest import FOREVER, Program, cleaned_up
 
 # The commands that change something, with the words that follow the name of the experiment.
 CHANGING = {
@@ -26,15 +27,38 @@ CHANGING = {
 }
 
 
-@pytest.fixture(autouse=True)
-def experiments(program: Program) -> None:
-    """Two finished experiments, one with a group."""
+def run_experiments(program: Program) -> None:
+    """Run two experiments, one of them with a group, until they have finished."""
     crew = {"processes": {"agent-1": {"cmd": "true"}}}
     program.run("sarah-rl", {"learner": "echo of the learner", "crew": crew})
     program.run("sarah-sweep", {"learner": "true"})
 
 
+@pytest.fixture
+def experiments(program: Program) -> None:
+    """The experiments, which the test can change."""
+    run_experiments(program)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """The experiments for all tests that change nothing."""
+    with cleaned_up(Program(tmp_path_factory.mktemp("shared"))) as made:
+        run_experiments(made)
+        yield made
+
+
+@pytest.mark.usefixtures("experiments")
+def test_exact_name_takes_precedence(program: Program) -> None:
+    program.run("rl", {"learner": "echo mine"})
+    assert program.ok("logs", "rl", "learner") == "mine\n"
+
+
 class TestExperimentNames:
+    @pytest.fixture
+    def program(self, shared: Program) -> Program:
+        return shared
+
     def test_reading_command_accepts_the_beginning_and_reports_the_name(
         self, program: Program
     ) -> None:
@@ -55,10 +79,6 @@ class TestExperimentNames:
         terminal.expect("no experiment 'sarah-s'; did you mean 'sarah-rl' or 'sarah-sweep'?")
         assert terminal.finish() == 2
 
-    def test_exact_name_takes_precedence(self, program: Program) -> None:
-        program.run("rl", {"learner": "echo mine"})
-        assert program.ok("logs", "rl", "learner") == "mine\n"
-
     def test_several_matches_are_an_error_in_a_script(self, program: Program) -> None:
         done = program("ps", "sarah")
         assert (done.returncode, done.stdout) == (2, "")
@@ -76,6 +96,10 @@ class TestExperimentNames:
 
 
 class TestProcessNames:
+    @pytest.fixture
+    def program(self, shared: Program) -> Program:
+        return shared
+
     def test_reading_command_accepts_the_beginning(self, program: Program) -> None:
         done = program("logs", "sarah-rl", "lear")
         assert (done.stdout, done.stderr) == ("of the learner\n", "process 'lear' is learner\n")
@@ -145,6 +169,7 @@ class TestSelections:
         )
 
 
+@pytest.mark.usefixtures("experiments")
 class TestCurrentExperiment:
     def test_is_used_if_no_experiment_is_named(self, program: Program) -> None:
         assert program.ok("switch-experiment", "sarah-rl") == "sarah-rl\n"

@@ -221,6 +221,9 @@ class Executor:
         if known is None or known.attempt > program.attempt:
             # The executors of the product number the executions, so that they notice this.
             return
+        if known.program is not program:
+            # A process that was removed and added again begins with the same number.
+            return
         if not snapshot.is_latest:
             # A server that answers from a cache says later what is true now.
             self._clock.after(RESYNC_SECONDS, self._report, _Snapshot(program))

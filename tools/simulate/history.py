@@ -224,6 +224,9 @@ class World:
         supervisor = self._supervisor
         if supervisor is None or supervisor.crash is None:
             return
+        if supervisor.has_finished and not supervisor.state.finished:
+            self._leave(supervisor)
+            return
         if supervisor.state.finished:
             # Nobody replaces a supervisor that has nothing to do.
             self._has_finished = True

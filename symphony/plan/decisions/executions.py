@@ -161,6 +161,8 @@ def _note_failed_start(draft: Draft, name: str, seen: Seen) -> None:
     if not seen.refused:
         # The process did not run, so the time since its previous start is no run time.
         track = state.tracks[name].copy()
+        if process.gang is not None:
+            track = _with_restarts_of_unit(draft, track, process.gang)
         track.started = None
         restart = decide_restart(process.restart, track, None, at, draft.wish.backoff)
     if restart is not None:

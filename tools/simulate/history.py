@@ -205,7 +205,7 @@ class World:
         self._guard(supervisor.step)
         self._outcome.steps += supervisor.steps
         supervisor.steps = 0
-        if supervisor.has_finished:
+        if supervisor.has_finished and self._supervisor is supervisor:
             if supervisor.state.finished:
                 self._has_finished = True
             else:

@@ -7,17 +7,31 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.conftest import FOREVER, TIMEOUT, Program
+from tests.cli.conftest import FOREVER, TIMEOUT, Program, cleaned_up
+
+
+def run_talk(program: Program) -> str:
+    """Run an experiment: one process without a newline at the end, one without output."""
+    group = {"processes": {"bob": {"cmd": "printf 'one\\ntwo\\nunfinished'"}}}
+    return program.run("talk", {"alice": "echo hi; echo there", "pair": group, "mute": "true"})
 
 
 @pytest.fixture
 def talk(program: Program) -> str:
-    """A finished experiment: one process without a newline at the end, one without output."""
-    group = {"processes": {"bob": {"cmd": "printf 'one\\ntwo\\nunfinished'"}}}
-    return program.run("talk", {"alice": "echo hi; echo there", "pair": group, "mute": "true"})
+    """The experiment, which the test can change."""
+    return run_talk(program)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """The experiment for all tests that change nothing."""
+    with cleaned_up(Program(tmp_path_factory.mktemp("finished"))) as made:
+        run_talk(made)
+        yield made
 
 
 class TestShow:
@@ -225,9 +239,7 @@ class TestSave:
         (["--save", "x", "--json"], "--save and --json cannot be combined"),
     ],
 )
-def test_options_that_cannot_be_used(
-    program: Program, talk: str, options: list[str], message: str
-) -> None:
-    done = program("logs", talk, *options)
+def test_options_that_cannot_be_used(finished: Program, options: list[str], message: str) -> None:
+    done = finished("logs", "talk", *options)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr

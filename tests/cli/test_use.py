@@ -5,24 +5,30 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from symphony.status import State
-from tests.cli.conftest import FOREVER, Program
+from tests.cli.conftest import FOREVER, Program, cleaned_up
 
 
-@pytest.fixture
-def rl(program: Program) -> str:
-    """A running experiment: a process that exposes a service, and a group."""
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """A running experiment for all tests that change nothing.
+
+    It consists of a process that exposes a service, and a group.
+    """
     web = {"cmd": FOREVER, "exposes": ["web"]}
-    return program.launch("rl", {"a": web, "crew": {"processes": {"b": {"cmd": FOREVER}}}})
+    with cleaned_up(Program(tmp_path_factory.mktemp("running"))) as made:
+        made.launch("rl", {"a": web, "crew": {"processes": {"b": {"cmd": FOREVER}}}})
+        yield made
 
 
 class TestExec:
-    def test_json_output(self, program: Program, rl: str) -> None:
+    def test_json_output(self, running: Program) -> None:
         script = "echo out; echo err >&2; exit 6"
-        done = program("exec", rl, "a", "--json", "--", "sh", "-c", script)
+        done = running("exec", "rl", "a", "--json", "--", "sh", "-c", script)
         assert done.returncode == 6
         assert json.loads(done.stdout) == {"exit_code": 6, "stdout": "out\n", "stderr": "err\n"}
 
@@ -35,15 +41,15 @@ class TestExec:
         ],
     )
     def test_error_contains_the_line_to_type(
-        self, program: Program, rl: str, words: list[str], error: str
+        self, running: Program, words: list[str], error: str
     ) -> None:
-        done = program("exec", rl, *words)
+        done = running("exec", "rl", *words)
         assert (done.returncode, error in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["attach", "ssh"])
-def test_attach_names_the_setting(program: Program, rl: str, command: str) -> None:
-    done = program(command, rl, "crew/b")
+def test_attach_names_the_setting(running: Program, command: str) -> None:
+    done = running(command, "rl", "crew/b")
     assert (done.returncode, done.stdout) == (2, "")
     assert "process 'crew/b' has no terminal: set tty: true on it" in done.stderr
 
@@ -77,13 +83,13 @@ def test_attach_joins_and_leaves_the_terminal_of_a_process(program: Program) -> 
     assert program("attach", name, "a").returncode == 2
 
 
-def test_forward_prints_the_address_or_relays_to_it(program: Program, rl: str) -> None:
-    address = program.cluster.external_url("rl", "web")
-    assert program.ok("forward", rl, "web") == f"{address}\n"
+def test_forward_prints_the_address_or_relays_to_it(running: Program) -> None:
+    address = running.cluster.external_url("rl", "web")
+    assert running.ok("forward", "rl", "web") == f"{address}\n"
     port = int(address.rpartition(":")[2])
     with (
         socket.create_server(("127.0.0.1", port)) as server,
-        program.cluster.port_forward(rl, "web", local_port=_free_port()) as tunnel,
+        running.cluster.port_forward("rl", "web", local_port=_free_port()) as tunnel,
         socket.create_connection(tunnel.address.split(":")) as client,
     ):
         assert tunnel.forwarded
@@ -117,9 +123,9 @@ def test_files_are_copied_both_ways_after_the_process_has_exited(
 
 
 @pytest.mark.parametrize("command", ["visit", "url"])
-def test_visit_prints_the_url(program: Program, rl: str, command: str) -> None:
-    url = f"http://{program.cluster.external_url('rl', 'web')}\n"
-    assert program.ok(command, rl, "web") == url
+def test_visit_prints_the_url(running: Program, command: str) -> None:
+    url = f"http://{running.cluster.external_url('rl', 'web')}\n"
+    assert running.ok(command, "rl", "web") == url
 
 
 def test_addresses_of_exposed_services_are_shown(program: Program) -> None:
@@ -150,7 +156,7 @@ def test_addresses_of_exposed_services_are_shown(program: Program) -> None:
         (["visit", "rl", "wbe"], "did you mean 'web'?"),
     ],
 )
-def test_errors_are_one_line(program: Program, rl: str, words: list[str], message: str) -> None:
-    done = program(*words)
+def test_errors_are_one_line(running: Program, words: list[str], message: str) -> None:
+    done = running(*words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr

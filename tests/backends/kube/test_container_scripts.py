@@ -1,6 +1,7 @@
 """The scripts that stop the program of a container and send signals, in process namespaces."""
 
 import contextlib
+import json
 import os
 import re
 import select
@@ -154,6 +155,52 @@ def test_the_program_receives_the_signal_once_and_saves(start, first_process):
 def test_programs_that_a_starter_leaves_behind_save_as_well(start):
     container = start(*PYTHON.split(), EXITS, "sh", "-c", f"{SAVER} | cat")
     assert container.stop() == 7
+    assert container.output == SAVED
+
+
+# The same as SAVES. `go run` builds and starts it, and leaves it behind when it receives TERM.
+SAVES_IN_GO = """
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM)
+	os.Stdout.WriteString("up\\n")
+	<-signals
+	os.Stdout.WriteString("SIGTERM\\n")
+	select {
+	case <-signals:
+		os.Stdout.WriteString("lost\\n")
+	case <-time.After(300 * time.Millisecond):
+		os.Stdout.WriteString("saved\\n")
+	}
+}
+"""
+
+
+@pytest.mark.timeout(300)  # Go may have to compile its standard library.
+@pytest.mark.parametrize("starter", ["npm", "go"])
+def test_programs_of_real_starters_receive_the_signal_once(start, tmp_path, starter):
+    if shutil.which(starter) is None:
+        pytest.skip(f"{starter} is not installed")
+    (tmp_path / "saves.py").write_text(SAVES.replace("\\\\", "\\"))
+    scripts = {"saves": f"{sys.executable} -I -S saves.py; echo after"}
+    (tmp_path / "package.json").write_text(json.dumps({"name": "saves", "scripts": scripts}))
+    (tmp_path / "saves.go").write_text(SAVES_IN_GO)
+    command = {
+        "npm": ["npm", "--silent", "--prefix", str(tmp_path), "run", "saves"],
+        "go": ["go", "run", str(tmp_path / "saves.go")],
+    }[starter]
+    container = start(*command, ready=None)
+    container.read(("up", 1), seconds=240)
+    container.stop()
     assert container.output == SAVED
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from symphony.host.run.directory import RunDirectory
@@ -75,6 +75,11 @@ class Record:
         apply(self.state, event)
         self._log.append(event)
         self._schedule_rewrite()
+
+    def add_all(self, events: Iterable[Event]) -> None:
+        """Apply and write events that are complete, in this order."""
+        for event in events:
+            self.add_event(event)
 
     def _schedule_rewrite(self) -> None:
         if not self._log.is_complete and not self._is_rewrite_scheduled:

@@ -6,8 +6,8 @@
 
 `symphony.plan.decide` decides: in which order processes start, whether they are restarted, when
 they are stopped and when the experiment has finished. `Executor` carries its actions out and
-reports facts. `Record` keeps the events, which other programs read. This module connects the three,
-and begins, ends and continues the supervision of a run.
+reports facts. `Record` keeps the events, which other programs read. `DecisionLoop` connects the
+three. This module begins, ends and continues the supervision of a run.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from symphony.host.run.directory import RunDirectory
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.children import Child, Children, ExitCallback
 from symphony.host.supervisor.clock import LaunchClock, boot_time
+from symphony.host.supervisor.decision_loop import DecisionLoop
 from symphony.host.supervisor.event_loop import ERROR_PAUSE_SECONDS, EventLoop
 from symphony.host.supervisor.executor import CHECK_INTERVAL_SECONDS, Executor
 from symphony.host.supervisor.facts import Facts
@@ -36,8 +37,7 @@ from symphony.host.supervisor.supervised_process import ProcessTable, Supervised
 from symphony.host.supervisor.usage_on_demand import UsageOnDemand
 from symphony.host.supervisor.wishes import Wishes
 from symphony.plan import requests
-from symphony.plan.actions import Answer, Finish, Release
-from symphony.plan.decide import Decision, decide
+from symphony.plan.actions import Answer, Finish
 from symphony.plan.policies import Ending, Policies
 from symphony.plan.restart_policy import Backoff
 from symphony.plan.state import Event, fold
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 ROLL_BACK_GRACE_SECONDS = 1.0
 # How long a program that replaces a killed supervisor waits for the exits in the meantime.
 RESUME_SECONDS = 1.0
-# The longest time by which a deadline can be missed because the machine was suspended. The timers
-# of the event loop do not advance then.
-LONGEST_SLEEP_SECONDS = 30.0
 
 STOP_SIGNAL, KILL_SIGNAL = signal.SIGTERM, signal.SIGQUIT
 
@@ -104,7 +101,7 @@ class Supervisor:
         self._last_error = ""
         self._loop = EventLoop(self._handle_error)
         self._clock = LaunchClock()
-        self._facts = Facts(self._advance_soon)
+        self._facts = Facts(lambda: self._decisions.advance_soon())
         self._processes = ProcessTable(specs, old_specs or {})
         self._record = Record(
             run,
@@ -160,11 +157,16 @@ class Supervisor:
         self._control_socket: socket.socket | None = None
         self._control: Control | None = None
         self._eviction = eviction
-        self._is_advance_posted = False
-        # The requests that are done and not answered yet.
-        self._answers: list[Answer] = []
-        # The time on the clock of the launch at which the next decision is scheduled.
-        self._wake_at: float | None = None
+        self._decisions = DecisionLoop(
+            self._loop,
+            self._facts,
+            self._wishes,
+            self._record,
+            self._executor,
+            self._requested_steps,
+            self._answer,
+            self._finish,
+        )
         self._loop.on_signal(STOP_SIGNAL, self.stop_or_evict)
         self._loop.on_signal(KILL_SIGNAL, self._kill)
         # A child process would inherit SIG_IGN, but it does not inherit a handler. These signals
@@ -184,10 +186,10 @@ class Supervisor:
         self._listen()
         self._record_launch()
         self._executor.starter.refuses_launch = is_refusable
-        self._advance()
+        self._decisions.advance()
         # The starts of some processes make others start.
-        while self._is_advance_posted:
-            self._advance()
+        while self._decisions.is_due:
+            self._decisions.advance()
         self._executor.starter.refuses_launch = False
 
     def continue_after_eviction(self, ending: Ending) -> None:
@@ -205,8 +207,8 @@ class Supervisor:
         # The machine can be another one, which was booted at another time.
         self._clock = LaunchClock(state.created, boot_time() - (time.time() - state.created))
         now = self._clock.now()
-        self._record_all(requests.continue_elsewhere(self._wishes.present, state, ending, now))
-        self._advance()
+        self._record.add_all(requests.continue_elsewhere(self._wishes.present, state, ending, now))
+        self._decisions.advance()
 
     def _record_launch(self) -> None:
         launched = boot_time()
@@ -234,7 +236,7 @@ class Supervisor:
         self._executor.adopt(state)
         self._requested_steps.resume_change()
         # The exits that have already been noticed are handled first.
-        self._loop.post(self._advance)
+        self._loop.post(self._decisions.advance)
         exited = [
             process
             for process in self._processes.running()
@@ -256,7 +258,7 @@ class Supervisor:
                 lambda: self._call_when_recorded(remaining, deadline, callback),
             )
             return
-        self._advance()
+        self._decisions.advance()
         callback()
 
     def prepare_stop(self) -> None:
@@ -281,7 +283,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Supervise the processes until all of them have exited."""
-        self._loop.post(self._advance)
+        self._loop.post(self._decisions.advance)
         self._loop.post(self._requested_steps.apply_record_usage)
         self._loop.run()
 
@@ -304,7 +306,7 @@ class Supervisor:
             self.stop()
         else:
             self._facts.note_eviction(ending)
-            self._advance()
+            self._decisions.advance()
 
     def stop(self) -> None:
         """Send SIGTERM to every running process, and SIGKILL to each process that outlives its
@@ -316,81 +318,20 @@ class Supervisor:
             return
         is_together = self._directory.stops_together()
         now = self._clock.now()
-        self._record_all(requests.stop_all(self._state, now, is_together=is_together))
-        self._advance()
+        self._record.add_all(requests.stop_all(self._state, now, is_together=is_together))
+        self._decisions.advance()
 
     def _kill(self) -> None:
         """Kill every process immediately, without a grace period."""
         self._facts.note_kill()
         self.stop()
-        self._advance()
+        self._decisions.advance()
 
-    # --- observe, decide, execute ---
+    # --- the end ---
 
-    def _advance_soon(self) -> None:
-        """Decide again after the present step, so that facts that come together count together."""
-        if not self._is_advance_posted:
-            self._is_advance_posted = True
-            self._loop.post(self._advance_if_posted)
-
-    def _advance_if_posted(self) -> None:
-        if self._is_advance_posted:
-            self._advance()
-
-    def _advance(self) -> None:
-        """Decide what happens next, record it and carry it out.
-
-        The actions can cause new facts. Then, this is called again after the present step.
-        """
-        self._is_advance_posted = False
-        observation = self._facts.observation()
-        decision = decide(self._wishes.present, self._state, observation, self._clock.now())
-        for name in decision.frees:
-            self._executor.free(name)
-        if decision.actions and isinstance(decision.actions[-1], Finish):
-            # Who waits for the end can then use what the experiment has held.
-            self._executor.close()
-        self._record_all(decision.events)
-        self._execute(decision)
-        self._schedule(decision.wake_at)
-        if not self._is_advance_posted:
-            # What a request has caused at once is done, too.
-            self._send_answers()
-
-    def _record_all(self, events: Iterable[Event]) -> None:
-        for event in events:
-            self._record.add_event(event)
-
-    def _execute(self, decision: Decision) -> None:
-        self._executor.execute(decision.actions)
-        for action in decision.actions:
-            if isinstance(action, Answer):
-                self._answers.append(action)
-                self._facts.forget_unavailable()
-            elif isinstance(action, Release):
-                self._requested_steps.end_change()
-                self._facts.note_released(action.revision)
-            elif isinstance(action, Finish):
-                self._finish(action)
-
-    def _send_answers(self) -> None:
-        answers, self._answers = self._answers, []
-        for answer in answers:
-            if self._control is not None:
-                self._control.answer(answer.number, answer.error)
-
-    def _schedule(self, wake_at: float | None) -> None:
-        """Decide again at a time, if nothing happens before."""
-        if wake_at is None or (self._wake_at is not None and self._wake_at <= wake_at):
-            return
-        seconds = max(0.0, wake_at - self._clock.now())
-        self._wake_at = wake_at
-        self._loop.after(min(seconds, LONGEST_SLEEP_SECONDS), lambda: self._wake(wake_at))
-
-    def _wake(self, wake_at: float) -> None:
-        if self._wake_at == wake_at:
-            self._wake_at = None
-            self._advance()
+    def _answer(self, answer: Answer) -> None:
+        if self._control is not None:
+            self._control.answer(answer.number, answer.error)
 
     def _finish(self, action: Finish) -> None:
         # If the log cannot be written, the supervisor keeps running until all events are written.
@@ -422,10 +363,8 @@ class Supervisor:
             # Most experiments receive no requests, so the launch does not import the module.
             from symphony.host.supervisor.control import Control
 
-            self._control = Control(self._requested_steps, self._loop, self._advance_soon)
+            self._control = Control(self._requested_steps, self._loop, self._decisions.advance_soon)
         return self._control
-
-    # --- the end ---
 
     def _handle_exit(
         self, child: Child, code: int | None, reason: str = "", log_bytes: int | None = None
@@ -442,7 +381,7 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 self._directory.launch_settings.unlink()
                 self._directory.exits.unlink(missing_ok=True)
-        self._send_answers()
+        self._decisions.send_answers()
         self._record.close()
         self._loop.stop()
 
@@ -470,7 +409,7 @@ class Supervisor:
 
     def _recheck(self) -> None:
         self._is_recheck_scheduled = False
-        self._advance()
+        self._decisions.advance()
 
 
 def log_exception(exc: BaseException) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from symphony.host.processes.identity import is_in_exec
 EXEC_TIMEOUT_SECONDS = 5.0
 _EXEC_POLL_SECONDS = 0.001
 _READ_BYTES = 1 << 16
+# An entry that is not an assignment.
+_OVERWRITTEN = re.compile(rb"\0[^=\0]*\0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,7 @@ class Environment:
         Programs that change their process title, such as redis-server, overwrite the memory that
         contains the environment with their title and NUL bytes.
         """
-        entries = self.block.removesuffix(b"\0").split(b"\0")
-        return self.block.endswith(b"\0") and all(b"=" in entry for entry in entries)
+        return self.block.endswith(b"\0") and not _OVERWRITTEN.search(b"\0" + self.block)
 
 
 def read_environment(pid: int) -> Environment | None:

@@ -22,7 +22,7 @@ from symphony.model.code import CodeSource
 from symphony_kube.api.labels import SCRATCH, Scope
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.render.code import MAX_CODE_BYTES, UNPACK_SCRIPT, code_objects
-from symphony_kube.render.experiment import render
+from symphony_kube.render.experiment import NOT_REPLACED, render
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import RenderOptions
@@ -117,6 +117,23 @@ def test_a_start_directory_must_exist_in_the_code(project: Path) -> None:
 
 def large(project: Path, size: int) -> CodeArchive:
     return replace(pack(project, CodeSource(path=".")), data=os.urandom(size))
+
+
+@pytest.mark.parametrize("size", [MAX_CODE_BYTES, MAX_CODE_BYTES + 1])
+def test_a_process_is_started_again_after_a_drain_if_its_code_fits_into_secrets(
+    project: Path, size: int
+) -> None:
+    """The dry run and the launch name the processes that are not."""
+    experiment = Experiment("e", code=str(project))
+    experiment.new_process("server", command="python3").restart_policy("Always")
+    experiment.new_process("task", command="python3")
+    archive = large(project, size)
+    manifest = manifest_of(experiment, {"server": archive, "task": archive})
+    fits = size <= MAX_CODE_BYTES
+    assert [unit.replaced_if_lost for unit in manifest.roster] == [fits, False]
+    assert manifest.needs_supervisor is fits
+    expected = [] if fits else [(NOT_REPLACED, ("server",))]
+    assert [(item.setting, item.processes) for item in manifest.ignored] == expected
 
 
 def test_a_large_archive_is_divided_among_secrets(project: Path) -> None:

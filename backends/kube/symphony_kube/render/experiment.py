@@ -66,6 +66,9 @@ HONOURED = frozenset(
     }
 ) - {"log_limit", "restart_policy"}
 
+# The restart policy of processes whose code only the user's command can send to their Pods.
+NOT_REPLACED = "restart_policy after a drain or an eviction, because the code is too large"
+
 _NO_ARCHIVES: CodeArchives = MappingProxyType({})
 
 
@@ -173,11 +176,15 @@ def _ignored(
     """Return the settings that have no effect on Kubernetes."""
     unlimited: list[str] = []
     undelayed: list[str] = []
+    with_large_code: list[str] = []
     for unit in planned:
         restart = unit.processes[0].restart
         if restart.policy == "Never" or pods.is_restarted_by_supervisor(unit, context):
             continue
         paths_of_unit = [process.path for process in unit.processes]
+        is_pod = unit.job_set is None and not pods.is_job(unit, context)
+        if is_pod and not pods.is_replaced_if_lost(unit, context):
+            with_large_code += paths_of_unit
         if restart.max_restarts is not None and not pods.is_restarted_by_job(unit):
             unlimited += paths_of_unit
         if restart.backoff is not None:
@@ -187,6 +194,8 @@ def _ignored(
         if processes:
             setting = f"restart_policy.{name}"
             ignored = (*ignored, Ignored(setting=setting, processes=tuple(processes)))
+    if with_large_code:
+        ignored = (*ignored, Ignored(setting=NOT_REPLACED, processes=tuple(with_large_code)))
     return ignored
 
 

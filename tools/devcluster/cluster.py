@@ -271,6 +271,8 @@ class Starter:
 
     def _join(self, started: Record, runtimes: dict[str, Future[None]]) -> None:
         """Start kubelet and kube-proxy on every node."""
+        programs = self.parts.programs
+        gates = build.features(self.parts.kubernetes)["gates"]
         for each in NODES:
             node.admit(
                 self._lib(each),
@@ -278,8 +280,9 @@ class Starter:
                 proxy=self.paths.kubeconfig("system:kube-proxy").read_text(),
             )
             runtimes[each.name].result()
-            machine, programs = started.machine(each.name), self.parts.programs
-            self._daemon(started, machine, f"{each.name}-kubelet", node.kubelet(programs, each))
+            machine = started.machine(each.name)
+            kubelet = node.kubelet(programs, each, gates=gates)
+            self._daemon(started, machine, f"{each.name}-kubelet", kubelet)
             self._daemon(started, machine, f"{each.name}-kube-proxy", node.proxy(programs, each))
 
     def _wait_for_nodes(self, started: Record) -> None:

@@ -66,7 +66,7 @@ def api_server(
         # The nodes have no DNS names. Without this option, the API server cannot reach the nodes
         # for logs and exec.
         "--kubelet-preferred-address-types=InternalIP",
-        *_feature_gates(gates),
+        *feature_gates(gates),
         *([f"--runtime-config={_enabled(apis)}"] if apis else []),
         "--delete-collection-workers=8",
         "--profiling=false",
@@ -95,7 +95,7 @@ def controller_manager(
         "--bind-address=127.0.0.1",
         "--kube-api-qps=200",
         "--kube-api-burst=400",
-        *_feature_gates(gates),
+        *feature_gates(gates),
         "--profiling=false",
     ]
 
@@ -107,14 +107,15 @@ def scheduler(programs: Mapping[str, Path], *, kubeconfig: Path, gates: Sequence
         f"--kubeconfig={kubeconfig}",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
-        *_feature_gates(gates),
+        *feature_gates(gates),
         "--kube-api-qps=200",
         "--kube-api-burst=400",
         "--profiling=false",
     ]
 
 
-def _feature_gates(gates: Sequence[str]) -> list[str]:
+def feature_gates(gates: Sequence[str]) -> list[str]:
+    """Return the arguments that switch feature gates on in a component of Kubernetes."""
     return [f"--feature-gates={_enabled(gates)}"] if gates else []
 
 

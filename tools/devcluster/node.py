@@ -7,12 +7,13 @@ directory `lib` on the host.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from devcluster import access, network
+from devcluster.control import feature_gates
 from devcluster.network import NodeAddress
 
 CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
@@ -191,8 +192,8 @@ def containerd(programs: Mapping[str, Path]) -> list[str]:
     return [str(programs["containerd"]), "--config=/var/lib/containerd/config.toml"]
 
 
-def kubelet(programs: Mapping[str, Path], node: Node) -> list[str]:
-    """Return the kubelet's command line."""
+def kubelet(programs: Mapping[str, Path], node: Node, *, gates: Sequence[str]) -> list[str]:
+    """Return the kubelet's command line. `gates` are the feature gates that are switched on."""
     labels = ",".join(f"{key}={value}" for key, value in node.labels.items())
     return [
         str(programs["kubelet"]),
@@ -203,6 +204,7 @@ def kubelet(programs: Mapping[str, Path], node: Node) -> list[str]:
         f"--hostname-override={node.name}",
         f"--node-ip={node.address.machine}",
         f"--node-labels={labels}",
+        *feature_gates(gates),
     ]
 
 

@@ -216,6 +216,8 @@ class Executor:
         if self.is_dead:
             return
         program = snapshot.program
+        if self._strays and not self._all_strays():
+            self._strays, self._strays_since, self._strays_killed = False, None, False
         name = program.name
         known = self._known.get(name)
         if known is None or known.attempt > program.attempt:
@@ -234,8 +236,6 @@ class Executor:
         known.disruption = None if snapshot.running else _disruption(program)
         if known.clearing and not self._has_strays(name):
             known.clearing, known.cleared = False, True
-        if self._strays and not self._all_strays():
-            self._strays, self._strays_since, self._strays_killed = False, None, False
         self._show(name, known)
 
     def _know(self, name: str) -> _Known:

@@ -68,7 +68,8 @@ class Ledger:
             is_concerned = name in asked.concerned
             if asked.kind != "stop":
                 past.is_stopped = past.is_stopped and not is_concerned
-            elif is_concerned:
+            elif is_concerned or past.must_start:
+                # A start that has not happened yet is stopped, too.
                 past.is_stopped = True
             past.may_start = asked.kind != "stop"
             past.must_start = asked.kind != "stop" and is_concerned
@@ -81,6 +82,8 @@ class Ledger:
         for name in asked.removed:
             past = pasts.pop(name)
             past.is_removed = True
+            # The other ranks do not remember how often this one has restarted.
+            self.experiment.gangs.pop(past.settings.gang or "", None)
             past.allow_grace(None, asked.at)
             past.stop_request = asked
             self.experiment.gone.append(past)

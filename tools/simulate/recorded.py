@@ -159,7 +159,9 @@ def _never(experiment: Experiment, past: Past, event: Event) -> None:
         unmet_ones = [
             other
             for other, condition in conditions
-            if unmet(experiment, other, condition) or _is_late(experiment, other, condition)
+            if unmet(experiment, other, condition)
+            or _is_late(experiment, other, condition)
+            or experiment.pasts[other].is_given_up
         ]
         if all(_can_still(experiment, other, event["at"]) for other in unmet_ones):
             raise Broken(CAUSE, f"{name} was given up, but what it waits for can still happen")

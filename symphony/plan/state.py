@@ -433,6 +433,10 @@ def _start_requested(track: Track, event: Event) -> None:
         # A rank that its unit starts again has no more restarts and time left than before.
         track.failures_in_row = track.retries = 0
         track.first_started = None
+    elif reason_code(event) is not ReasonCode.DISRUPTED:
+        # It counts as a restart, as for the other ranks.
+        track.retries += 1
+        track.failures_in_row = max(track.failures_in_row, event.get("in_row", 0))
     track.reason, track.reason_code = "", None
 
 

@@ -62,7 +62,7 @@ def _apply_to_rank(draft: Draft, name: str, decision: UnitDecision) -> None:
         details: dict[str, Any] = {}
         if is_disrupted:
             details["reason_code"] = ReasonCode.DISRUPTED
-        draft.record("start-requested", name, unit=True, **details)
+        draft.record("start-requested", name, unit=True, in_row=decision.in_row, **details)
 
 
 def _apply_deadline(draft: Draft, name: str, seconds: float) -> None:

@@ -262,7 +262,8 @@ class World:
         kills everything at once. In both cases, the experiment is started again later.
         """
         supervisor = self._supervisor
-        if supervisor is None or supervisor.state.created is None or supervisor.state.stopping:
+        state = None if supervisor is None else supervisor.state
+        if state is None or state.created is None or state.stopping or state.finished:
             return
         self._say(f"the system evicts the experiment ({happening.value})")
         self.ledger.experiment.is_evicted = True

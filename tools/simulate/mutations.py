@@ -166,13 +166,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    deepest = min(depths.values())",
     ),
     Mutation(
-        "kill-at-once", STOPS, "    times = [begin + grace_in(draft, name)]", "    times = [begin]"
+        "kill-at-once", STOPS, "    kill_at = begin + grace_in(draft, name)", "    kill_at = begin"
     ),
     Mutation(
         "grace-twice",
         STOPS,
-        "    times = [begin + grace_in(draft, name)]",
-        "    times = [begin + 2 * grace_in(draft, name)]",
+        "    kill_at = begin + grace_in(draft, name)",
+        "    kill_at = begin + 2 * grace_in(draft, name)",
     ),
     Mutation(
         "never-killed",

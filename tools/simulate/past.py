@@ -209,6 +209,13 @@ class Experiment:
         namesakes = [each for each in self.gone if each.settings.name == name]
         return namesakes[-1] if namesakes else None
 
+    def is_asked(self, kind: str, name: str) -> bool:
+        """Return whether a request of a kind for a process is in progress."""
+        return any(
+            asked.kind == kind and not asked.is_done and name in asked.names
+            for asked in self.asked.values()
+        )
+
     def gang_of(self, past: Past) -> list[Past]:
         """Return the ranks of the gang of a process, or an empty list if it is in none."""
         gang = past.settings.gang

@@ -130,11 +130,12 @@ def _start_failed(_experiment: Experiment, past: Past, event: Event) -> None:
 
 def _start_requested(experiment: Experiment, past: Past, event: Event) -> None:
     ranks = experiment.gang_of(past)
-    if not past.may_start and not any(rank.programs for rank in ranks):
+    is_asked = past.may_start or experiment.is_asked("start", event["process"])
+    if not is_asked and not any(rank.programs for rank in ranks):
         raise Broken(CAUSE, f"a start of {event['process']} was recorded without a request")
     if past.is_running:
         raise Broken(CAUSE, f"a start of {event['process']} was requested while it was running")
-    if not past.may_start:
+    if not is_asked:
         # A gang restarts, and with it a rank that had succeeded.
         return
     past.count_anew()
@@ -151,8 +152,10 @@ def _never(experiment: Experiment, past: Past, event: Event) -> None:
         raise Broken(TRUTH, f"{name} was recorded as never started, but it is running")
     code = event.get("reason_code")
     if event.get("stopped"):
-        if experiment.stopping_since is None and not past.is_stopped:
+        is_stopped = past.is_stopped or experiment.is_asked("stop", name)
+        if experiment.stopping_since is None and not is_stopped:
             raise Broken(CAUSE, f"{name} was recorded as stopped, but nobody has stopped it")
+        past.is_stopped = past.is_stopped or is_stopped
     elif code == "never-started":
         # A condition must be unmet, and the process that it names must not be about to start.
         conditions = past.settings.starts_after.items()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simulate.machine import Program
 from simulate.past import EPSILON, Experiment, Gang, Past, backoff_delay
 from simulate.promises import CAUSE, GANG, ONCE, ORDER, RESTARTS, STOPPED, Broken
@@ -101,11 +103,7 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
         return
     ranks = experiment.gang_of(past)
     gang = experiment.gangs.setdefault(settings.gang, Gang())
-    for other in ranks:
-        running = other.latest
-        if running is not None and running.ended is None and running.started < previous.ended:
-            message = f"{program.name} was restarted while {running.name} ran since before its exit"
-            raise Broken(GANG, message)
+    _check_others_have_exited(ranks, previous.ended, program.name)
     if gang.restarted and program.name not in gang.restarted:
         # This restart was counted when the first rank started.
         gang.restarted.append(program.name)
@@ -116,10 +114,9 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
         raise Broken(RESTARTS, f"{program.name} was restarted, but its policy is Never")
     if any(each.disrupted for each in latest):
         return
-    # A change can have removed the rank that had failed.
-    has_lost_ranks = any(each.settings.gang == settings.gang for each in experiment.gone)
-    have_succeeded = not has_lost_ranks and all(each.reported_code == 0 for each in latest)
-    if settings.restart == "OnFailure" and have_succeeded:
+    if _is_requested(ranks):
+        return
+    if settings.restart == "OnFailure" and not _has_failed(experiment, settings.gang, latest):
         raise Broken(RESTARTS, f"{program.name} was restarted, but no rank has failed")
     limit = settings.max_restarts
     # If the supervisor is killed while it starts the ranks, they are restarted once more.
@@ -132,3 +129,24 @@ def _check_gang_restart(experiment: Experiment, past: Past, program: Program) ->
     if program.started < due - EPSILON:
         raise Broken(RESTARTS, f"{program.name} was restarted at {program.started}, before {due}")
     gang.restarts += 1
+
+
+def _check_others_have_exited(ranks: Sequence[Past], exit_time: float, name: str) -> None:
+    """Check that no rank has been running since before the exit of the one that starts again."""
+    for rank in ranks:
+        running = rank.latest
+        if running is not None and running.ended is None and running.started < exit_time:
+            message = f"{name} was restarted while {running.name} ran since before its exit"
+            raise Broken(GANG, message)
+
+
+def _is_requested(ranks: Sequence[Past]) -> bool:
+    """Return whether a user starts a rank of a gang again, and with it the whole gang."""
+    return any(rank.programs and rank.latest is None for rank in ranks)
+
+
+def _has_failed(experiment: Experiment, gang: str, latest: Sequence[Program]) -> bool:
+    """Return whether a rank has failed. A change can have removed it since."""
+    if any(each.settings.gang == gang for each in experiment.gone):
+        return True
+    return any(each.reported_code != 0 for each in latest)

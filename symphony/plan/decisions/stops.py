@@ -99,16 +99,22 @@ def _kill_time(draft: Draft, name: str, seen: Seen) -> float:
     """Return when a process that is being stopped is killed.
 
     The grace period begins with the signal, or with the stop of the whole experiment if this
-    follows. A recorded time is not later.
+    follows. A recorded time is not later, unless the supervisor that recorded it was killed before
+    it had sent the signal.
     """
+    state = draft.state
     begin = draft.now if seen.signaled_at is None else seen.signaled_at
-    if draft.state.stopping_since is not None:
-        begin = max(begin, draft.state.stopping_since)
-    times = [begin + grace_in(draft, name)]
+    if state.stopping_since is not None and state.stopping_since > begin:
+        begin = state.stopping_since
+    kill_at = begin + grace_in(draft, name)
     if seen.kill_at is not None:
-        times.append(seen.kill_at)
-    track = draft.state.tracks.get(name) or draft.state.leaving.get(name)
-    is_begun = seen.signaled_at is not None or seen.kill_at is not None
-    if is_begun and track is not None and track.kill_at is not None:
-        times.append(track.kill_at)
-    return min(times)
+        kill_at = min(kill_at, seen.kill_at)
+        if state.is_stopping_all:
+            # No request changes the time that the executor knows.
+            return kill_at
+    elif seen.signaled_at is None:
+        return kill_at
+    track = state.tracks.get(name) or state.leaving.get(name)
+    if track is not None and track.kill_at is not None:
+        kill_at = min(kill_at, track.kill_at)
+    return kill_at

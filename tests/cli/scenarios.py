@@ -47,6 +47,8 @@ class Scenarios(TopScenario, PageScenario):
     # The option for a dry run that looks at existing experiments.
     dry_run_option: ClassVar[str] = "--dry-run"
     exec_needs_running_process: ClassVar[bool] = False
+    # Whether processes of this backend run on several nodes, which ``ps`` shows.
+    has_nodes: ClassVar[bool] = False
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -149,8 +151,9 @@ class Scenarios(TopScenario, PageScenario):
 
     def test_ps(self, cli: Program, scene: str) -> None:
         header, *rows = cli.ok("ps", scene).splitlines()
+        places = ["PID", "NODE"] if self.has_nodes else ["PID"]
         assert header.split() == [
-            "NAME", "STATE", "READY", "EXIT", "RESTARTS", "AGE", "PID", "REASON",
+            "NAME", "STATE", "READY", "EXIT", "RESTARTS", "AGE", *places, "REASON",
         ]  # fmt: skip
         assert [row.split()[:5] for row in rows[:3]] == [
             [name, "running", "yes", "-", "0"] for name in RUNNING_PROCESSES

@@ -67,7 +67,8 @@ def test_the_documentation_names_the_versions_that_are_tested() -> None:
     project = Path(__file__).resolve().parents[2]
     table = (project / "docs/testing.md").read_text()
     table = table.partition("### Versions of Kubernetes")[2].partition("\n## ")[0]
-    for each in build.components(build.versions()[0]):
+    components = [each for version in build.versions() for each in build.components(version)]
+    for each in components:
         assert each.name == "pause" or each.title in table
     workflow = (project / ".github/workflows/ci.yml").read_text()
     versions = re.findall(r"kindest/node:(v[\d.]+)", workflow)

@@ -110,7 +110,10 @@ class Ledger:
         if asked is None:
             raise Broken(ANSWERED, f"request {number} was answered, but nobody has made it")
         asked.is_answered = True
-        if error or asked.is_replaced or self.experiment.stopping_since is not None:
+        if error or asked.is_replaced:
+            return
+        if self.experiment.stopping_since is not None or self.experiment.is_restarting:
+            # What is left behind is stopped at the end.
             return
         for program in asked.programs:
             if program.ended is None:

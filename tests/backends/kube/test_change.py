@@ -151,7 +151,7 @@ def test_policies_are_changed_by_the_supervisor_of_this_machine(shared, name, mo
     shared.delete(name)
 
 
-def interrupt(*_):
+def interrupt(*_, **_options):
     raise KeyboardInterrupt
 
 

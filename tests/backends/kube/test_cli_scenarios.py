@@ -18,6 +18,7 @@ class TestKube(Scenarios):
     pending_settings: ClassVar = {"node_selector": {"symphony.test/no-such-node": "true"}}
     pending_reason = "Unschedulable: "
     exec_needs_running_process = True
+    has_nodes = True
     dry_run_option = "--dry-run=server"
 
     @pytest.fixture(scope="class")

@@ -102,7 +102,7 @@ def test_a_supervisor_in_the_cluster_records_with_the_rights_of_its_role(
         assert metrics_rule in kube_cluster.raw.call("GET", role)["rules"]
         cluster.delete(name)
         thread.join(60)
-        assert not thread.is_alive()
+        assert not thread.is_alive(), errors
     assert errors == []
     archived = run_of(cluster, name)
     assert cpu_of(cluster.at_run(archived).recorded_usage(name)) == [0.25]

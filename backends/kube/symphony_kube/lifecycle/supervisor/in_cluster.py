@@ -637,9 +637,17 @@ class SecretStore:
         return self.load()[0]
 
     def still_exists(self, run: SupervisedRun) -> bool:
-        """Return True if the Secret exists, which is deleted before the Pods. Raises `RunGone`."""
+        """Return whether the Secret exists, which is deleted before the Pods. Raises `RunGone`.
+
+        The account and the role of the supervisor are deleted together with it.
+        """
         del run
-        self._find()
+        try:
+            self._find()
+        except ApiError as exc:
+            if exc.status not in (401, 403):
+                raise
+            return False
         return True
 
     def read(self) -> Record:

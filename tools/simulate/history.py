@@ -262,8 +262,10 @@ class World:
         kills everything at once. In both cases, the experiment is started again later.
         """
         supervisor = self._supervisor
-        state = None if supervisor is None else supervisor.state
-        if state is None or state.created is None or state.stopping or state.finished:
+        if supervisor is None:
+            return
+        state = supervisor.state
+        if state.created is None or state.stopping or state.finished:
             return
         self._say(f"the system evicts the experiment ({happening.value})")
         self.ledger.experiment.is_evicted = True

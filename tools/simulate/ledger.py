@@ -67,6 +67,7 @@ class Ledger:
             past = experiment.pasts[name]
             is_concerned = name in asked.concerned
             if asked.kind != "stop":
+                past.was_stopped = past.is_stopped
                 past.is_stopped = past.is_stopped and not is_concerned
             elif is_concerned or past.must_start:
                 # A start that has not happened yet is stopped, too.

@@ -46,7 +46,8 @@ class Past:
     restart of the experiment begins to count anew. ``restarts`` is the number of restarts that
     count since then, and ``in_row`` that of those that determine the next delay. ``may_start`` is
     true if a user has asked for a start that has not happened yet, and ``must_start`` if the
-    request has an effect because the process did not run. ``is_given_up`` is true if it
+    request has an effect because the process did not run. ``was_stopped`` is true if a user had
+    stopped it before the latest request that starts it. ``is_given_up`` is true if it
     was recorded that the process does not start any more. ``graces`` contains the grace
     periods that can apply to the present stop, each with the time at which it began to apply.
     """
@@ -67,6 +68,7 @@ class Past:
         "restarts",
         "settings",
         "stop_request",
+        "was_stopped",
     )
 
     def __init__(self, settings: Process) -> None:
@@ -74,7 +76,7 @@ class Past:
         self.programs: list[Program] = []
         self.first = 0
         self.restarts = self.in_row = 0
-        self.is_stopped = self.is_removed = self.is_given_up = False
+        self.is_stopped = self.was_stopped = self.is_removed = self.is_given_up = False
         self.may_start = self.must_start = False
         self.ready_recorded = self.never_ready = False
         self.graces: list[tuple[float, float]] = []

@@ -225,8 +225,12 @@ def _request_done(experiment: Experiment, event: Event) -> None:
     in_progress = [each.names for each in experiment.asked.values() if not each.is_done]
     for name in asked.names:
         past = experiment.pasts.get(name)
-        if past is not None and not any(name in names for names in in_progress):
-            past.may_start = False
+        if past is None or any(name in names for names in in_progress):
+            continue
+        past.may_start = False
+        if experiment.is_restarting and past.must_start and past.was_stopped:
+            # The answer says that the restart of the experiment has interrupted the request.
+            past.is_stopped = True
 
 
 def _ending(experiment: Experiment, event: Event) -> None:

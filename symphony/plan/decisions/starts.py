@@ -135,6 +135,9 @@ def _add_starts_of_unit(
         # The ranks have not run yet, or a request starts them.
         if held and not set(held).isdisjoint(ranks):
             return
+        if any(_is_being_stopped(draft, name) for name in ranks):
+            # The others had failed before the request, and no rank runs beside an earlier one.
+            return
         can_start = all(_can_start(draft, name, tracks[name]) for name in pending)
     else:
         if draft.now < decision.next_start:
@@ -147,6 +150,11 @@ def _add_starts_of_unit(
         _add_clear(draft, name, actions)
     if can_start and not unclear:
         actions.extend(_start(draft, name, tracks[name]) for name in pending)
+
+
+def _is_being_stopped(draft: Draft, name: str) -> bool:
+    seen = draft.seen(name)
+    return seen.running and (seen.signaled_at is not None or seen.kill_at is not None)
 
 
 def _add_clear(draft: Draft, name: str, actions: list[Start | Clear]) -> None:

@@ -61,6 +61,7 @@ def test_problems_crashes_and_changes_are_events(kube_cluster: Any, shared: Any,
     lines: list[str] = []
     for event in shared.iter_events(name, follow=True):
         lines.append(event.line.replace(MOUNT, ""))
+        print(lines[-1])  # pytest shows it if a line does not come
         if EXPECTED.issubset(lines):
             break
     assert len(lines) == len(set(lines)), "each message is reported once"

@@ -275,7 +275,18 @@ class EventWatch(ExperimentWatch):
         return ()
 
     def _read_last_line(self, pod: Object, is_previous: bool) -> str:
-        """Return the last line of the log of a supervisor, or ``""`` if it cannot be read."""
+        """Return the last line of the log of a supervisor, or ``""`` if it cannot be read.
+
+        A container that has exited can have started again before its log is requested. Then, its
+        log is the previous one.
+        """
+        for previous in (True,) if is_previous else (False, True):
+            line = self._read_log_end(pod, is_previous=previous)
+            if line:
+                return line
+        return ""
+
+    def _read_log_end(self, pod: Object, *, is_previous: bool) -> str:
         query = {"tailLines": str(_LAST_LINES), "previous": "true" if is_previous else "false"}
         path = pod_path(self._scope, pod["metadata"]["name"], "log")
         try:

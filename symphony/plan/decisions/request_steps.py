@@ -98,11 +98,13 @@ def to_start(draft: Draft, request: Request) -> list[str]:
 
 def _continue_stop(draft: Draft, number: int, request: Request) -> None:
     names = [name for name in request.names if name in draft.state.tracks]
-    if not draft.state.is_stopping_all:
+    if not draft.state.stopping:
+        # A restart of the experiment does not start them either.
         for name in names:
             is_pending = draft.state.tracks[name].state is State.PENDING
             if is_pending and not draft.seen(name).starting:
                 record_stopped(draft, name)
+    if not draft.state.is_stopping_all:
         _terminate_wave(draft, request, names)
     if all(_is_over(draft, name) for name in names):
         _end(draft, number, "")

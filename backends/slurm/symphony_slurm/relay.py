@@ -21,15 +21,15 @@ NOT_RUN_CODE = 125
 NO_PID = 0
 
 
-def main() -> None:
-    """Adopt the import path of the launcher, and do the work."""
+def main() -> int:
+    """Adopt the import path of the launcher, do the work, and return the exit code."""
     directory, kind, *arguments = sys.argv[1:]
     with open(f"{directory}/job.json", "rb") as file:  # noqa: PTH123
         sys.path[:] = json.load(file)["path"]
     from symphony_slurm import relay_work
 
-    sys.exit(relay_work.run(directory, kind, arguments))
+    return relay_work.run(directory, kind, arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.note import NoteWriter
 from symphony.host.supervisor.event_log import EventLog
 from symphony.host.supervisor.event_loop import EventLoop
-from symphony.plan.policies import Ending
 from symphony.plan.state import Event, RunState, apply
 
 # The interval at which the supervisor tries again to write events that it could not write.
@@ -94,31 +93,7 @@ class Record:
         if self._log.is_complete:
             self._on_complete()
 
-    def add_request(self, kind: str, names: Sequence[str], grace: float | None) -> int:
-        """Record a request that begins, and return its number."""
-        number = self.state.request_count + 1
-        self.add("requested", number=number, request=kind, names=names, grace=grace)
-        return number
-
-    def add_request_done(self, number: int) -> None:
-        """Record that a request is done, or that it will not be done."""
-        self.add("request-done", number=number)
-
     def add_change(self, event: Event) -> None:
         """Record a change of the experiment, whose event the manifest contains."""
         details = {key: value for key, value in event.items() if key not in ("event", "at")}
         self.add("changed", **details)
-
-    def add_ending(self, ending: Ending) -> None:
-        """Record the decision to end or restart the experiment."""
-        details: Mapping[str, Any] = {
-            "reason": ending.reason,
-            "reason_code": ending.reason_code,
-            "failed": ending.failed,
-            "cause": ending.cause,
-        }
-        restart = ending.restart
-        if restart is None:
-            self.add("ending", action=ending.action, **details)
-            return
-        self.add("restarting", restarts_in=restart.delay, in_row=restart.in_row, **details)

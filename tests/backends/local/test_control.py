@@ -130,7 +130,7 @@ def test_a_start_waits_until_a_stop_is_done(cluster, experiment):
     until(cluster, "exp", is_stopping)
     start = in_background(cluster.start_processes, "exp", ["stubborn"])
     cluster.stop_processes("exp", ["stubborn"], at_once=True)
-    assert stop()[0].exit_code == 137
+    stop()  # what it returns can already be the new execution
     (started,) = start()
     assert started.state is State.RUNNING
     assert started.pid != before.pid

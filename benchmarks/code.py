@@ -39,7 +39,7 @@ from _pairs import (
 
 from symphony import Cluster, Experiment
 from symphony.code.pack import pack
-from symphony.model.code import CodeSource
+from symphony.model.settings.code import CodeSource
 
 SOURCES = Path(__file__).resolve().parents[1] / "symphony"
 IMAGE = os.environ.get("SYMPHONY_TEST_IMAGE", "symphony-test:devcluster")

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from symphony.hidden_values import HiddenValues
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
-    from symphony.model.given_options import GivenOptions
-    from symphony.model.validators import Code, Paths, Strings
+    from symphony.model.experiment.given_options import GivenOptions
+    from symphony.model.settings.validators import Code, Paths, Strings
     from symphony.plan.changes import Changes
     from symphony.plan.ignored import Ignored
     from symphony.plan.resolve import Defaults
@@ -156,7 +156,7 @@ class Cluster(CheckedAttributes, abc.ABC):
     @functools.cached_property
     def defaults(self) -> Defaults:
         """The default settings that this cluster applies to every experiment that it launches."""
-        from symphony.model.validators import nonempty_text, shell_lines
+        from symphony.model.settings.validators import nonempty_text, shell_lines
         from symphony.plan.resolve import Defaults
 
         preamble = self._preamble_cmds
@@ -495,7 +495,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         remaining experiments are not launched.
         """
         from symphony.model import Experiment
-        from symphony.model.validators import instances
+        from symphony.model.settings.validators import instances
 
         # Check all elements before the first launch.
         given = instances(experiments, Experiment, "experiments")
@@ -647,7 +647,7 @@ class Cluster(CheckedAttributes, abc.ABC):
 
         There are none if the experiment does not exist, or if its description cannot be read.
         """
-        from symphony.model.given_options import GivenOptions
+        from symphony.model.experiment.given_options import GivenOptions
 
         try:
             record = self._launch_record(experiment)
@@ -965,7 +965,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         experiment has finished or was deleted. Raises `Unsupported` with the reason if the backend
         cannot report anything.
         """
-        from symphony.model.durations import parse_positive_duration
+        from symphony.model.settings.durations import parse_positive_duration
 
         seconds = parse_positive_duration(interval, "interval")
         status = self.describe_experiment(experiment)
@@ -1525,7 +1525,7 @@ def _errors_in_experiment_first(experiment: Experiment) -> Iterator[None]:
 
 
 def _flag(value: object, subject: str) -> bool:
-    from symphony.model.validators import flag
+    from symphony.model.settings.validators import flag
 
     return flag(value, subject)
 

@@ -31,8 +31,8 @@ def described_experiment(record: Mapping[str, Any]) -> Experiment:
     Raises BackendError if the record cannot be read.
     """
     from symphony.model import Experiment
-    from symphony.model.given_options import GivenOptions
-    from symphony.model.scaling import Source
+    from symphony.model.document.scaling import Source
+    from symphony.model.experiment.given_options import GivenOptions
 
     try:
         experiment = Experiment.load_dict(record["definition"])

@@ -13,7 +13,7 @@ from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
-    from symphony.model.scaling import Source
+    from symphony.model.document.scaling import Source
 
 _POLICIES = ("ends_with", "on_failure", "deadline", "record_usage")
 
@@ -22,12 +22,12 @@ def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]
     """Return an experiment with other numbers of replicas.
 
     ``record`` describes the launch of the experiment; see `symphony.runs.record.launch_record`. For
-    ``counts``, see `symphony.model.scaling.Source.scaled`. Rules for the end of the experiment that
-    the launch has replaced are kept. Raises SpecError if the experiment has no replicas or if it
-    was changed after it was loaded from its file.
+    ``counts``, see `symphony.model.document.scaling.Source.scaled`. Rules for the end of the
+    experiment that the launch has replaced are kept. Raises SpecError if the experiment has no
+    replicas or if it was changed after it was loaded from its file.
     """
-    from symphony.model.given_options import GivenOptions
-    from symphony.model.scaling import Source
+    from symphony.model.document.scaling import Source
+    from symphony.model.experiment.given_options import GivenOptions
 
     name, definition = record["experiment"], record["definition"]
     if record.get("source") is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from symphony.errors import SpecError, shown
-from symphony.model.durations import has_units, parse_duration
+from symphony.model.settings.durations import has_units, parse_duration
 
 
 def parse_since(since: float | str, now: float) -> float:

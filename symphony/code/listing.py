@@ -14,13 +14,13 @@ from pathlib import Path
 from symphony.code.git import GIT, git_environment, is_in_repository
 from symphony.code.ignore import Ignore, Matches, parse_git_rules
 from symphony.errors import SpecError
-from symphony.model.code import CodeSource
 from symphony.model.limits import (
     MAX_BYTES,
     MAX_CODE_FILES,
     MAX_DIRECTORY_LEVELS,
     TOO_MANY_DIRECTORIES,
 )
+from symphony.model.settings.code import CodeSource
 
 IGNORE_FILE = ".symphonyignore"
 # Files that a program creates again. They belong to the code only if git tracks them.

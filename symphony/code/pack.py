@@ -22,7 +22,7 @@ from symphony.code.snapshot import (
     size_text,
 )
 from symphony.errors import BackendError, SpecError, shown
-from symphony.model.code import CodeSource
+from symphony.model.settings.code import CodeSource
 from symphony.names import join_names
 
 # The maximum size of all files of a snapshot together.

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.model.code import CodeSource, code_source
+from symphony.model.settings.code import CodeSource, code_source
 
 if TYPE_CHECKING:
     from symphony.model import Experiment

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from symphony.code.listing import list_directories, list_files
 from symphony.errors import BackendError, PluginError, SymphonyError
-from symphony.model.code import CodeSource, code_source
+from symphony.model.settings.code import CodeSource, code_source
 
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify

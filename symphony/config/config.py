@@ -251,7 +251,7 @@ class SymphonyConfig(CheckedAttributes):
         contents are invalid.
         """
         from symphony.config.file_formats import read_file
-        from symphony.model import validators
+        from symphony.model.settings import validators
 
         file = validators.path(path, "path")
         self._add_source(read_file(file, self._own_fields(), is_found_file=False))

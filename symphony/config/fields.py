@@ -65,7 +65,7 @@ def _nonempty_text(value: object, what: str) -> str:
     if isinstance(value, str) and value and "\0" not in value:
         return value
     # This module is imported here because most values are valid strings, which do not need it.
-    from symphony.model import validators
+    from symphony.model.settings import validators
 
     return validators.nonempty_text(value, what)
 
@@ -133,7 +133,7 @@ def read_content(data: object, base: Path, own_fields: Collection[str] = ()) -> 
     added. Raises `SpecError` if a key or a value is invalid. The error's ``path`` identifies the
     key or value.
     """
-    from symphony.model import validators
+    from symphony.model.settings import validators
 
     given = validators.mapping(data, "a configuration")
     described = given.pop(PROFILES, None)
@@ -195,7 +195,7 @@ def read_resources(value: object) -> dict[str, str | None]:
 
     The value None removes the default that a source with a lower priority sets.
     """
-    from symphony.model import quantities, validators
+    from symphony.model.settings import quantities, validators
 
     given = validators.mapping(value, "resources")
     validators.refuse_unknown(given, RESOURCES, "resources")
@@ -216,7 +216,7 @@ def read_run_settings(value: object) -> dict[str, int | str | None]:
     Numbers of runs are integers, and sizes and durations are text. The value None removes the
     setting of a source with a lower priority.
     """
-    from symphony.model import durations, quantities, validators
+    from symphony.model.settings import durations, quantities, validators
 
     given = validators.mapping(value, "runs")
     validators.refuse_unknown(given, RUN_SETTINGS, "runs")
@@ -242,7 +242,7 @@ def _read_options(value: object) -> Values:
 
     The backend's class validates the values of the options.
     """
-    from symphony.model import validators
+    from symphony.model.settings import validators
 
     values: Values = {}
     for backend, options in validators.mapping(value, "options").items():

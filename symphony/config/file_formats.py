@@ -14,7 +14,7 @@ from typing import Any
 from symphony.config import fields
 from symphony.config.merging import ConfigSource, SourcedValue
 from symphony.errors import SpecError
-from symphony.model.documents import (
+from symphony.model.document.documents import (
     Locator,
     decode,
     errors_with_position,

@@ -18,7 +18,7 @@ from symphony import private_directories
 from symphony.config import fields, file_formats, locations
 from symphony.config.merging import ConfigSource, SourcedValue, UntrustedFile
 from symphony.errors import SpecError, dotted
-from symphony.model.documents import read_bytes
+from symphony.model.document.documents import read_bytes
 from symphony.model.limits import MAX_CONFIGURATION_BYTES
 from symphony.replace_file import replace_file
 

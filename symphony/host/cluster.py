@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from symphony.host.update import Update
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
-    from symphony.model.validators import Strings
+    from symphony.model.settings.validators import Strings
     from symphony.plan.changes import Changes
     from symphony.plan.restart_policy import Backoff
     from symphony.plan.topology import Topology
@@ -122,7 +122,7 @@ class HostCluster(Cluster):
         self._root = state_root(self.backend) if state_dir is None else _state_root(state_dir)
         self._gpus = None if gpus is None else _device_names(gpus)
         if backoff is not None:
-            from symphony.model.validators import instance
+            from symphony.model.settings.validators import instance
             from symphony.plan.restart_policy import Backoff
 
             instance(backoff, Backoff, "backoff")
@@ -782,7 +782,7 @@ class HostCluster(Cluster):
         **request: Any,
     ) -> list[ProcessStatus]:
         """Send a request about processes to the supervisor, and return their statuses."""
-        from symphony.model.durations import parse_timeout
+        from symphony.model.settings.durations import parse_timeout
 
         seconds = parse_timeout(timeout)
         with self._find(experiment).pin() as run:
@@ -1039,7 +1039,7 @@ class HostCluster(Cluster):
     ) -> ExperimentStatus:
         """Wait until every process has reached ``until`` or has exited; see `Cluster.wait`."""
         from symphony.host.logs import growing
-        from symphony.model.durations import parse_timeout
+        from symphony.model.settings.durations import parse_timeout
 
         run = self._find(experiment)
         seconds = parse_timeout(timeout)
@@ -1217,7 +1217,7 @@ class HostCluster(Cluster):
         Raises NotFound if the process was launched on another host, and SpecError if the command
         cannot be run.
         """
-        from symphony.model.validators import strings
+        from symphony.model.settings.validators import strings
 
         found = self.describe_process(experiment, process, process_group)
         argv = strings(command, "command")
@@ -1368,7 +1368,7 @@ class HostCluster(Cluster):
 
 def _state_root(value: object) -> Path:
     """Validate the option ``state_dir``, and return it as an absolute path."""
-    from symphony.model.validators import path
+    from symphony.model.settings.validators import path
 
     root = path(value, "state_dir").absolute()
     if root.exists() and not root.is_dir():
@@ -1461,7 +1461,7 @@ def _grace_seconds(grace: float | str | None, at_once: bool) -> float | None:
     if at_once:
         raise SpecError("at_once means that there is no grace period; remove grace or at_once")
     from symphony.host.run.control_socket import MAX_GRACE_SECONDS
-    from symphony.model.durations import parse_duration
+    from symphony.model.settings.durations import parse_duration
 
     seconds = parse_duration(grace, "grace")
     if seconds > MAX_GRACE_SECONDS:
@@ -1479,7 +1479,7 @@ def _device_names(value: object) -> list[str]:
         raise SpecError(
             f"gpus must be a list of device identifiers, such as [0, 1], not {shown(value)}"
         )
-    from symphony.model.validators import strings
+    from symphony.model.settings.validators import strings
 
     return strings(value, "gpus")
 

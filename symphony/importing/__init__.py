@@ -45,7 +45,7 @@ def _refuse_experiment_file(path: Path) -> None:
     """Raise `SpecError` if a file is an experiment file."""
     from symphony.errors import SymphonyError
     from symphony.model import Experiment
-    from symphony.model.documents import read_text
+    from symphony.model.document.documents import read_text
 
     if "process-compose" in path.name or "name:" not in read_text(path):
         return

@@ -48,7 +48,7 @@ def _remove_errors(
 
 def _errors(document: Mapping[str, Any]) -> Sequence[SpecError]:
     from symphony.model import Experiment
-    from symphony.model.load import load_experiment
+    from symphony.model.document.load import load_experiment
 
     parameters = document.get("parameters", {})
     values = {name: "1" for name, value in parameters.items() if value is None}

@@ -17,10 +17,10 @@ from symphony.importing.interpolation import escaped
 from symphony.importing.mounts import Mounts, source_of
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
-from symphony.model import foreign_keys
-from symphony.model.foreign_keys import Untranslatable, translate
-from symphony.model.foreign_values import flag, signal_name, words
-from symphony.model.settings import deep_merged
+from symphony.model.document import foreign_keys
+from symphony.model.document.foreign_keys import Untranslatable, translate
+from symphony.model.document.foreign_values import flag, signal_name, words
+from symphony.model.settings.table import deep_merged
 from symphony.names import suggested_name
 
 # The keys of a service that this package translates, because other keys or files affect them.
@@ -274,7 +274,7 @@ class _Import:
 
     def _raw_variables(self, where: str, path: str) -> dict[str, str]:
         """Return the variables in an env file whose values are used as they are."""
-        from symphony.model.documents import read_text
+        from symphony.model.document.documents import read_text
 
         if not (self._base / path).is_file():
             self._omit(where, f"{path} does not exist", "create it, and import the file again")
@@ -397,7 +397,7 @@ def _check_form(where: str, value: Any, forms: tuple[type, ...]) -> None:
 def _variables(path: Path) -> dict[str, str]:
     """Return the variables in an env file, or none if it cannot be read."""
     from symphony.errors import SymphonyError
-    from symphony.model import env_files
+    from symphony.model.document import env_files
 
     try:
         return dict(env_files.read(path, os.environ))

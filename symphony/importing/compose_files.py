@@ -13,7 +13,7 @@ from symphony.errors import SpecError
 from symphony.importing import merging
 from symphony.importing.interpolation import Interpolation
 from symphony.importing.result import Imported
-from symphony.model.foreign_values import mapping
+from symphony.model.document.foreign_values import mapping
 
 _NAMES = ("compose.yml", "compose.yaml", "docker-compose.yml", "docker-compose.yaml")
 _OVERRIDES = (
@@ -78,7 +78,7 @@ def _override(paths: Sequence[Path]) -> Path | None:
 
 def variables_in(paths: Sequence[Path]) -> dict[str, str]:
     """Return the variables in the given env files that exist. Later files take precedence."""
-    from symphony.model import env_files
+    from symphony.model.document import env_files
 
     result: dict[str, str] = {}
     for path in paths:
@@ -114,7 +114,7 @@ class _Reader:
         return contents
 
     def _contents(self, path: Path, project: _Project) -> dict[str, Any]:
-        from symphony.model.documents import from_yaml, read_text
+        from symphony.model.document.documents import from_yaml, read_text
 
         data, _ = from_yaml(path, read_text(path), lambda *_: True, merging.TAGS)
         if not isinstance(data, Mapping):

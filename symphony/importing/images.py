@@ -12,7 +12,7 @@ from symphony.importing import dockerfile
 from symphony.importing.dockerfile import Program
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
-from symphony.model import validators
+from symphony.model.settings import validators
 
 # The commands and ports of images whose own command a compose file usually does not repeat.
 COMMANDS = {
@@ -65,7 +65,7 @@ class Images:
 
     def program(self, build: Any) -> Program:
         """Return what the Dockerfile of an image runs, as far as the file contains it."""
-        from symphony.model.documents import read_text
+        from symphony.model.document.documents import read_text
 
         context = self.context(build)
         options = build if isinstance(build, Mapping) else {}

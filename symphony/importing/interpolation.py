@@ -9,8 +9,8 @@ from typing import Any
 
 from symphony.importing.merging import mapped
 from symphony.importing.result import Imported
-from symphony.model.address_references import escape
-from symphony.model.parameters import INDEX_REFERENCES
+from symphony.model.document.parameters import INDEX_REFERENCES
+from symphony.model.experiment.address_references import escape
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PLAIN = re.compile(_NAME)

@@ -14,8 +14,8 @@ from symphony.importing.paths import rebased
 from symphony.importing.process_compose_probes import add_probes
 from symphony.importing.process_compose_values import PROCESS_NAME, REPLICA_NUMBER, Values, texts
 from symphony.importing.result import Imported
-from symphony.model.foreign_keys import Untranslatable, translate
-from symphony.model.foreign_values import flag
+from symphony.model.document.foreign_keys import Untranslatable, translate
+from symphony.model.document.foreign_values import flag
 from symphony.names import suggested_name
 
 ENV_FILE = ".env"
@@ -106,7 +106,7 @@ def read(
 
 
 def _contents(path: Path) -> dict[str, Any]:
-    from symphony.model.documents import from_yaml, read_text
+    from symphony.model.document.documents import from_yaml, read_text
 
     data, _ = from_yaml(path, read_text(path), lambda *_: True, merging.TAGS)
     return dict(data) if isinstance(data, Mapping) else {}

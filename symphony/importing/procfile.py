@@ -34,7 +34,7 @@ def read(path: Path, *, name: str, directory: Path) -> Imported:
     Relative paths in the result are relative to ``directory``. Raises `NotFound` or `SpecError` if
     the file cannot be read.
     """
-    from symphony.model.documents import read_text
+    from symphony.model.document.documents import read_text
 
     base = path.absolute().parent
     document: dict[str, Any] = {"name": name}
@@ -79,7 +79,7 @@ def read(path: Path, *, name: str, directory: Path) -> Imported:
 
 
 def _port_in_env_file(path: Path) -> int:
-    from symphony.model import env_files
+    from symphony.model.document import env_files
 
     text = env_files.read(path, os.environ).get("PORT", "")
     return int(text) if text.isdecimal() else FIRST_PORT

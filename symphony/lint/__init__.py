@@ -15,7 +15,7 @@ from symphony.lint.literals import Machine
 from symphony.lint.merge import in_document_order, merge_findings
 from symphony.lint.targets import Target
 from symphony.model.document_path import REPLICA_KEYS
-from symphony.model.experiment_options import EXPERIMENT_OPTIONS
+from symphony.model.settings.experiment_options import EXPERIMENT_OPTIONS
 from symphony.plan.findings import ERROR, NOTE, WARNING, Finding
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _is_structural(path: DocumentPath) -> bool:
 
     An error about an unknown key also counts, because the key can be a misspelled structural key.
     """
-    from symphony.model.settings import SETTINGS
+    from symphony.model.settings.table import SETTINGS
 
     keys = path[len(_component_of(path)) :]
     known_keys = {*SETTINGS, *_OPTION_KEYS}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from symphony.lint.texts import START_DIR, Text, texts
-from symphony.model.component import mount_path_of
+from symphony.model.experiment.component import mount_path_of
 from symphony.plan.findings import ERROR, WARNING, finding_of
 from symphony.plan.services import served_services
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from symphony.model import Experiment
-from symphony.model.address_references import escape
 from symphony.model.document_path import REPLICAS, takes_addresses
+from symphony.model.experiment.address_references import escape
 from symphony.plan.findings import ERROR
 from symphony.plan.resolve import check_experiment
 

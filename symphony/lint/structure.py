@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from symphony.model.address_texts import referenced_services, services_for_all
+from symphony.model.experiment.address_texts import referenced_services, services_for_all
 from symphony.plan.addresses import addresses_variable
 from symphony.plan.configs import read_config_templates
 from symphony.plan.findings import WARNING, Finding, finding_of

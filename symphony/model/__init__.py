@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from symphony.lazy_names import import_when_used
 
 if TYPE_CHECKING:
-    from symphony.model.experiment import Experiment
-    from symphony.model.group import ProcessGroup
-    from symphony.model.process import Process
+    from symphony.model.experiment.experiment import Experiment
+    from symphony.model.experiment.group import ProcessGroup
+    from symphony.model.experiment.process import Process
 
 _MODULES = {
-    "Experiment": "symphony.model.experiment",
-    "Process": "symphony.model.process",
-    "ProcessGroup": "symphony.model.group",
+    "Experiment": "symphony.model.experiment.experiment",
+    "Process": "symphony.model.experiment.process",
+    "ProcessGroup": "symphony.model.experiment.group",
 }
 
 __all__ = ["Experiment", "Process", "ProcessGroup"]

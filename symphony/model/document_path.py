@@ -42,7 +42,8 @@ SHELL_KEYS = frozenset({"cmd", "cmds", "preamble_cmds"})
 _READY_COMMAND = ("ready", "command")
 # At these paths, a string is a shell line, and a list is a program with its arguments.
 _LINES_OR_PROGRAMS = (_READY_COMMAND, ("stop_command",))
-# The values below these keys can contain addresses; see `symphony.model.address_references`.
+# The values below these keys can contain addresses; see
+# `symphony.model.experiment.address_references`.
 ADDRESS_KEYS = SHELL_KEYS | {"args", "command", "env", "stop_command"}
 # The key for the number of replicas of a process or group, and a synonym for it.
 REPLICAS, COUNT = "replicas", "count"

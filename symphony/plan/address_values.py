@@ -2,7 +2,8 @@
 
 The value of ``${<service>.<field>}`` is that of the variable ``SYMPH_<SERVICE>_<FIELD>`` in the
 environment of the process. A reference to a replicated service that the process binds therefore
-contains the process's own address. The notation is that of `symphony.model.address_references`.
+contains the process's own address. The notation is that of
+`symphony.model.experiment.address_references`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from symphony.errors import dotted
-from symphony.model.address_references import (
+from symphony.model.document_path import is_shell_line
+from symphony.model.experiment.address_references import (
     ADDRS,
     FIELDS,
     FIELDS_OF_EACH,
@@ -22,8 +24,7 @@ from symphony.model.address_references import (
     references,
     replace_references,
 )
-from symphony.model.address_texts import address_texts
-from symphony.model.document_path import is_shell_line
+from symphony.model.experiment.address_texts import address_texts
 from symphony.names import did_you_mean, join_names, service_env_name
 from symphony.plan.addresses import PREFIX, AddressBook
 from symphony.plan.findings import ERROR, Finding, finding_of
@@ -31,8 +32,8 @@ from symphony.plan.services import replicated_services, service_requests
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
-    from symphony.model.component import Component
     from symphony.model.document_path import DocumentPath
+    from symphony.model.experiment.component import Component
 
 RULE = "address"
 

@@ -23,7 +23,7 @@ from symphony.plan.configs import digests
 from symphony.status import ENDED, State
 
 if TYPE_CHECKING:
-    from symphony.model.settings import Settings
+    from symphony.model.settings.table import Settings
     from symphony.plan.resolve import Plan, PlannedProcess
     from symphony.status import ProcessStatus
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError, SymphonyError, shown_name
-from symphony.model.address_references import EACH, references
+from symphony.model.experiment.address_references import EACH, references
 from symphony.names import join_names
 from symphony.plan.address_values import RULE as ADDRESS_RULE
 from symphony.plan.address_values import ServiceNames
@@ -16,7 +16,7 @@ from symphony.plan.findings import Finding, finding_of
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
-    from symphony.model.settings import Settings
+    from symphony.model.settings.table import Settings
     from symphony.plan.address_values import ProcessValues
 
 KEY = "configs"
@@ -84,7 +84,7 @@ def read_config_templates(experiment: Experiment) -> ConfigTemplates:
 
 
 def _read(path: Path) -> str:
-    from symphony.model.documents import read_bytes
+    from symphony.model.document.documents import read_bytes
 
     # A program that opens a named pipe waits for another program.
     if path.exists() and not path.is_file():

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.errors import SymphonyError
-from symphony.model.address_references import escape
-from symphony.model.settings import Settings
+from symphony.model.experiment.address_references import escape
+from symphony.model.settings.table import Settings
 from symphony.plan.findings import ERROR, Finding, finding_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def read_env_files(experiment: Experiment) -> EnvFiles:
     errors: dict[str, str] = {}
     base = experiment.base_dir or Path()
     for file in dict.fromkeys(files):
-        from symphony.model import env_files
+        from symphony.model.document import env_files
 
         try:
             read = env_files.read(base / file, os.environ)

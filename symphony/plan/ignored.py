@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from symphony.model.settings import SETTINGS
+from symphony.model.settings.table import SETTINGS
 from symphony.names import join_names
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError
-from symphony.model.component import mount_path_of
-from symphony.model.settings import CONTAINER
+from symphony.model.experiment.component import mount_path_of
+from symphony.model.settings.table import CONTAINER
 from symphony.names import join_names
 from symphony.plan import encryption_keys
 from symphony.plan.findings import Finding, finding_of, suggestion
@@ -15,7 +15,7 @@ from symphony.plan.findings import Finding, finding_of, suggestion
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process
     from symphony.model.document_path import DocumentPath
-    from symphony.model.settings import Settings
+    from symphony.model.settings.table import Settings
     from symphony.plan.env_files import EnvFiles
 
 

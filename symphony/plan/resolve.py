@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from symphony.model import Experiment, Process
-from symphony.model.code import CodeSource, code_source
-from symphony.model.settings import POD, Settings
-from symphony.model.validators import DEFAULT_PORT_RANGE
+from symphony.model.settings.code import CodeSource, code_source
+from symphony.model.settings.table import POD, Settings
+from symphony.model.settings.validators import DEFAULT_PORT_RANGE
 from symphony.plan import encryption_keys
 from symphony.plan.address_values import (
     AddressValues,

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.model import Process
-from symphony.model.address_references import ADDRS, FIELDS
-from symphony.model.address_texts import address_texts
+from symphony.model.document.parameters import INDEX_REFERENCES, KEY
 from symphony.model.document_path import is_shell_line
-from symphony.model.parameters import INDEX_REFERENCES, KEY
+from symphony.model.experiment.address_references import ADDRS, FIELDS
+from symphony.model.experiment.address_texts import address_texts
 from symphony.names import did_you_mean, service_env_name
 from symphony.plan.address_values import ServiceNames, shown_key
 from symphony.plan.addresses import PREFIX

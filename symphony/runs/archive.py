@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError, NotFound
-from symphony.model.durations import parse_duration
-from symphony.model.quantities import parse_quantity
+from symphony.model.settings.durations import parse_duration
+from symphony.model.settings.quantities import parse_quantity
 from symphony.names import did_you_mean
 from symphony.runs.record import RECORD_FILE, RESULT_FILE, read_json
 from symphony.state_directory import (

@@ -85,9 +85,9 @@ def launch_record(
     * ``file`` is the path of the experiment file, and ``origin`` its origin; see
       `symphony.runs.origin`. Both are None for an experiment that a program describes.
     * ``source`` contains the document of the file and the values of its parameters, with which the
-      experiment can be scaled, or is None; see `symphony.model.scaling`.
+      experiment can be scaled, or is None; see `symphony.model.document.scaling`.
     * ``given`` contains the options with which the user has loaded the file; see
-      `symphony.model.given_options`.
+      `symphony.model.experiment.given_options`.
     * ``command`` contains the arguments of the program that launched the experiment, in the
       directory ``working_directory``.
     * ``options`` are the options for `Cluster.new` with which the experiment is found again, and

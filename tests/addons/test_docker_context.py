@@ -18,7 +18,7 @@ from symphony import BackendError, SpecError
 from symphony.addons.docker import sync_context
 from symphony.addons.docker.context import DIRECTORY_NAME, MARKER, BuildContext, build_context
 from symphony.addons.docker.scan import scan_entry
-from symphony.model.images import ContextEntry
+from symphony.model.experiment.images import ContextEntry
 from symphony.model.limits import MAX_DIRECTORY_LEVELS
 from tests.file_trees import nested_directories
 
@@ -452,7 +452,7 @@ COLLECT = """
 import sys
 from pathlib import Path
 from symphony.addons.docker.context import build_context
-from symphony.model.images import ContextEntry
+from symphony.model.experiment.images import ContextEntry
 from symphony.model.limits import MAX_DIRECTORY_LEVELS
 from tests.file_trees import nested_directories
 entry = ContextEntry(name="app", path=sys.argv[1], force_update=False)

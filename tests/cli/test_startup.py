@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import FOREVER, TIMEOUT, Program
 
 HEAVY = {
-    "symphony.model.experiment",
+    "symphony.model.experiment.experiment",
     "yaml",
     "psutil",
     "asyncio",
@@ -60,7 +60,7 @@ def test_frequent_commands_import_no_heavy_module(
 ONLY_FOR_A_LAUNCH = {
     "symphony.code",
     "symphony.commandline.commands.job_options",
-    "symphony.model.experiment",
+    "symphony.model.experiment.experiment",
     "symphony.plan.resolve",
     "symphony_kube.api.credential_plugin",
     "symphony_kube.lifecycle.launch",
@@ -102,7 +102,7 @@ ONLY_FOR_A_CHANGE = {
     "symphony.host.resources.leases",
     "symphony.host.resources.unsupervised",
     "symphony.host.supervisor",
-    "symphony.model.foreign_keys",
+    "symphony.model.document.foreign_keys",
 }
 
 

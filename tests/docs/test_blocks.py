@@ -10,7 +10,7 @@ import pytest
 
 from symphony import Experiment
 from symphony.host.render import HONOURED
-from symphony.model.settings import SETTINGS
+from symphony.model.settings.table import SETTINGS
 from tests.docs.runner import ROOT, check_page, installed_programs, page_names, read_page
 
 

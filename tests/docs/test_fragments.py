@@ -11,10 +11,10 @@ import yaml
 from markdown_it import MarkdownIt
 
 from symphony import Experiment
+from symphony.model.document.load import EXPERIMENT_KEYS
 from symphony.model.document_path import REPLICA_KEYS
-from symphony.model.load import EXPERIMENT_KEYS
-from symphony.model.process import PROCESS_OPTIONS
-from symphony.model.settings import SETTINGS
+from symphony.model.experiment.process import PROCESS_OPTIONS
+from symphony.model.settings.table import SETTINGS
 
 from .runner import ROOT, page_names, read_page
 

@@ -17,8 +17,8 @@ from symphony import Cluster
 from symphony.cluster.plugins import installed_backends
 from symphony.commandline import SymphonyParser
 from symphony.host.render import HONOURED
-from symphony.model import schema
-from symphony.model.settings import SETTINGS, VOLUME_KINDS
+from symphony.model.document import schema
+from symphony.model.settings.table import SETTINGS, VOLUME_KINDS
 from symphony.testing import BackendContract
 
 API = pages.REFERENCE / "api"

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from symphony.model import settings as model_settings
+from symphony.model.settings import table as model_settings
 from symphony.plan.addresses import AddressScheme
 
 SCHEME = AddressScheme(

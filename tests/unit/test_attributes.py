@@ -26,7 +26,7 @@ from symphony import (
 )
 from symphony.addons import DockerBuilder
 from symphony.local import LocalCluster
-from symphony.model.settings import SETTINGS
+from symphony.model.settings.table import SETTINGS
 from symphony.plan.resolve import resolve
 from tests.unit import strategies
 from tests.unit.test_wrong_arguments import VALUES, experiment, valid

@@ -13,7 +13,7 @@ import pytest
 from symphony import NotFound, SpecError, SymphonyConfig
 from symphony.config import file_formats, read_sources
 from symphony.config.locations import file_locations
-from symphony.model import documents
+from symphony.model.document import documents
 from tests.unit.config_environment import ConfigEnvironment, environment
 
 __all__ = ["environment"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from symphony.errors import SpecError
-from symphony.model import durations
+from symphony.model.settings import durations
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, SpecError
-from symphony.model import env_files
+from symphony.model.document import env_files
 from symphony.plan.resolve import check_experiment, resolve
 from tests.unit.strategies import SCHEME
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from symphony import escapes
 from symphony.commandline.parsing import completion
 from symphony.escapes import LogCleaner, escape, remove_controls
-from symphony.model.files import to_yaml, to_yaml_documents
+from symphony.model.document.files import to_yaml, to_yaml_documents
 
 # Text with many beginnings and ends of control sequences.
 PARTS = "\x1b [ ] 0; 31 m H 8;; \\ \x07 \x9b \x9c \x9d P \r \n \t \x08 \x7f \x85 \u202e a é ? >"

@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 
 from symphony import Experiment
-from symphony.model import validators
-from symphony.model.foreign_keys import (
+from symphony.model.document.foreign_keys import (
     PROCESS_KEYS,
     Untranslatable,
     experiment_hint,
     translate,
     volume_hint,
 )
-from symphony.model.foreign_values import translate_volume
-from symphony.model.load import EXPERIMENT_KEYS, load_experiment
-from symphony.model.process import PROCESS_OPTIONS
-from symphony.model.settings import SETTINGS
+from symphony.model.document.foreign_values import translate_volume
+from symphony.model.document.load import EXPERIMENT_KEYS, load_experiment
+from symphony.model.experiment.process import PROCESS_OPTIONS
+from symphony.model.settings.table import SETTINGS, validators
 
 KNOWN = {*PROCESS_OPTIONS, *SETTINGS, "replicas", "count"}
 CONTEXT = "securityContext"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from symphony.model import Experiment
-from symphony.model.given_options import GivenOptions
+from symphony.model.experiment.given_options import GivenOptions
 
 GIVEN = GivenOptions(
     parameters={"rate": "2", "api_token": "hunter2"},

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, SpecError
-from symphony.model import files
-from symphony.model.load import load_experiment
+from symphony.model.document import files
+from symphony.model.document.load import load_experiment
 
 
 def errors_of(document: Any, **parameters: object) -> list[tuple[str, str]]:

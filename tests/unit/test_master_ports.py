@@ -15,7 +15,7 @@ from symphony.host.render import render
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.master_ports import replace_master_port
 from symphony.host.supervisor.process_host import ProcessHost
-from symphony.model.validators import DEFAULT_PORT_RANGE
+from symphony.model.settings.validators import DEFAULT_PORT_RANGE
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import Plan, resolve
 

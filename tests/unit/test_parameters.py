@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from symphony import Experiment, SpecError
-from symphony.model import schema
+from symphony.model.document import schema
 from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment, SpecError
-from symphony.model.validators import DEFAULT_PORT_RANGE
+from symphony.model.settings.validators import DEFAULT_PORT_RANGE
 from symphony.plan.addresses import AddressScheme, ServiceRequest, choose_ports
 from symphony.plan.resolve import resolve
 

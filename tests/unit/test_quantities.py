@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from symphony.errors import SpecError
-from symphony.model import quantities
+from symphony.model.settings import quantities
 
 
 @pytest.mark.parametrize(

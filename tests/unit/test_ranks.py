@@ -8,7 +8,7 @@ import pytest
 
 from symphony import Experiment, SpecError
 from symphony.host.processes.spec import ProcessSpec, with_thread_limit
-from symphony.model.scaling import Source
+from symphony.model.document.scaling import Source
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.changes import Changes, compare, snapshot_of_plan
 from symphony.plan.resolve import Plan, resolve

@@ -17,8 +17,8 @@ from symphony import Experiment, SpecError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
 from symphony.host.render import HONOURED, HOST, HostManifest, render
-from symphony.model.experiment_options import EXPERIMENT_OPTIONS
-from symphony.model.settings import SETTINGS
+from symphony.model.settings.experiment_options import EXPERIMENT_OPTIONS
+from symphony.model.settings.table import SETTINGS
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.ignored import Ignored
 from symphony.plan.resolve import Defaults, resolve

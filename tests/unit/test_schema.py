@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 
 from symphony import Experiment, ProcessGroup, SpecError
-from symphony.model import schema
-from symphony.model.component import Component
-from symphony.model.experiment import EXPERIMENT_OPTIONS
-from symphony.model.group import GROUP_OPTIONS
-from symphony.model.process import PROCESS_OPTIONS, ProcessOptions
-from symphony.model.settings import SETTINGS, VOLUME_KINDS
-from symphony.model.value_types import Field
+from symphony.model.document import schema
+from symphony.model.experiment.component import Component
+from symphony.model.experiment.experiment import EXPERIMENT_OPTIONS
+from symphony.model.experiment.group import GROUP_OPTIONS
+from symphony.model.experiment.process import PROCESS_OPTIONS, ProcessOptions
+from symphony.model.settings.table import SETTINGS, VOLUME_KINDS
+from symphony.model.settings.value_types import Field
 from tests.unit.strategies import experiments
 
 VALIDATOR = jsonschema.Draft202012Validator(schema.build())
@@ -44,13 +44,13 @@ def test_the_schema_is_valid() -> None:
 
 def test_the_schema_file_is_up_to_date(tmp_path: Path) -> None:
     schema.write(tmp_path / "schema.json")
-    hint = f"write it again: {Path(sys.executable).name} -m symphony.model.schema"
+    hint = f"write it again: {Path(sys.executable).name} -m symphony.model.document.schema"
     assert (tmp_path / "schema.json").read_bytes() == schema.path().read_bytes(), hint
 
 
 def test_building_the_schema_imports_only_the_standard_library() -> None:
     program = (
-        "import sys, symphony.model.schema as s; s.build(); "
+        "import sys, symphony.model.document.schema as s; s.build(); "
         "print('yaml' in sys.modules, 'psutil' in sys.modules)"
     )
     done = subprocess.run(

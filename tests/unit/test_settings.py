@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, Process, ProcessGroup, SpecError
-from symphony.model.component import Component
-from symphony.model.setting_options import SettingOptions
-from symphony.model.settings import CONTAINER, POD, SETTINGS, FileForm, Settings
+from symphony.model.experiment.component import Component
+from symphony.model.settings.keywords import SettingOptions
+from symphony.model.settings.table import CONTAINER, POD, SETTINGS, FileForm, Settings
 from symphony.plan import configs, env_files
 from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from symphony.errors import SpecError
-from symphony.model import validators
+from symphony.model.settings import validators
 from tests.unit.strategies import AWKWARD
 
 

@@ -48,8 +48,8 @@ from symphony.config import fields, locations
 from symphony.errors import shown
 from symphony.kube import KubeCluster, NodePool, NodePoolDispatcher
 from symphony.local import LocalCluster
-from symphony.model.given_options import GivenOptions
-from symphony.model.process import ProcessOptions
+from symphony.model.experiment.given_options import GivenOptions
+from symphony.model.experiment.process import ProcessOptions
 from symphony.plan.addresses import AddressBook
 from symphony.runs.archive import Run
 from symphony_kube.node_pools.pools import MachineResources

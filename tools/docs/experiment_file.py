@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from docs import examples, md
-from symphony.model import schema, settings
-from symphony.model.value_types import PARAMETER_REFERENCE
+from symphony.model.document import schema
+from symphony.model.settings import table as settings
+from symphony.model.settings.value_types import PARAMETER_REFERENCE
 
 Schema = Mapping[str, Any]
 

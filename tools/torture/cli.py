@@ -179,7 +179,7 @@ def _import_everything() -> None:
     import symphony.host.resources.gpus
     import symphony.host.stop
     import symphony.host.supervisor.handover
-    import symphony.model.files
+    import symphony.model.document.files
     from symphony import Cluster
 
     for backend in (LOCAL, TMUX):

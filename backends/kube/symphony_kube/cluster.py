@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
 from symphony.errors import NotFound, SpecError, SymphonyError, shown
-from symphony.model import validators
-from symphony.model.durations import parse_exact_seconds
+from symphony.model.settings import validators
+from symphony.model.settings.durations import parse_exact_seconds
 from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import PATIENCE_SECONDS, Timeouts
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
-    from symphony.model.validators import Strings
+    from symphony.model.settings.validators import Strings
     from symphony.plan.changes import Changes
     from symphony.plan.resolve import Plan
     from symphony.plan.topology import Topology
@@ -390,7 +390,7 @@ class KubeCluster(Cluster):
         ``resource`` is the name of their resource. The default is the option ``gpu_resource``.
         Raises `BackendError`.
         """
-        from symphony.model.validators import resource_name
+        from symphony.model.settings.validators import resource_name
         from symphony_kube.node_pools.live_nodes import allocatable_gpus
 
         if resource is None:
@@ -855,7 +855,7 @@ class KubeCluster(Cluster):
         processes: Sequence[str] | None = None,
     ) -> ExperimentStatus:
         """Wait until every process has reached the given state; see `Cluster.wait`."""
-        from symphony.model.durations import parse_timeout
+        from symphony.model.settings.durations import parse_timeout
         from symphony_kube.status import wait
 
         self._ensure_supervisor(experiment)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.matching import select_processes
 from symphony.errors import BackendError, NotFound, SpecError
-from symphony.model.durations import parse_duration, parse_timeout
+from symphony.model.settings.durations import parse_duration, parse_timeout
 from symphony.names import join_names
 from symphony.plan import start_order
 from symphony.plan.one_shots import finished_one_shots, in_whole_groups

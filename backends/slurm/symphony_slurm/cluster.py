@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from symphony.host.update import Update
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
-    from symphony.model.validators import Strings
+    from symphony.model.settings.validators import Strings
     from symphony.plan.changes import Changes
     from symphony.plan.findings import Finding
     from symphony.status import ExperimentStatus, ProcessStatus
@@ -817,7 +817,7 @@ class SlurmCluster(TerminalCluster):
 
         When the job has ended, the command runs on this machine.
         """
-        from symphony.model.validators import strings
+        from symphony.model.settings.validators import strings
         from symphony_slurm.relay import NO_PID
 
         found = self.describe_process(experiment, process, process_group)
@@ -1036,7 +1036,7 @@ def _time_limit(value: object) -> int | None:
     """Validate the time limit of a job, and return it in seconds. The value 0 means no limit."""
     if value is None:
         return None
-    from symphony.model.durations import parse_time_limit
+    from symphony.model.settings.durations import parse_time_limit
 
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise SpecError(f"time must be a time limit such as 30, 2:00:00 or 2h, not {shown(value)}")
@@ -1051,7 +1051,7 @@ def _time_limit(value: object) -> int | None:
 def _sbatch_options(value: Strings | None) -> tuple[str, ...]:
     if value is None:
         return ()
-    from symphony.model.validators import strings
+    from symphony.model.settings.validators import strings
     from symphony_slurm.further_options import check_options
 
     options = strings(value, "sbatch")
@@ -1068,7 +1068,7 @@ def _flag(value: object, name: str) -> bool:
 def _texts(value: Strings | None, name: str) -> tuple[str, ...]:
     if value is None:
         return ()
-    from symphony.model.validators import strings
+    from symphony.model.settings.validators import strings
 
     texts = strings(value, name)
     for text in texts:

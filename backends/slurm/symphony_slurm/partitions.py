@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from symphony.errors import SpecError
-from symphony.model.durations import parse_time_limit
+from symphony.model.settings.durations import parse_time_limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

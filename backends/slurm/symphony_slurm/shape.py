@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError
-from symphony.model.quantities import MEBIBYTE_BYTES, parse_quantity
+from symphony.model.settings.quantities import MEBIBYTE_BYTES, parse_quantity
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan, PlannedProcess

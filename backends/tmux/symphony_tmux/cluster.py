@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from symphony.errors import BackendError, NotFound, SpecError, shown
 from symphony.host.cluster import HostCluster
 from symphony.host.run.directory import RunDirectory, find
-from symphony.model.durations import parse_positive_duration
+from symphony.model.settings.durations import parse_positive_duration
 from symphony.plan.changes import ADDED
 from symphony.status import ReasonCode
 from symphony_tmux.client import (

@@ -18,8 +18,8 @@ from symphony.addons.docker.subprocesses import Output
 from symphony.checked_attributes import CheckedAttributes
 from symphony.config.locations import expand_user
 from symphony.errors import BackendError, SpecError, error_path, shown
-from symphony.model import validators
-from symphony.model.images import context_entries
+from symphony.model.experiment.images import context_entries
+from symphony.model.settings import validators
 from symphony.names import did_you_mean
 
 KEYS = ("dockerfile", "context_directories", "temp_directory", "verbose", "engine", "build_options")

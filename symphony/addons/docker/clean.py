@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from symphony.addons.docker.detect_engine import find
 from symphony.errors import BackendError, SpecError
-from symphony.model import validators
+from symphony.model.settings import validators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from typing import Any
 from symphony.addons.docker.scan import SourceFile, scan_entry
 from symphony.addons.docker.sync_context import ContextSync, Notes, clear
 from symphony.errors import BackendError, SpecError
-from symphony.model.images import ContextEntry
+from symphony.model.experiment.images import ContextEntry
 
 DIRECTORY_NAME = "symphony-build-context"
 MARKER = "made-by-symphony"

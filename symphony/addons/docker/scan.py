@@ -10,7 +10,7 @@ from pathlib import Path
 
 from symphony.code import ignore
 from symphony.errors import SpecError
-from symphony.model.images import ContextEntry
+from symphony.model.experiment.images import ContextEntry
 from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
 from symphony.names import did_you_mean, join_names
 

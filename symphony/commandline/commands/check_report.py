@@ -27,7 +27,7 @@ from symphony.names import join_names
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.model import Experiment
-    from symphony.model.load import LoadResult
+    from symphony.model.document.load import LoadResult
 
 _LEVEL_COLOURS = {
     ERROR: STATE_COLOURS["failed"],

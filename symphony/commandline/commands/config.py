@@ -194,7 +194,7 @@ def _untrusted_paths() -> set[Path] | None:
 def _show_schema(as_json: bool) -> int:
     """Print the path of the JSON Schema for experiment files."""
     from symphony.commandline.output.printing import show_json
-    from symphony.model import schema
+    from symphony.model.document import schema
 
     path = str(schema.path())
     if as_json:

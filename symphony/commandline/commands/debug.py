@@ -395,7 +395,7 @@ def _path_mapping(
     The result is empty if both are the same.
     """
     from symphony.commandline.commands.vscode import workspace_path
-    from symphony.model.code import code_source
+    from symphony.model.settings.code import code_source
 
     workspace = Path.cwd()
     process = next(item for item in experiment.list_all_processes() if item.name == name)

@@ -28,7 +28,7 @@ from symphony.names import did_you_mean, join_names, suggested_name
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.model import Experiment
-    from symphony.model.load import LoadResult
+    from symphony.model.document.load import LoadResult
 
 SUFFIXES = (".yml", ".yaml", ".json", ".py")
 BUILD_FUNCTION = "build"
@@ -71,7 +71,7 @@ def load_with_errors(
     exist, and `SpecError` if it cannot be read or parsed. Any error in a Python file raises
     `SpecError`.
     """
-    from symphony.model.load import LoadResult
+    from symphony.model.document.load import LoadResult
 
     if path.suffix not in SUFFIXES:
         raise SpecError(
@@ -81,7 +81,8 @@ def load_with_errors(
     if path.suffix == ".py":
         return LoadResult(_load_python(cluster, path, name, parameters or {}), [])
     from symphony.config import SymphonyConfig
-    from symphony.model import Experiment, files
+    from symphony.model import Experiment
+    from symphony.model.document import files
 
     result = files.load(Experiment, path, parameters)
     experiment = result.experiment
@@ -118,8 +119,8 @@ def _renamed(experiment: Experiment, name: str) -> Experiment:
 def _load_python(
     cluster: Cluster, path: Path, name: str | None, parameters: Mapping[str, str]
 ) -> Experiment:
-    from symphony.model.files import absolute_path
-    from symphony.model.given_options import GivenOptions
+    from symphony.model.document.files import absolute_path
+    from symphony.model.experiment.given_options import GivenOptions
 
     code = _compile(path)
     absolute = absolute_path(path)
@@ -226,7 +227,7 @@ def _build_arguments(
     """
     if not parameters:
         return {}
-    from symphony.model.parameters import value_of_text
+    from symphony.model.document.parameters import value_of_text
 
     # The first argument of ``build`` is the experiment.
     accepted = list(inspect.signature(build).parameters.values())[1:]

@@ -12,7 +12,7 @@ from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
-    from symphony.model.given_options import GivenOptions
+    from symphony.model.experiment.given_options import GivenOptions
 
 
 class ExperimentOptions(BaseCommands):
@@ -22,7 +22,7 @@ class ExperimentOptions(BaseCommands):
 
     def _add_policies(self, parser: argparse.ArgumentParser) -> None:
         """Add the options that determine how an experiment ends."""
-        from symphony.model.experiment_options import FAILURE_POLICIES
+        from symphony.model.settings.experiment_options import FAILURE_POLICIES
 
         add = parser.add_argument_group("the end of the experiment").add_argument
         add(

@@ -110,7 +110,7 @@ def _refuse_wrong_output(source: Path, output: Path | None, *, force: bool) -> N
 
 
 def _text(imported: Imported, source: Path) -> str:
-    from symphony.model.files import to_yaml
+    from symphony.model.document.files import to_yaml
 
     return f"# Converted from {source.name} by symphony import.\n{to_yaml(imported.document)}"
 

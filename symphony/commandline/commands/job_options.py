@@ -14,8 +14,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError, SymphonyError
-from symphony.model.durations import parse_time_limit, parse_whole_seconds
-from symphony.model.quantities import memory_text, parse_quantity, quantity_text
+from symphony.model.settings.durations import parse_time_limit, parse_whole_seconds
+from symphony.model.settings.quantities import memory_text, parse_quantity, quantity_text
 from symphony.names import MAX_LENGTH, suggested_name
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def message_for_options(exc: SymphonyError) -> str:
 
 def parse_replicas(text: str) -> int:
     """Parse a number of replicas, which must be between 1 and `MAX_REPLICAS`."""
-    from symphony.model.value_types import MAX_REPLICAS
+    from symphony.model.settings.value_types import MAX_REPLICAS
 
     if not text.isdecimal() or not 1 <= int(text[:10]) <= MAX_REPLICAS:
         raise SpecError(
@@ -322,7 +322,7 @@ def parse_mount(text: str) -> Mount:
 
     HOST is a path on the node, ``nfs://SERVER/PATH`` or ``pvc://CLAIM``.
     """
-    from symphony.model.validators import absolute_path, nonempty_text, one_of
+    from symphony.model.settings.validators import absolute_path, nonempty_text, one_of
 
     matched = re.fullmatch(r"(?:(\w*)://)?([^:]*):([^:]*)(?::([^:]*))?", text)
     if matched is None:
@@ -357,7 +357,7 @@ def parse_mount(text: str) -> Mount:
 
 def parse_variable(text: str, environ: Mapping[str, str]) -> Pair:
     """Parse ``KEY=VALUE``, or ``KEY`` for a variable whose value is copied from ``environ``."""
-    from symphony.model.validators import env_pair
+    from symphony.model.settings.validators import env_pair
 
     key, equals, value = text.partition("=")
     if not equals:
@@ -371,7 +371,7 @@ def parse_variable(text: str, environ: Mapping[str, str]) -> Pair:
 
 def parse_secret(text: str) -> Pair:
     """Parse ``FILE`` or ``NAME=FILE``. Return the secret's name and the file's path."""
-    from symphony.model.validators import files
+    from symphony.model.settings.validators import files
 
     name, equals, path = text.partition("=")
     has_name = equals and "/" not in name
@@ -381,7 +381,7 @@ def parse_secret(text: str) -> Pair:
 
 def parse_label(text: str) -> Pair:
     """Parse a node label, ``KEY=VALUE``, and return its key and value."""
-    from symphony.model.validators import label_pair
+    from symphony.model.settings.validators import label_pair
 
     key, equals, value = text.partition("=")
     if not equals:
@@ -391,8 +391,8 @@ def parse_label(text: str) -> Pair:
 
 def parse_toleration(text: str) -> dict[str, str]:
     """Parse a taint in kubectl notation, ``KEY[=VALUE][:EFFECT]``, and return its toleration."""
-    from symphony.model.settings import TAINT_EFFECTS
-    from symphony.model.validators import label_pair, one_of
+    from symphony.model.settings.table import TAINT_EFFECTS
+    from symphony.model.settings.validators import label_pair, one_of
 
     pair, colon, effect = text.partition(":")
     key, equals, value = pair.partition("=")

@@ -31,7 +31,7 @@ class LaunchCommands(ExperimentOptions):
         experiment = self._load_with_policies(args)
         if not args.processes:
             return experiment
-        from symphony.model.subset import select
+        from symphony.model.experiment.subset import select
 
         needed = select(experiment, args.processes).needed
         if needed:

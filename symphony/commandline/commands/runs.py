@@ -290,7 +290,7 @@ def _load_definition(run: Run, name: str | None, *, with_code: bool) -> Experime
     """
     from symphony.cluster.described import without_debugger
     from symphony.model import Experiment
-    from symphony.model.given_options import GivenOptions
+    from symphony.model.experiment.given_options import GivenOptions
 
     record = run.load_record()
     if not record.get("definition"):
@@ -345,7 +345,7 @@ def _with_recorded_code(run: Run, processes: Mapping[str, Any]) -> dict[str, Any
 def _parse_size(text: str) -> int:
     """Parse a size such as ``10Gi``. Raises `UsageError` if ``text`` is not a size."""
     from symphony.errors import SpecError
-    from symphony.model.quantities import parse_quantity
+    from symphony.model.settings.quantities import parse_quantity
 
     try:
         return int(parse_quantity(text, "a size"))

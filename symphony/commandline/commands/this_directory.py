@@ -61,7 +61,7 @@ def experiment_files() -> list[Path]:
     This is the first of the `FILE_NAMES` that exists or, if there is none, all YAML files that
     contain an experiment.
     """
-    from symphony.model.files import is_experiment
+    from symphony.model.document.files import is_experiment
 
     named = _named_files(Path())
     if named:
@@ -77,7 +77,7 @@ def parent_file() -> Path | None:
     of other users, who can create files in directories such as ``/tmp``.
     """
     from symphony.config.trust import other_owner
-    from symphony.model.files import is_experiment
+    from symphony.model.document.files import is_experiment
 
     for number, _ in enumerate(Path.cwd().parents, 1):
         for file in _named_files(Path(*[os.pardir] * number)):

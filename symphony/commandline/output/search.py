@@ -10,7 +10,7 @@ from symphony.commandline.exit_codes import UsageError
 from symphony.events import ExperimentEvent
 from symphony.line_search.helper import LineSearcher
 from symphony.log_blocks import LineAssembler, LogBlock
-from symphony.model.validators import compiled
+from symphony.model.settings.validators import compiled
 
 
 class OutputSearch:

@@ -335,7 +335,7 @@ def parse_seconds(text: str) -> float:
     Raises `argparse.ArgumentTypeError` if ``text`` is not a duration.
     """
     from symphony.errors import SpecError
-    from symphony.model.durations import parse_duration
+    from symphony.model.settings.durations import parse_duration
 
     try:
         return parse_duration(text, "a time")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony import Experiment
-from symphony.model.files import to_yaml_documents
+from symphony.model.document.files import to_yaml_documents
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import Plan, resolve
 from symphony_kube.api.labels import ROSTER, Scope

@@ -9,7 +9,7 @@ import pytest
 
 from symphony import Cluster, Experiment, Unreachable
 from symphony.code.pack import pack
-from symphony.model.code import CodeSource
+from symphony.model.settings.code import CodeSource
 from symphony_kube.access import exec_stream, send_code
 from symphony_kube.api.labels import MANIFEST
 from symphony_kube.render import code

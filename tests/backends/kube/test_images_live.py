@@ -18,7 +18,7 @@ from symphony.addons.docker import images
 from symphony.addons.docker.context import build_context
 from symphony.addons.docker.detect_engine import find
 from symphony.addons.docker.subprocesses import step
-from symphony.model.images import ContextEntry
+from symphony.model.experiment.images import ContextEntry
 from tests.cli import in_process
 
 from .conftest import managed_objects

@@ -18,7 +18,7 @@ from symphony.code.delta import difference
 from symphony.code.pack import pack
 from symphony.code.pack import unpack as unpack_code
 from symphony.code.snapshot import CodeArchive, CodeArchives, take_snapshots
-from symphony.model.code import CodeSource
+from symphony.model.settings.code import CodeSource
 from symphony_kube.api.labels import SCRATCH, Scope
 from symphony_kube.cluster import KubeCluster
 from symphony_kube.render.code import MAX_CODE_BYTES, UNPACK_SCRIPT, code_objects

@@ -38,7 +38,7 @@ from symphony_kube.status import find_pod
 from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
-    from symphony.model.validators import Strings
+    from symphony.model.settings.validators import Strings
     from symphony_kube.api.client import Api
 
 # Prefer bash, and fall back to sh if the image does not contain bash.
@@ -78,7 +78,7 @@ def run_command(
     if standard input or standard output is not a terminal. Raises `NotFound` if the process is not
     running or if its image does not contain the program.
     """
-    from symphony.model.validators import strings
+    from symphony.model.settings.validators import strings
 
     argv = strings(command, "command")
     ref = find_pod.running_container(api, scope, process, process_group)

@@ -159,7 +159,7 @@ def _merge(paths: Iterable[str]) -> _Kubeconfig:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from symphony.model.documents import decode, from_yaml, read_bytes
+    from symphony.model.document.documents import decode, from_yaml, read_bytes
     from symphony.model.limits import MAX_BYTES
 
     try:

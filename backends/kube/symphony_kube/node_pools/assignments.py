@@ -11,7 +11,7 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model import Process, ProcessGroup
-from symphony.model.quantities import (
+from symphony.model.settings.quantities import (
     MEBIBYTE_BYTES,
     MILLICORES_PER_CORE,
     format_cores,

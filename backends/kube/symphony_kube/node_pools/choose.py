@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from symphony.errors import SpecError, shown
-from symphony.model.quantities import format_cores
+from symphony.model.settings.quantities import format_cores
 from symphony.names import did_you_mean
 from symphony_kube.node_pools.gpu_types import is_same_gpu_type
 from symphony_kube.node_pools.pools import MachineResources, NodePool, count_gpus

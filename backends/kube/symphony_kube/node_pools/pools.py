@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.model.quantities import format_cores
+from symphony.model.settings.quantities import format_cores
 from symphony.names import join_names
 from symphony_kube.render.options import GPU
 

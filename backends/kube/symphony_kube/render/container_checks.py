@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from symphony.errors import SpecError, shown
-from symphony.model.quantities import parse_quantity
-from symphony.model.validators import REPOSITORY_PATTERN
+from symphony.model.settings.quantities import parse_quantity
+from symphony.model.settings.validators import REPOSITORY_PATTERN
 from symphony_kube.render.text import Object
 
 # The grammar of image names: https://pkg.go.dev/github.com/distribution/reference

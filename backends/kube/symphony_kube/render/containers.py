@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.model.settings import Settings
+from symphony.model.settings.table import Settings
 from symphony.names import join_names
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.shell import argv

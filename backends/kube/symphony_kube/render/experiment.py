@@ -18,7 +18,7 @@ from typing import Any
 
 from symphony.code.snapshot import CodeArchive, CodeArchives
 from symphony.config.locations import expand_user
-from symphony.model.settings import SETTINGS
+from symphony.model.settings.table import SETTINGS
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.process_settings import secret_text
 from symphony.plan.resolve import Plan

@@ -96,7 +96,7 @@ class KubeManifest(Manifest):
         }
 
     def __str__(self) -> str:
-        from symphony.model.files import to_yaml_documents
+        from symphony.model.document.files import to_yaml_documents
 
         objects = [redacted(item) for item in self]
         notes = [f"# Ignored on this backend: {item}\n" for item in self.ignored]
@@ -118,7 +118,7 @@ class KubeManifest(Manifest):
         """
         target = secret_file.check_target(os.fspath(path), self.source_files)
         if not dry_run:
-            from symphony.model.files import to_yaml_documents
+            from symphony.model.document.files import to_yaml_documents
 
             secret_file.write_private_file(target, to_yaml_documents(list(self)))
 

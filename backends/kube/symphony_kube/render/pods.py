@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.model.settings import Settings
+from symphony.model.settings.table import Settings
 from symphony.names import did_you_mean
 from symphony.plan.ranks import master_service
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.model.settings import Settings
+from symphony.model.settings.table import Settings
 from symphony_kube.api.labels import COPIES, EXPERIMENT, POD_GROUP, POD_GROUP_SIZE, QUEUE
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.text import Object

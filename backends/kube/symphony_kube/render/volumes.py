@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.model.settings import SHARED_MEMORY, Settings
+from symphony.model.settings.table import SHARED_MEMORY, Settings
 from symphony_kube.api.labels import SCRATCH, SECRETS
 from symphony_kube.render.code import (
     code_mount,

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.causes import group_by_cause, renamed
 from symphony.errors import SymphonyError
-from symphony.model.durations import parse_duration
-from symphony.model.quantities import parse_quantity
+from symphony.model.settings.durations import parse_duration
+from symphony.model.settings.quantities import parse_quantity
 from symphony.open_files import raise_open_file_limit
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster import WatchedStatuses
 from symphony.errors import NotFound, Unsupported
-from symphony.model.quantities import parse_quantity
+from symphony.model.settings.quantities import parse_quantity
 from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony_kube.api.error_messages import is_forbidden
 from symphony_kube.api.errors import ApiError

@@ -8,7 +8,7 @@ from typing import Any
 
 from symphony.cluster import Manifest
 from symphony.errors import SpecError
-from symphony.model.files import to_yaml
+from symphony.model.document.files import to_yaml
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.resolve import Plan, PlannedProcess
 

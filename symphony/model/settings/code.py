@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError, shown
-from symphony.model import validators
-from symphony.model.value_types import (
+from symphony.model.settings import validators
+from symphony.model.settings.value_types import (
     FLAG,
     NONEMPTY_TEXT,
     STRINGS,
@@ -21,7 +21,7 @@ from symphony.model.value_types import (
 )
 
 if TYPE_CHECKING:
-    from symphony.model.process import Process
+    from symphony.model.experiment.process import Process
 
 CODE_FIELDS = field_table(
     Field(

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.checked_attributes import CheckedAttributes
 from symphony.errors import NotFound, SpecError, shown
-from symphony.model import validators
-from symphony.model.component import add_all, attribute_parsers, check_in_place
 from symphony.model.document_path import RANKS, REPLICAS
-from symphony.model.experiment_options import CONTINUE, EXPERIMENT_OPTIONS
-from symphony.model.group import ProcessGroup
-from symphony.model.images import DOCKERFILE, ImageBuild, image_build
-from symphony.model.process import Process
-from symphony.model.value_types import ENV, ENV_FILES, MAX_REPLICAS
+from symphony.model.experiment.component import add_all, attribute_parsers, check_in_place
+from symphony.model.experiment.group import ProcessGroup
+from symphony.model.experiment.images import DOCKERFILE, ImageBuild, image_build
+from symphony.model.experiment.process import Process
+from symphony.model.settings import validators
+from symphony.model.settings.experiment_options import CONTINUE, EXPERIMENT_OPTIONS
+from symphony.model.settings.value_types import ENV, ENV_FILES, MAX_REPLICAS
 from symphony.names import check_is_text, check_name, did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from symphony.model.given_options import GivenOptions
-    from symphony.model.process import ProcessOptions
-    from symphony.model.scaling import Source
-    from symphony.model.setting_options import SettingOptions
+    from symphony.model.document.scaling import Source
+    from symphony.model.experiment.given_options import GivenOptions
+    from symphony.model.experiment.process import ProcessOptions
+    from symphony.model.settings.keywords import SettingOptions
 
 Member = Process | ProcessGroup
 
@@ -194,14 +194,14 @@ class Experiment(CheckedAttributes):
         experiment's file.
         """
         if self._given is None:
-            from symphony.model.given_options import GivenOptions
+            from symphony.model.experiment.given_options import GivenOptions
 
             self._given = GivenOptions()
         return self._given
 
     @given.setter
     def given(self, value: GivenOptions) -> None:
-        from symphony.model.given_options import GivenOptions
+        from symphony.model.experiment.given_options import GivenOptions
 
         self._given = validators.instance(value, GivenOptions, "given")
 
@@ -496,7 +496,7 @@ class Experiment(CheckedAttributes):
         Raises `NotFound` if an element selects no process, and `SpecError` if ``ends_with`` names a
         process that the copy does not contain.
         """
-        from symphony.model.subset import subset
+        from symphony.model.experiment.subset import subset
 
         return subset(self, validators.strings(processes, "processes"))
 
@@ -573,13 +573,13 @@ class Experiment(CheckedAttributes):
         value is taken from the environment. If it is not set there either, its declared default is
         used. Raises `SpecError` for the first error. The exception contains the error's path.
         """
-        from symphony.model.load import load_experiment
+        from symphony.model.document.load import load_experiment
 
         return load_experiment(cls, data, parameters).experiment_or_error()
 
     def dump_file(self, path: str | Path) -> None:
         """Write the experiment to a ``.yml``, ``.yaml`` or ``.json`` file."""
-        from symphony.model.files import write
+        from symphony.model.document.files import write
 
         write(self.dump_dict(), validators.path(path, "path"))
 
@@ -593,6 +593,6 @@ class Experiment(CheckedAttributes):
         not exist, and `SpecError` for the first error. The error message contains the file name
         and, if known, the line and the column.
         """
-        from symphony.model.files import load
+        from symphony.model.document.files import load
 
         return load(cls, validators.path(path, "path"), parameters).experiment_or_error()

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from symphony.errors import SpecError, shown_name
-from symphony.model.address_references import is_content
-from symphony.model.validators import ENV_NAME_PATTERN
+from symphony.model.experiment.address_references import is_content
+from symphony.model.settings.validators import ENV_NAME_PATTERN
 
 MAX_BYTES = 1 << 20
 
@@ -53,7 +53,7 @@ def read(path: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
     Raises `NotFound` or `SpecError` with the name of the file and, if known, the line.
     """
-    from symphony.model.documents import decode, read_bytes
+    from symphony.model.document.documents import decode, read_bytes
 
     return parse(decode(path, read_bytes(path, MAX_BYTES)), shown_name(str(path)), environ)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symphony.errors import SpecError, shown
-from symphony.model import parameters
+from symphony.model.document import parameters
+from symphony.model.document.replicas import MEMBERS
 from symphony.model.document_path import RANKS, REPLICA_KEYS, REPLICAS
-from symphony.model.replicas import MEMBERS
 from symphony.names import did_you_mean, join_names
 
 _PARAMETER = re.compile(rf"\$\{{({parameters.PARAMETER_NAME_PATTERN.pattern})\}}")

@@ -1,7 +1,7 @@
 """The types of the settings as keyword arguments, for type checkers.
 
-Each key is a setting of `symphony.model.settings.SETTINGS`, with the forms that a value can have in
-an experiment file.
+Each key is a setting of `symphony.model.settings.table.SETTINGS`, with the forms that a value can
+have in an experiment file.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from symphony.model import validators
+from symphony.model.settings import validators
 
 if TYPE_CHECKING:
-    from symphony.model.component import Component
+    from symphony.model.experiment.component import Component
 
 Keywords = Mapping[str, Any]
 

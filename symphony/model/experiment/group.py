@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import NotFound, SpecError, shown
-from symphony.model import validators
-from symphony.model.component import Component, add_all, attribute_parsers
-from symphony.model.process import PREAMBLE_CMDS, START_DIR, Process
-from symphony.model.value_types import Field, field_table
+from symphony.model.experiment.component import Component, add_all, attribute_parsers
+from symphony.model.experiment.process import PREAMBLE_CMDS, START_DIR, Process
+from symphony.model.settings import validators
+from symphony.model.settings.value_types import Field, field_table
 from symphony.names import check_is_text, did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from symphony.model.experiment import Experiment
-    from symphony.model.process import ProcessOptions
-    from symphony.model.setting_options import SettingOptions
+    from symphony.model.experiment.experiment import Experiment
+    from symphony.model.experiment.process import ProcessOptions
+    from symphony.model.settings.keywords import SettingOptions
 
 GROUP_OPTIONS = field_table(START_DIR, PREAMBLE_CMDS)
 

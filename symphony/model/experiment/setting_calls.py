@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError, shown
-from symphony.model import validators
 from symphony.model.error_collector import ErrorCollector
-from symphony.model.settings import SETTINGS, VOLUME_KINDS, FileForm, Setting
-from symphony.model.value_types import Field
+from symphony.model.settings import validators
+from symphony.model.settings.table import SETTINGS, VOLUME_KINDS, FileForm, Setting
+from symphony.model.settings.value_types import Field
 
 if TYPE_CHECKING:
-    from symphony.model.component import Component
+    from symphony.model.experiment.component import Component
 
 
 def set_settings(component: Component, values: Mapping[str, Any]) -> None:
@@ -27,7 +27,7 @@ def set_settings(component: Component, values: Mapping[str, Any]) -> None:
 
     def hint(key: str, value: Any) -> str:
         # A program without errors needs no hints.
-        from symphony.model.foreign_keys import process_hint
+        from symphony.model.document.foreign_keys import process_hint
 
         return process_hint(key, value, component.name, known)
 
@@ -140,7 +140,7 @@ class SettingCalls:
         for index, volume in enumerate(_items(value, "volumes")):
             with self._errors.at(index):
                 if not isinstance(volume, Mapping) or len(volume) != 1:
-                    from symphony.model.foreign_keys import volume_hint
+                    from symphony.model.document.foreign_keys import volume_hint
 
                     raise SpecError(
                         "a volume must have one kind with its settings, such as nfs: {...}, "

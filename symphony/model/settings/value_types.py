@@ -15,14 +15,19 @@ from typing import Any
 
 from symphony import names
 from symphony.errors import SpecError, error_path, shown
-from symphony.model import validators
-from symphony.model.durations import (
+from symphony.model.settings import validators
+from symphony.model.settings.durations import (
     DURATION_PATTERN,
     MAX_TIME_LIMIT_SECONDS,
     parse_exact_seconds,
     parse_positive_duration,
 )
-from symphony.model.quantities import QUANTITY_PATTERN, log_size_text, memory_text, quantity_text
+from symphony.model.settings.quantities import (
+    QUANTITY_PATTERN,
+    log_size_text,
+    memory_text,
+    quantity_text,
+)
 from symphony.signal_names import STOP_SIGNALS
 
 Schema = dict[str, Any]

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from symphony.model import foreign_values as values
-from symphony.model.settings import deep_merged
+from symphony.model.document import foreign_values as values
+from symphony.model.settings.table import deep_merged
 from symphony.names import suggested_name
 
 # A longer translation would hide the rest of an error message.

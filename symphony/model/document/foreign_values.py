@@ -50,7 +50,7 @@ def words(value: Any) -> list[str]:
 
 def seconds(value: Any) -> float:
     """Return the number of seconds of a duration, such as 1m30s."""
-    from symphony.model.durations import parse_duration
+    from symphony.model.settings.durations import parse_duration
 
     try:
         return parse_duration(str(value), "a time")

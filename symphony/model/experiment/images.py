@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from symphony.errors import SpecError, error_path, shown
-from symphony.model import validators
-from symphony.model.value_types import (
+from symphony.model.settings import validators
+from symphony.model.settings.value_types import (
     FLAG,
     NONEMPTY_TEXT,
     STRINGS,

@@ -16,13 +16,19 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from symphony.errors import NotFound, SpecError, SymphonyError, unusable_path_errors, with_filename
+from symphony.model.document.documents import (
+    Locator,
+    from_json,
+    from_yaml,
+    read_text,
+    with_position,
+)
+from symphony.model.document.load import LoadResult, load_experiment
 from symphony.model.document_path import is_text
-from symphony.model.documents import Locator, from_json, from_yaml, read_text, with_position
-from symphony.model.load import LoadResult, load_experiment
 from symphony.names import join_names
 
 if TYPE_CHECKING:
-    from symphony.model.experiment import Experiment
+    from symphony.model.experiment.experiment import Experiment
 
 LINE_WIDTH = 100
 _TEXT_TAG = "tag:yaml.org,2002:str"

@@ -4,7 +4,7 @@ References are replaced only in a file that declares parameters. In such a file,
 ``${name:-default}`` is a reference to a parameter. However, in shell lines (``cmd``, ``cmds``,
 ``preamble_cmds``), a name that is not declared refers to a shell variable. ``$${`` stands for a
 literal ``${``. References to addresses, such as ``${redis.addr}``, are replaced later; see
-`symphony.model.address_references`.
+`symphony.model.experiment.address_references`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.model import validators
-from symphony.model.address_references import is_content
 from symphony.model.document_path import (
     REPLICA_KEYS,
     DocumentPath,
@@ -27,12 +25,14 @@ from symphony.model.document_path import (
     takes_addresses,
 )
 from symphony.model.error_collector import ErrorCollector
+from symphony.model.experiment.address_references import is_content
 from symphony.model.limits import MAX_DIGITS
+from symphony.model.settings import validators
 from symphony.names import did_you_mean, join_names
 
 KEY = "parameters"
 # The names of the references that stand for the number of a process's or group's copy.
-# `symphony.model.replicas` replaces these references.
+# `symphony.model.document.replicas` replaces these references.
 INDEX, GROUP_INDEX = "index", "group_index"
 INDEX_REFERENCES = (INDEX, GROUP_INDEX)
 PARAMETER_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

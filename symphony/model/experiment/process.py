@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import SpecError
-from symphony.model import validators
-from symphony.model.component import Component, attribute_parsers
-from symphony.model.setting_options import SettingOptions
-from symphony.model.value_types import (
+from symphony.model.experiment.component import Component, attribute_parsers
+from symphony.model.settings import validators
+from symphony.model.settings.keywords import SettingOptions
+from symphony.model.settings.value_types import (
     ENV,
     ENV_FILES,
     NONEMPTY_TEXT,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from symphony.model.document_path import DocumentPath
-    from symphony.model.experiment import Experiment
-    from symphony.model.group import ProcessGroup
+    from symphony.model.experiment.experiment import Experiment
+    from symphony.model.experiment.group import ProcessGroup
 
 
 class ProcessOptions(SettingOptions, total=False):

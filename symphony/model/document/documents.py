@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from symphony.errors import NotFound, SpecError, dotted, shown_name
+from symphony.model.document.yaml_causes import likely_cause
 from symphony.model.document_path import DocumentPath
 from symphony.model.limits import (
     MAX_BYTES,
@@ -31,7 +32,6 @@ from symphony.model.limits import (
     TOO_MANY_DIGITS,
     TOO_MANY_VALUES,
 )
-from symphony.model.yaml_causes import likely_cause
 
 _BINARY_TAG = "tag:yaml.org,2002:binary"
 _NULL_TAG = "tag:yaml.org,2002:null"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from symphony.checked_attributes import CheckedAttributes
 from symphony.errors import SpecError, error_path, shown
-from symphony.model import validators
-from symphony.model.settings import (
+from symphony.model.settings import validators
+from symphony.model.settings.table import (
     CONDITIONS,
     JOB_FIELDS,
     LIMIT_FIELDS,
@@ -29,7 +29,7 @@ from symphony.model.settings import (
     check_unchanged,
     one_ready_test,
 )
-from symphony.model.value_types import (
+from symphony.model.settings.value_types import (
     ENV,
     ENV_FILES,
     FILES,
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from symphony.model.document_path import DocumentPath
-    from symphony.model.setting_options import SettingOptions
-    from symphony.model.validators import ServiceSpec
-    from symphony.model.value_types import Field
+    from symphony.model.settings.keywords import SettingOptions
+    from symphony.model.settings.validators import ServiceSpec
+    from symphony.model.settings.value_types import Field
 
 
 Item = TypeVar("Item")
@@ -112,7 +112,7 @@ class Component(CheckedAttributes):
         Process('agent')
         """
         # Most processes have few settings, and are not created in this way.
-        from symphony.model.setting_calls import set_settings
+        from symphony.model.experiment.setting_calls import set_settings
 
         before = vars(self._settings.copied())
         try:
@@ -215,10 +215,10 @@ class Component(CheckedAttributes):
     def add_env_file(self, path: validators.Paths) -> Self:
         """Set the environment variables in a file, or in several files.
 
-        ``path`` is a path or a list of paths in the dotenv format that `symphony.model.env_files`
-        describes. A later file takes precedence, and so do the variables that `set_env` sets.
-        Relative paths are resolved against the experiment's ``base_dir``. The files are read when
-        the experiment is launched, rendered or checked.
+        ``path`` is a path or a list of paths in the dotenv format that
+        `symphony.model.document.env_files` describes. A later file takes precedence, and so do the
+        variables that `set_env` sets. Relative paths are resolved against the experiment's
+        ``base_dir``. The files are read when the experiment is launched, rendered or checked.
         """
         _add_new(self._settings.env_file, ENV_FILES.parse(path, "env_file"))
         return self

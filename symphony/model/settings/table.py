@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError, error_path, shown
-from symphony.model import validators
-from symphony.model.code import CODE
-from symphony.model.value_types import (
+from symphony.model.settings import validators
+from symphony.model.settings.code import CODE
+from symphony.model.settings.value_types import (
     ABSOLUTE_PATH,
     DURATION,
     ENV,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from symphony.model import validators
-from symphony.model.code import CODE
-from symphony.model.value_types import (
+from symphony.model.settings import validators
+from symphony.model.settings.code import CODE
+from symphony.model.settings.value_types import (
     DURATION,
     ENV,
     ENV_FILES,

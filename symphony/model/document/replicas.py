@@ -15,7 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from symphony.errors import SpecError, error_path, shown
-from symphony.model import validators
+from symphony.model.document.parameters import (
+    GROUP_INDEX,
+    INDEX,
+    value_of_composed_text,
+    value_of_text,
+)
 from symphony.model.document_path import (
     COUNT,
     RANK_OF,
@@ -26,13 +31,8 @@ from symphony.model.document_path import (
     can_be_composed_number,
 )
 from symphony.model.error_collector import ErrorCollector
-from symphony.model.parameters import (
-    GROUP_INDEX,
-    INDEX,
-    value_of_composed_text,
-    value_of_text,
-)
-from symphony.model.value_types import MAX_REPLICAS
+from symphony.model.settings import validators
+from symphony.model.settings.value_types import MAX_REPLICAS
 
 MEMBERS = "processes"
 REPLICATED = "replicated"
@@ -193,8 +193,8 @@ def _description(value: Any, origin: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, Mapping):
         # A file without errors does not need these names.
-        from symphony.model.process import PROCESS_OPTIONS
-        from symphony.model.settings import SETTINGS
+        from symphony.model.experiment.process import PROCESS_OPTIONS
+        from symphony.model.settings.table import SETTINGS
 
         if origin in PROCESS_OPTIONS or origin in SETTINGS:
             raise SpecError(

@@ -1,9 +1,9 @@
 """Build an experiment from a document: a dictionary with the keys of an experiment file.
 
 Apart from structural keys such as ``processes``, ``replicas`` and ``parameters``, each key of a
-document is a constructor's keyword argument or a setting that `symphony.model.settings` declares. A
-file is therefore checked in the same way as calls in Python. Loading continues after an error, so
-that all errors in a document are reported together.
+document is a constructor's keyword argument or a setting that `symphony.model.settings.table`
+declares. A file is therefore checked in the same way as calls in Python. Loading continues after an
+error, so that all errors in a document are reported together.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from symphony.errors import SpecError, shown
-from symphony.model import parameters, replicas, validators
-from symphony.model.component import Component
+from symphony.model.document import parameters, replicas
+from symphony.model.document.scaling import Source
 from symphony.model.document_path import REPLICA_KEYS
 from symphony.model.error_collector import ErrorCollector
-from symphony.model.experiment_options import EXPERIMENT_OPTIONS
-from symphony.model.given_options import GivenOptions
-from symphony.model.group import GROUP_OPTIONS, ProcessGroup
-from symphony.model.images import IMAGE_FIELDS
-from symphony.model.process import PROCESS_OPTIONS, Process
-from symphony.model.scaling import Source
-from symphony.model.setting_calls import SettingCalls
-from symphony.model.settings import SETTINGS
-from symphony.model.value_types import Field
+from symphony.model.experiment.component import Component
+from symphony.model.experiment.given_options import GivenOptions
+from symphony.model.experiment.group import GROUP_OPTIONS, ProcessGroup
+from symphony.model.experiment.images import IMAGE_FIELDS
+from symphony.model.experiment.process import PROCESS_OPTIONS, Process
+from symphony.model.experiment.setting_calls import SettingCalls
+from symphony.model.settings import validators
+from symphony.model.settings.experiment_options import EXPERIMENT_OPTIONS
+from symphony.model.settings.table import SETTINGS
+from symphony.model.settings.value_types import Field
 
 if TYPE_CHECKING:
-    from symphony.model.experiment import Experiment
+    from symphony.model.experiment.experiment import Experiment
 
 T = TypeVar("T")
 
@@ -198,7 +199,7 @@ class _Loader:
 
         def hint(key: str, value: Any) -> str:
             # A file without errors needs no hints.
-            from symphony.model.foreign_keys import process_hint
+            from symphony.model.document.foreign_keys import process_hint
 
             return process_hint(key, value, entry.origin, frozenset(known))
 
@@ -240,7 +241,7 @@ class _Loader:
 
 
 def _hint_for_experiment_key(key: str, value: Any) -> str:
-    from symphony.model.foreign_keys import experiment_hint
+    from symphony.model.document.foreign_keys import experiment_hint
 
     is_process = isinstance(value, Mapping) and not _PROCESS_KEYS.keys().isdisjoint(value)
     if is_process:

@@ -1,8 +1,9 @@
 """The JSON Schema (draft 2020-12) that editors use to check experiment files.
 
 `build` creates the schema from the tables of settings and options. The package contains the schema
-in the file ``experiment.schema.json``, which ``python -m symphony.model.schema`` generates. A YAML
-file can refer to the schema in its first line: ``# yaml-language-server: $schema=<path>``.
+in the file ``experiment.schema.json``, which ``python -m symphony.model.document.schema``
+generates. A YAML file can refer to the schema in its first line:
+``# yaml-language-server: $schema=<path>``.
 
 The schema accepts everything that the loader accepts. The schema cannot express rules that concern
 several parts of a document. For example, it accepts a connection to a service that no process
@@ -14,14 +15,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from symphony.model import parameters, replicas, validators
+from symphony.model.document import parameters, replicas
 from symphony.model.document_path import COUNT, RANKS, REPLICAS
-from symphony.model.experiment_options import EXPERIMENT_OPTIONS
-from symphony.model.group import GROUP_OPTIONS
-from symphony.model.images import IMAGE_FIELDS
-from symphony.model.process import PROCESS_OPTIONS
-from symphony.model.settings import SETTINGS
-from symphony.model.value_types import (
+from symphony.model.experiment.group import GROUP_OPTIONS
+from symphony.model.experiment.images import IMAGE_FIELDS
+from symphony.model.experiment.process import PROCESS_OPTIONS
+from symphony.model.settings import validators
+from symphony.model.settings.experiment_options import EXPERIMENT_OPTIONS
+from symphony.model.settings.table import SETTINGS
+from symphony.model.settings.value_types import (
     DEFINITIONS,
     NAME,
     Schema,
@@ -86,7 +88,7 @@ _PARAMETERS: Schema = described(
 
 def path() -> Path:
     """Return the path of the schema file in the package."""
-    return Path(__file__).with_name("experiment.schema.json")
+    return Path(__file__).parent.with_name("experiment.schema.json")
 
 
 def build() -> Schema:

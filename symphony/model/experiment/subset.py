@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from symphony.errors import SpecError
-from symphony.model.address_texts import referenced_services, services_for_all
-from symphony.model.group import ProcessGroup
-from symphony.model.process import Process
+from symphony.model.experiment.address_texts import referenced_services, services_for_all
+from symphony.model.experiment.group import ProcessGroup
+from symphony.model.experiment.process import Process
 from symphony.names import join_names
 from symphony.selection import select_names
 
 if TYPE_CHECKING:
-    from symphony.model.experiment import Experiment
+    from symphony.model.experiment.experiment import Experiment
 
 
 class _Member(NamedTuple):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.model.address_references import references
-from symphony.model.process import Process
+from symphony.model.experiment.address_references import references
+from symphony.model.experiment.process import Process
 
 if TYPE_CHECKING:
     from symphony.model.document_path import DocumentPath
-    from symphony.model.experiment import Experiment
-    from symphony.model.group import ProcessGroup
+    from symphony.model.experiment.experiment import Experiment
+    from symphony.model.experiment.group import ProcessGroup
 
 
 def address_texts(

@@ -1,0 +1,1 @@
+"""Experiment files: how they are read, checked and written."""

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from symphony.host.resources.leases import PortLeases, take_lease
 from symphony.model.settings.validators import DEFAULT_PORT_RANGE
+from symphony.supervised.resources.leases import PortLeases, take_lease
 
 LOOPBACK = "127.0.0.1"
 # This option has been defined in linux/in.h since Linux 6.3. The option limits the ports that the

@@ -88,9 +88,9 @@ from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony.usage import ExperimentUsage, ProcessUsage
-from symphony.watching.experiment_model import EventSeen, StatusSeen, UsageSeen
-from symphony.watching.web.changes import Position, experiment_changes, output_changes
-from symphony.watching.web.channels import ExperimentChannel, OutputChannel
+from symphony.views.experiment_model import EventSeen, StatusSeen, UsageSeen
+from symphony.views.web.changes import Position, experiment_changes, output_changes
+from symphony.views.web.channels import ExperimentChannel, OutputChannel
 
 async def hour(processes, seconds, lines):
     loop = asyncio.get_running_loop()

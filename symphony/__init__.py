@@ -7,15 +7,14 @@ standard library. The package also provides the names of its backends and tools,
 
 from __future__ import annotations
 
-from symphony.lazy_names import import_when_used
+from symphony.support.lazy_imports import import_when_used
 
 # Type checkers know this name. The module `typing` is not imported, because the programs of
-# symphony have not corrected their import path yet; see `symphony.import_path`.
+# symphony have not corrected their import path yet; see `symphony.support.import_path`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from symphony.addons import DockerBuilder as DockerBuilder
     from symphony.addons import clean_images as clean_images
-    from symphony.application import Address, address
     from symphony.cluster import Cluster, ExecResult, Manifest
     from symphony.commandline import SymphonyParser as SymphonyParser
     from symphony.config import SymphonyConfig
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from symphony.events import EventKind, ExperimentEvent
     from symphony.kube import GKEDispatcher as GKEDispatcher
     from symphony.kube import KubeCluster as KubeCluster
+    from symphony.launched_program import Address, address
     from symphony.local import LocalCluster as LocalCluster
     from symphony.model import Experiment, Process, ProcessGroup
     from symphony.plan.addresses import AddressBook, Endpoint
@@ -46,7 +46,6 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "addons": ("DockerBuilder", "clean_images"),
-    "application": ("Address", "address"),
     "cluster": ("Cluster", "ExecResult", "Manifest"),
     "commandline": ("SymphonyParser",),
     "config": ("SymphonyConfig",),
@@ -64,6 +63,7 @@ _NAMES = {
     ),
     "events": ("EventKind", "ExperimentEvent"),
     "kube": ("GKEDispatcher", "KubeCluster"),
+    "launched_program": ("Address", "address"),
     "local": ("LocalCluster",),
     "plan.addresses": ("AddressBook", "Endpoint"),
     "plan.resolve": ("Plan",),

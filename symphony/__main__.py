@@ -1,7 +1,7 @@
 """The ``symphony`` command, also available as ``python -m symphony``."""
 
 # This must come first, because it determines which modules are imported from now on.
-from symphony.import_path import use_own_import_path
+from symphony.support.import_path import use_own_import_path
 
 use_own_import_path()
 
@@ -23,7 +23,7 @@ _SWITCH_SECONDS = 0.0005
 def main() -> int:
     """Run ``symphony`` with this process's command-line arguments and return the exit code."""
     if os.getpid() == 1:
-        from symphony.first_process import run_below_first_process
+        from symphony.support.first_process import run_below_first_process
 
         return run_below_first_process(_run)
     return _run()

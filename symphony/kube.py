@@ -6,7 +6,7 @@ The core does not import backends, so each name is imported on first use. The pa
 
 from __future__ import annotations
 
-from symphony.lazy_names import import_when_used
+from symphony.support.lazy_imports import import_when_used
 
 _MODULES = {
     "KubeCluster": "symphony_kube.cluster",

@@ -5,7 +5,7 @@ The core must not import backends, so each name is imported on first use.
 
 from __future__ import annotations
 
-from symphony.lazy_names import import_when_used
+from symphony.support.lazy_imports import import_when_used
 
 _MODULES = {
     "LocalCluster": "symphony_local.cluster",

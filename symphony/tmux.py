@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from symphony.lazy_names import import_when_used
+from symphony.support.lazy_imports import import_when_used
 
 
 def _open_backend() -> Any:

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, overload
 
-from symphony.checked_attributes import CheckedAttributes
-from symphony.checked_methods import CHECKS, Check, check_methods
 from symphony.cluster.matching import (
     ExperimentIsRunning,
     SelectedNames,
@@ -29,19 +27,22 @@ from symphony.cluster.matching import (
     runs_from_elsewhere,
 )
 from symphony.errors import AlreadyExists, NotFound, SpecError, SymphonyError, Unsupported, shown
-from symphony.names import check_is_text, did_you_mean
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
+from symphony.support.argument_checks import CHECKS, Check, check_methods
+from symphony.support.attribute_checks import CheckedAttributes
+from symphony.support.names import check_is_text, did_you_mean
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from typing_extensions import Self
 
+    from symphony.archive.archive import Retention, Run
+    from symphony.archive.usage import RecordedUsage
     from symphony.cluster.running import Running, WaitFor
     from symphony.code.snapshot import CodeArchive
     from symphony.config import SymphonyConfig
     from symphony.events import ExperimentEvent
-    from symphony.hidden_values import HiddenValues
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.experiment.given_options import GivenOptions
@@ -51,8 +52,7 @@ if TYPE_CHECKING:
     from symphony.plan.resolve import Defaults
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
-    from symphony.runs.archive import Retention, Run
-    from symphony.runs.usage import RecordedUsage
+    from symphony.support.hidden_values import HiddenValues
     from symphony.usage import ExperimentUsage
 
 
@@ -403,7 +403,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         this directory. Origins do not differ if one of them is not known, or if the recorded origin
         does not exist on this machine.
         """
-        from symphony.runs.origin import other_origin
+        from symphony.archive.origin import other_origin
 
         if experiment.file is None:
             return None
@@ -685,7 +685,7 @@ class Cluster(CheckedAttributes, abc.ABC):
     def _launch_record(self, experiment: str) -> Mapping[str, Any]:
         """Return the description of the launch of a running experiment, or of its latest change.
 
-        See `symphony.runs.record.launch_record`.
+        See `symphony.archive.record.launch_record`.
         """
         raise self._no_changes(experiment)
 
@@ -815,7 +815,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         """Stop an experiment and remove all its objects.
 
         A backend that keeps the records of runs moves the record to the archive, unless ``purge``
-        is set; see `symphony.runs`. If the experiment does not exist, nothing happens.
+        is set; see `symphony.archive`. If the experiment does not exist, nothing happens.
 
         The processes are stopped in the reverse of the start order. If ``in_order`` is false, all
         of them are asked to exit at the same time, and each has its grace period. With
@@ -833,15 +833,15 @@ class Cluster(CheckedAttributes, abc.ABC):
     def list_runs(self) -> list[Run]:
         """Return the recorded runs of all experiments on this machine, the newest first.
 
-        See `symphony.runs`.
+        See `symphony.archive`.
         """
-        from symphony.runs import archive
+        from symphony.archive import archive
 
         return archive.find_all()
 
     def _retention(self) -> Retention:
         """Return which archived runs to keep, according to the configuration."""
-        from symphony.runs.archive import configured_retention
+        from symphony.archive.archive import configured_retention
 
         return configured_retention(self.configuration.get("runs", {}))
 
@@ -860,7 +860,7 @@ class Cluster(CheckedAttributes, abc.ABC):
 
         It is empty if no samples were recorded; see `Experiment.record_usage`.
         """
-        from symphony.runs.usage import read_usage
+        from symphony.archive.usage import read_usage
 
         return read_usage(run.path)
 
@@ -1120,7 +1120,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         ``changed``, a new description of the experiment, the values in this description are
         included too.
         """
-        from symphony.hidden_values import HiddenValues, lines_of_secret, secret_values
+        from symphony.support.hidden_values import HiddenValues, lines_of_secret, secret_values
 
         record: Mapping[str, Any] = {}
         contents: list[bytes] = []
@@ -1546,7 +1546,7 @@ def _are_counts(value: object) -> bool:
 
 
 def _is_run(value: object) -> bool:
-    from symphony.runs.archive import Run
+    from symphony.archive.archive import Run
 
     return isinstance(value, Run)
 

@@ -11,9 +11,9 @@ from symphony.cluster.debug_programs import program, with_preamble
 from symphony.cluster.described import python_command, without_debugger
 from symphony.cluster.matching import cannot_change
 from symphony.errors import BackendError, NotFound, SpecError, SymphonyError
-from symphony.names import join_names
 from symphony.plan.changes import UNCHANGED
 from symphony.status import ENDED, State
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster.cluster import Cluster, ExecResult

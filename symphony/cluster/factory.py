@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.cluster import plugins
 from symphony.config import SymphonyConfig
 from symphony.errors import PluginError, SpecError, dotted
-from symphony.names import did_you_mean
+from symphony.support.names import did_you_mean
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from symphony.events import EXIT_KINDS, ExperimentEvent
-from symphony.hidden_values import HiddenValues, shown_document
 from symphony.log_blocks import LogBlock
 from symphony.process_details import ProcessDetails
+from symphony.support.hidden_values import HiddenValues, shown_document
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from symphony.errors import AlreadyExists, NotFound, SpecError, shown
-from symphony.names import did_you_mean, join_names
-from symphony.selection import NameIndex, select_names
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
+from symphony.support.names import did_you_mean, join_names
+from symphony.support.select_names import NameIndex, select_names
 
 if TYPE_CHECKING:
     from symphony.plan.changes import Changes
@@ -228,7 +228,7 @@ def experiment_exists(name: str) -> ExperimentIsRunning:
 
 def runs_from_elsewhere(name: str, origin: str) -> AlreadyExists:
     """Return the error for changing or launching an experiment whose name is in use by a running
-    experiment with another origin; see `symphony.runs.origin`.
+    experiment with another origin; see `symphony.archive.origin`.
     """
     return AlreadyExists(
         f"experiment {name!r} runs from {origin} and was not changed; choose another name "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from symphony.cluster.entry_points import EntryPoint, read_entry_points
 from symphony.errors import PluginError, shown
 from symphony.hookspecs import GROUP, PROJECT, BackendInfo
-from symphony.names import check_is_text, did_you_mean, join_names
+from symphony.support.names import check_is_text, did_you_mean, join_names
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -223,7 +223,7 @@ def _missing_module(info: BackendInfo, module: str, exc: ModuleNotFoundError) ->
     missing = exc.name or ""
     is_own_module = f"{module}.".startswith(f"{missing}.")
     if info.extra and not is_own_module:
-        from symphony.installation import install_command
+        from symphony.support.install_hints import install_command
 
         return (
             f"backend {info.name!r} needs the package {missing!r}; "

@@ -7,30 +7,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.cluster import Cluster, Manifest, OnChange
-from symphony.cluster.matching import Until, find_names
-from symphony.cluster.since import parse_since
-from symphony.errors import BackendError, Unsupported
-from symphony.runs import logs
-from symphony.runs.record import (
+from symphony.archive import logs
+from symphony.archive.record import (
     DETAILS_FILE,
     LOG_DIRECTORY,
     STATUS_FILE,
     TOPOLOGY_FILE,
     read_json,
 )
+from symphony.cluster.cluster import Cluster, Manifest, OnChange
+from symphony.cluster.matching import Until, find_names
+from symphony.cluster.since import parse_since
+from symphony.errors import BackendError, Unsupported
 from symphony.status import ExperimentStatus, LogLine
 
 if TYPE_CHECKING:
+    from symphony.archive.archive import Run
     from symphony.model import Experiment
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
-    from symphony.runs.archive import Run
     from symphony.usage import ExperimentUsage
 
 
 class RecordedRun(Cluster):
-    """The record of one run in the form that `symphony.runs` describes.
+    """The record of one run in the form that `symphony.archive` describes.
 
     The methods that read an experiment read the record, whatever the name of the experiment is. All
     other methods raise `Unsupported`.

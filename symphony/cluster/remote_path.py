@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from symphony.errors import SpecError
-from symphony.names import is_name
+from symphony.support.names import is_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SymphonyError, Unreachable
-from symphony.hidden_values import HiddenValues, secret_values
+from symphony.support.hidden_values import HiddenValues, secret_values
 
 if TYPE_CHECKING:
+    from symphony.archive.archive import Run
+    from symphony.archive.usage import RecordedUsage, Summary
     from symphony.cluster.cluster import Cluster
-    from symphony.runs.archive import Run
-    from symphony.runs.usage import RecordedUsage, Summary
     from symphony.status import ExperimentStatus
 
 
@@ -53,7 +53,7 @@ def cluster_for_rerun(run: Run, selected: Cluster | None) -> Cluster:
 
 
 def _recorded_options(run: Run, key: str) -> dict[str, Any]:
-    from symphony.runs.record import RECORD_FILE, read_json
+    from symphony.archive.record import RECORD_FILE, read_json
 
     options = (read_json(run.path / RECORD_FILE) or {}).get(key)
     return options if isinstance(options, dict) else {}
@@ -77,7 +77,7 @@ def find_run_usage(cluster: Cluster, run: Run) -> RecordedUsage:
 
     If the cluster of the run cannot be asked, it is what the record on this machine contains.
     """
-    from symphony.runs.usage import read_usage
+    from symphony.archive.usage import read_usage
 
     try:
         return cluster_of_run(cluster, run).usage_of_run(run)
@@ -112,8 +112,8 @@ def displayed_results(
 
 def displayed_result(run: Run, status: ExperimentStatus | None) -> dict[str, Any]:
     """Return a run's summary. If the run is active, the state is that of ``status``."""
-    from symphony.runs.code_state import code_words
-    from symphony.runs.record import SUMMARY_KEYS, duration_of, result_of
+    from symphony.archive.code_state import code_words
+    from symphony.archive.record import SUMMARY_KEYS, duration_of, result_of
 
     result = {key: run.summary.get(key) for key in SUMMARY_KEYS}
     if not run.is_archived:
@@ -132,8 +132,8 @@ def displayed_result(run: Run, status: ExperimentStatus | None) -> dict[str, Any
 
 def comparable_values(cluster: Cluster, run: Run) -> dict[str, Any]:
     """Return the values of a run that `compare` compares."""
-    from symphony.runs.code_archives import SNAPSHOTS_KEY, read_snapshots
-    from symphony.runs.code_state import diff_digest
+    from symphony.archive.code_archives import SNAPSHOTS_KEY, read_snapshots
+    from symphony.archive.code_state import diff_digest
 
     record = run.load_record()
     status = None if run.is_archived else find_run_status(cluster, run)
@@ -160,7 +160,7 @@ def hidden_values(runs: Iterable[Run]) -> HiddenValues:
 
 def _usage_words(summary: Summary) -> dict[str, dict[str, object]]:
     """Return the mean and the peak of each recorded value as text, by process and value."""
-    from symphony.usage_words import RECORDED_VALUES
+    from symphony.support.format_usage import RECORDED_VALUES
 
     words: dict[str, dict[str, object]] = {}
     for process, values in summary.items():

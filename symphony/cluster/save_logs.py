@@ -11,8 +11,8 @@ from pathlib import Path
 
 from symphony.errors import unusable_path_errors, with_filename
 from symphony.log_text import to_bytes
-from symphony.replace_file import replace_file
 from symphony.status import LogLine
+from symphony.support.replace_file import replace_file
 
 MAX_CONCURRENT_READS = 8
 MAX_OPEN_LOG_FILES = 128

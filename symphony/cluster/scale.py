@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.described import debug_sessions
 from symphony.errors import BackendError, SpecError, SymphonyError
-from symphony.names import join_names
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment
@@ -21,8 +21,8 @@ _POLICIES = ("ends_with", "on_failure", "deadline", "record_usage")
 def scaled_experiment(record: Mapping[str, Any], counts: Mapping[str, int | str]) -> Experiment:
     """Return an experiment with other numbers of replicas.
 
-    ``record`` describes the launch of the experiment; see `symphony.runs.record.launch_record`. For
-    ``counts``, see `symphony.model.document.scaling.Source.scaled`. Rules for the end of the
+    ``record`` describes the launch of the experiment; see `symphony.archive.record.launch_record`.
+    For ``counts``, see `symphony.model.document.scaling.Source.scaled`. Rules for the end of the
     experiment that the launch has replaced are kept. Raises SpecError if the experiment has no
     replicas or if it was changed after it was loaded from its file.
     """

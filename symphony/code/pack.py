@@ -23,7 +23,7 @@ from symphony.code.snapshot import (
 )
 from symphony.errors import BackendError, SpecError, shown
 from symphony.model.settings.code import CodeSource
-from symphony.names import join_names
+from symphony.support.names import join_names
 
 # The maximum size of all files of a snapshot together.
 MAX_CODE_BYTES = 100 * 2**20

@@ -183,7 +183,7 @@ def check_library() -> None:
     try:
         import watchfiles._rust_notify  # noqa: F401
     except ModuleNotFoundError as exc:
-        from symphony.installation import install_command
+        from symphony.support.install_hints import install_command
 
         raise PluginError(
             f"--watch needs the package 'watchfiles'; install it with: {install_command('watch')}"

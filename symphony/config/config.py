@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.checked_attributes import CheckedAttributes
-from symphony.checked_methods import check_methods
 from symphony.config import locations
 from symphony.errors import SpecError, SymphonyError, shown
-from symphony.home_directory import home_directory
+from symphony.support.argument_checks import check_methods
+from symphony.support.attribute_checks import CheckedAttributes
+from symphony.support.directories.home import home_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -310,7 +310,7 @@ class SymphonyConfig(CheckedAttributes):
 
     def _check_known(self, field: str) -> None:
         from symphony.config import fields
-        from symphony.names import did_you_mean
+        from symphony.support.names import did_you_mean
 
         known = (*fields.FIELDS, *fields.GROUPS, *self._own_fields())
         if field not in known and not field.startswith(fields.OWN_KEY_PREFIX):

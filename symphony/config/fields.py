@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError, error_path, shown
-from symphony.names import MAX_LENGTH, check_name, did_you_mean, is_name, join_names
+from symphony.support.names import MAX_LENGTH, check_name, did_you_mean, is_name, join_names
 
 KeyPath = tuple[str, ...]
 Values = dict[KeyPath, Any]

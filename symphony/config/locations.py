@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from symphony.home_directory import home_directory
+from symphony.support.directories.home import home_directory
 
 SUFFIXES = (".yml", ".yaml", ".json", ".toml")
 PROJECT_FILE_NAMES = tuple(f".symphony{suffix}" for suffix in SUFFIXES)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from symphony.config.fields import GROUPS, PROFILES, KeyPath
 from symphony.errors import SpecError
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 
 PROFILE_KEY: KeyPath = ("profile",)
 TRUST_COMMAND = "symphony config trust"

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from symphony.checked_methods import is_path
 from symphony.config import fields, locations
 from symphony.config.merging import ConfigSource, SourcedValue
 from symphony.errors import NotFound, SpecError, dotted, error_path, shown
+from symphony.support.argument_checks import is_path
 
 # The command-line options that set a field of the configuration.
 COMMAND_LINE_OPTIONS = {"--backend": "backend", "--profile": "profile"}

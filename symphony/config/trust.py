@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from symphony import private_directories
 from symphony.config import fields, file_formats, locations
 from symphony.config.merging import ConfigSource, SourcedValue, UntrustedFile
 from symphony.errors import SpecError, dotted
 from symphony.model.document.documents import read_bytes
 from symphony.model.limits import MAX_CONFIGURATION_BYTES
-from symphony.replace_file import replace_file
+from symphony.support.directories import private as private_directories
+from symphony.support.replace_file import replace_file
 
 # The settings that can run commands or determine where the state of experiments is. A kubeconfig
 # can contain commands that return credentials. The options of a backend include `preamble_cmds` and

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from symphony.errors import SpecError
 from symphony.importing.result import Imported, Omission
-from symphony.names import check_name, suggested_name
+from symphony.support.names import check_name, suggested_name
 
 
 def import_file(

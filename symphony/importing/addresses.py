@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from symphony.hidden_values import shown_value
 from symphony.importing import images
 from symphony.importing.host_names import HostNames, Replaced, Service
 from symphony.importing.interpolation import escaped
 from symphony.importing.result import Imported
+from symphony.support.hidden_values import shown_value
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
 from symphony.model.document.foreign_values import translate_volume
-from symphony.names import suggested_name
+from symphony.support.names import suggested_name
 
 _SECRETS_DIRECTORY = "/run/secrets"
 # The keys of a volume that `translate_volume` reads, and those without an effect here.

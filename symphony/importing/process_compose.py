@@ -16,7 +16,7 @@ from symphony.importing.process_compose_values import PROCESS_NAME, REPLICA_NUMB
 from symphony.importing.result import Imported
 from symphony.model.document.foreign_keys import Untranslatable, translate
 from symphony.model.document.foreign_values import flag
-from symphony.names import suggested_name
+from symphony.support.names import suggested_name
 
 ENV_FILE = ".env"
 _OVERRIDES = ("process-compose.override.yml", "process-compose.override.yaml")

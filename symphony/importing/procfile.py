@@ -10,7 +10,7 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony.importing.paths import rebased
 from symphony.importing.result import Imported
-from symphony.names import service_env_name, suggested_name
+from symphony.support.names import service_env_name, suggested_name
 
 # Foreman and honcho set PORT to 5000 for the first process, to 5100 for the second, and so on.
 FIRST_PORT = 5000

@@ -15,8 +15,8 @@ import subprocess
 import sys
 import threading
 
-from symphony.escapes import remove_controls
 from symphony.line_search import helper
+from symphony.support.escapes import remove_controls
 
 # The helper process answers after less than a second of CPU time. If there is no answer after this
 # time, the helper process is killed.

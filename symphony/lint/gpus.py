@@ -87,7 +87,7 @@ def _more_than_a_node_has(
 def _more_than_this_machine_has(
     requests: Mapping[Member, Mapping[str | None, int]],
 ) -> Iterator[Finding]:
-    from symphony.host.resources.leases import visible_gpus
+    from symphony.supervised.resources.leases import visible_gpus
 
     available = len(visible_gpus())
     total = 0

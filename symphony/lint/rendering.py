@@ -131,8 +131,8 @@ def _error_message(experiment: Experiment, target: Target) -> str | None:
     try:
         manifest = target.cluster.manifest(experiment)
         if not target.is_remote:
-            from symphony.host import preflight
-            from symphony.host.render import HostManifest
+            from symphony.supervised import preflight
+            from symphony.supervised.render import HostManifest
 
             if isinstance(manifest, HostManifest):
                 preflight.check(manifest)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from symphony.lazy_names import import_when_used
+from symphony.support.lazy_imports import import_when_used
 
 if TYPE_CHECKING:
     from symphony.model.experiment.experiment import Experiment

@@ -25,10 +25,10 @@ from symphony.model.experiment.address_references import (
     replace_references,
 )
 from symphony.model.experiment.address_texts import address_texts
-from symphony.names import did_you_mean, join_names, service_env_name
 from symphony.plan.addresses import PREFIX, AddressBook
 from symphony.plan.findings import ERROR, Finding, finding_of
 from symphony.plan.services import replicated_services, service_requests
+from symphony.support.names import did_you_mean, join_names, service_env_name
 
 if TYPE_CHECKING:
     from symphony.model import Experiment

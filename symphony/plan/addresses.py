@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from symphony.errors import NotFound, SpecError, shown
-from symphony.names import check_is_text, did_you_mean, join_names, service_env_name
+from symphony.support.names import check_is_text, did_you_mean, join_names, service_env_name
 
 PREFIX = "SYMPH_"
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.code.snapshot import SHORT_DIGEST_LENGTH
 from symphony.errors import shown
-from symphony.hidden_values import CHANGED, HIDDEN, HiddenValues, shown_pair
-from symphony.names import join_names
 from symphony.plan.addresses import endpoints_of
 from symphony.plan.configs import digests
 from symphony.status import ENDED, State
+from symphony.support.hidden_values import CHANGED, HIDDEN, HiddenValues, shown_pair
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model.settings.table import Settings
@@ -150,7 +150,7 @@ class SettingChange:
         return f"{self.setting} changed from {shown(old)} to {shown(new)}"
 
     def with_hidden_secrets(self, hidden: HiddenValues) -> SettingChange:
-        """Return the change with the secrets in its values hidden; see `symphony.hidden_values`."""
+        """Return the change with hidden secrets; see `symphony.support.hidden_values`."""
         old, new = shown_pair(self.setting, self.old, self.new, hidden)
         return replace(self, old=old, new=new)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError, SymphonyError, shown_name
 from symphony.model.experiment.address_references import EACH, references
-from symphony.names import join_names
 from symphony.plan.address_values import RULE as ADDRESS_RULE
 from symphony.plan.address_values import ServiceNames
 from symphony.plan.findings import Finding, finding_of
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.model import ProcessGroup
-from symphony.names import join_names
 from symphony.plan.findings import ERROR, Finding, finding_of, suggestion
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process

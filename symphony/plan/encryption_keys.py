@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from symphony.errors import NotFound, PluginError
-from symphony.names import service_env_name
 from symphony.plan.addresses import PREFIX
+from symphony.support.names import service_env_name
 
 SERVER_PUBLIC, SERVER_SECRET = "SYMPHONY_CURVE_SERVER_PUBLIC", "SYMPHONY_CURVE_SERVER_SECRET"
 CLIENT_PUBLIC, CLIENT_SECRET = "SYMPHONY_CURVE_CLIENT_PUBLIC", "SYMPHONY_CURVE_CLIENT_SECRET"
@@ -78,7 +78,7 @@ def generate(variables: Iterable[str]) -> dict[str, str]:
     try:
         import zmq
     except ImportError:
-        from symphony.installation import install_command
+        from symphony.support.install_hints import install_command
 
         raise PluginError(
             "the keys of encrypted services require the package 'pyzmq'; "

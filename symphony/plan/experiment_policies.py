@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from symphony.model import ProcessGroup
-from symphony.names import join_names
 from symphony.plan.findings import ERROR, Finding, suggestion
 from symphony.plan.policies import Policies
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment

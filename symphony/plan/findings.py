@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError
 from symphony.model import Process
-from symphony.names import did_you_mean
+from symphony.support.names import did_you_mean
 
 if TYPE_CHECKING:
     from symphony.model import ProcessGroup

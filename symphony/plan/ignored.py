@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from symphony.model.settings.table import SETTINGS
-from symphony.names import join_names
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan, PlannedProcess

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from symphony.names import join_names
 from symphony.plan.restart_policy import Backoff, Restart, RestartPolicy
 from symphony.status import ENDED, ReasonCode, State
+from symphony.support.names import join_names
 
 CONTINUE, STOP, RESTART = "continue", "stop", "restart"
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from symphony.errors import SpecError
 from symphony.model.experiment.component import mount_path_of
 from symphony.model.settings.table import CONTAINER
-from symphony.names import join_names
 from symphony.plan import encryption_keys
 from symphony.plan.findings import Finding, finding_of, suggestion
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process

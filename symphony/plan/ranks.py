@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.names import MAX_LENGTH
 from symphony.plan.findings import ERROR, Finding, finding_of
+from symphony.support.names import MAX_LENGTH
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from symphony.errors import shown
-from symphony.names import did_you_mean, join_names
 from symphony.plan.decisions.draft import Draft
 from symphony.plan.decisions.executions import record_stopped
 from symphony.plan.decisions.starts import is_startable_by_user
@@ -19,6 +18,7 @@ from symphony.plan.policies import Ending
 from symphony.plan.state import Event, Request, RunState
 from symphony.plan.wish import Wish
 from symphony.status import ReasonCode, State
+from symphony.support.names import did_you_mean, join_names
 
 STOP, START, RESTART, CHANGE = "stop", "start", "restart", "change"
 

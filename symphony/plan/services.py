@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from symphony.model import Process
-from symphony.names import join_names, service_env_name
 from symphony.plan.addresses import PREFIX, ServiceRequest
 from symphony.plan.findings import Finding, finding_of, suggestion
 from symphony.plan.ranks import master_service, units_of
+from symphony.support.names import join_names, service_env_name
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, ProcessGroup

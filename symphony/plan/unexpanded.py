@@ -16,10 +16,10 @@ from symphony.model.document.parameters import INDEX_REFERENCES, KEY
 from symphony.model.document_path import is_shell_line
 from symphony.model.experiment.address_references import ADDRS, FIELDS
 from symphony.model.experiment.address_texts import address_texts
-from symphony.names import did_you_mean, service_env_name
 from symphony.plan.address_values import ServiceNames, shown_key
 from symphony.plan.addresses import PREFIX
 from symphony.plan.findings import WARNING, Finding, finding_of
+from symphony.support.names import did_you_mean, service_env_name
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, ProcessGroup

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from symphony.archive.archive import Run
 from symphony.cluster import Cluster
 from symphony.cluster.plugins import find_backend
 from symphony.errors import AlreadyExists, BackendError, NotFound, SpecError
@@ -30,10 +31,9 @@ from symphony.events import EventKind, ExperimentEvent
 from symphony.log_blocks import LogBlock, to_lines
 from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
-from symphony.runs.archive import Run
 from symphony.status import ExperimentStatus, LogLine, ReasonCode, State
 from symphony.testing import programs
-from symphony.watching.controls import Action, Control, perform
+from symphony.views.controls import Action, Control, perform
 
 # Arguments that a shell, an API or a terminal might alter.
 SPECIAL_TEXTS = (

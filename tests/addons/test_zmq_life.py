@@ -29,7 +29,7 @@ from symphony.addons.zmq import (
     ZmqTimeoutError,
     sockets,
 )
-from symphony.installation import install_command
+from symphony.support.install_hints import install_command
 
 LONG = 30.0
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from symphony import Cluster, State
-from symphony.host.cluster import HostCluster
-from symphony.host.processes.control import wait_for_exit
-from symphony.host.run.directory import RunDirectory
+from symphony.supervised.cluster import HostCluster
+from symphony.supervised.processes.control import wait_for_exit
+from symphony.supervised.run.directory import RunDirectory
 from tests.overwriting import DAEMONIZING, OVERWRITING, running, watched
 
 READY = 2

@@ -13,8 +13,8 @@ import pytest
 
 from symphony.cluster import Cluster
 from symphony.commandline import SymphonyParser
-from symphony.host.processes.control import wait_for_exit
-from symphony.host.run.directory import RunDirectory
+from symphony.supervised.processes.control import wait_for_exit
+from symphony.supervised.run.directory import RunDirectory
 from tests.cli.conftest import TIMEOUT, Program
 
 # The calls of each command. LIVE-FILE describes the running experiment, FILE another one.

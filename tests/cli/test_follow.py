@@ -22,7 +22,7 @@ KEEPS_WRITING = "echo up; while :; do sleep 0.05; echo more; done"
 BLOCKED_LAUNCH = """
 import sys, time
 from symphony.__main__ import main
-from symphony.host.supervisor import handover
+from symphony.supervised.supervisor import handover
 
 original = handover.{function}
 

@@ -12,10 +12,10 @@ import time
 import pytest
 
 from symphony import __version__
+from symphony.archive.usage import USAGE_FILE, UsageLog
 from symphony.commandline.output.watch import WatchedTable, fit_table
-from symphony.host.processes.identity import is_suspended
-from symphony.host.run.directory import RunDirectory
-from symphony.runs.usage import USAGE_FILE, UsageLog
+from symphony.supervised.processes.identity import is_suspended
+from symphony.supervised.run.directory import RunDirectory
 from symphony.usage import ExperimentUsage, ProcessUsage
 from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_exit, write_pid
 from tests.supervision import kill_supervision

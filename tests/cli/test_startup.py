@@ -97,11 +97,11 @@ def test_ps_on_kubernetes_imports_nothing_for_a_launch(program: Program) -> None
 # The modules that `up` needs only if the experiment changes, has secrets, or is not valid.
 ONLY_FOR_A_CHANGE = {
     "hashlib",
-    "symphony.host.preflight",
-    "symphony.host.resources.gpus",
-    "symphony.host.resources.leases",
-    "symphony.host.resources.unsupervised",
-    "symphony.host.supervisor",
+    "symphony.supervised.preflight",
+    "symphony.supervised.resources.gpus",
+    "symphony.supervised.resources.leases",
+    "symphony.supervised.resources.unsupervised",
+    "symphony.supervised.supervisor",
     "symphony.model.document.foreign_keys",
 }
 
@@ -119,7 +119,7 @@ def test_up_imports_nothing_for_a_change_if_there_is_no_change(program: Program)
         check=True,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "symphony.host.update" in imported
+    assert "symphony.supervised.update" in imported
     assert imported & ONLY_FOR_A_CHANGE == set()
 
 
@@ -131,16 +131,16 @@ NOT_FOR_A_START = HEAVY | {
     "traceback",
     "symphony.model",
     "symphony.line_search",
-    "symphony.host.logs",
-    "symphony.host.exec",
-    "symphony.host.processes.membership",
-    "symphony.host.processes.tree",
+    "symphony.supervised.logs",
+    "symphony.supervised.exec",
+    "symphony.supervised.processes.membership",
+    "symphony.supervised.processes.tree",
 }
 IMPORTS_OF_A_SUPERVISOR = f"""
 import sys
 sys.path[:] = {sys.path}
-from symphony.host.supervisor import handover
-handover._import_modules("symphony.host.supervisor.local_children:LocalChildren")
+from symphony.supervised.supervisor import handover
+handover._import_modules("symphony.supervised.supervisor.local_children:LocalChildren")
 print(*sys.modules)
 """
 
@@ -149,7 +149,7 @@ print(*sys.modules)
 def test_supervisor_imports_only_what_it_needs_to_start_processes() -> None:
     command = [sys.executable, "-I", "-S", "-c", IMPORTS_OF_A_SUPERVISOR]
     imported = set(subprocess.check_output(command, text=True, timeout=TIMEOUT).split())
-    assert "symphony.host.supervisor.supervisor" in imported
+    assert "symphony.supervised.supervisor.supervisor" in imported
     assert imported & NOT_FOR_A_START == set()
 
 

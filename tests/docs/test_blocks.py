@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from symphony import Experiment
-from symphony.host.render import HONOURED
 from symphony.model.settings.table import SETTINGS
+from symphony.supervised.render import HONOURED
 from tests.docs.runner import ROOT, check_page, installed_programs, page_names, read_page
 
 

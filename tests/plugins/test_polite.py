@@ -1,4 +1,4 @@
-"""A third party's backend that is derived from `symphony.host` meets the contract."""
+"""A third party's backend that is derived from `symphony.supervised` meets the contract."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from symphony.host.processes.identity import ProcessId, identify
-from symphony.host.processes.mark import RLIMIT_LOCKS, mark_of
 from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.supervised.processes.identity import ProcessId, identify
+from symphony.supervised.processes.mark import RLIMIT_LOCKS, mark_of
 from torture import checks
 from torture.checks import FoundProcess
 

@@ -1,8 +1,8 @@
 """Messages about many names, grouped by their causes."""
 
-from symphony.causes import group_by_cause
 from symphony.commandline.output.views import failure_lines
 from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.support.causes import group_by_cause
 
 
 def grouped(*causes):

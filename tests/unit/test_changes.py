@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from symphony.archive.record import launch_record
 from symphony.cluster.scale import scaled_experiment
 from symphony.errors import SpecError
 from symphony.model import Experiment
@@ -24,7 +25,6 @@ from symphony.plan.changes import (
 from symphony.plan.one_shots import finished_in, finished_one_shots, in_whole_groups
 from symphony.plan.resolve import resolve
 from symphony.plan.topology import of_status
-from symphony.runs.record import launch_record
 from symphony.status import ExperimentStatus, ProcessStatus, State
 
 SCHEME = AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")

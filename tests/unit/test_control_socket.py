@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from symphony.host.run import control_socket
-from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor import control
-from symphony.host.supervisor.control import Control
-from symphony.host.supervisor.event_loop import EventLoop
 from symphony.plan import requests
 from symphony.plan.state import apply, fold
 from symphony.plan.wish import ProcessWish, Wish
+from symphony.supervised.run import control_socket
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.supervisor import control
+from symphony.supervised.supervisor.control import Control
+from symphony.supervised.supervisor.event_loop import EventLoop
 
 BAD_REQUESTS = [
     ("{", "not valid JSON"),

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from symphony import BackendError, NotFound, State, SymphonyError
-from symphony.host.cluster import HostCluster
-from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import encode
+from symphony.supervised.cluster import HostCluster
+from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.events import encode
 from symphony_local.cluster import LocalCluster
 
 pytestmark = pytest.mark.usefixtures("permissions_apply_to_root")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from symphony import Cluster, Experiment, SpecError
-from symphony.host.processes.spec import ProcessSpec
 from symphony.plan.process_settings import secret_text
 from symphony.plan.resolve import resolve
+from symphony.supervised.processes.spec import ProcessSpec
 from tests.unit.strategies import SCHEME
 
 # Launches record the difference between the checkout and its commit, so no source has the value.

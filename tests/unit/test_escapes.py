@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony import escapes
 from symphony.commandline.parsing import completion
-from symphony.escapes import LogCleaner, escape, remove_controls
 from symphony.model.document.files import to_yaml, to_yaml_documents
+from symphony.support import escapes
+from symphony.support.escapes import LogCleaner, escape, remove_controls
 
 # Text with many beginnings and ends of control sequences.
 PARTS = "\x1b [ ] 0; 31 m H 8;; \\ \x07 \x9b \x9c \x9d P \r \n \t \x08 \x7f \x85 \u202e a é ? >"

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from symphony.host.logs import growing
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import EventReader
-from symphony.host.run.note import NOTE_BYTES, NoteWriter, read_note
-from symphony.host.supervisor import event_log
-from symphony.host.supervisor.event_log import RESERVE_BYTES, EventLog
 from symphony.plan.state import Event, apply, fold
+from symphony.supervised.logs import growing
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.events import EventReader
+from symphony.supervised.run.note import NOTE_BYTES, NoteWriter, read_note
+from symphony.supervised.supervisor import event_log
+from symphony.supervised.supervisor.event_log import RESERVE_BYTES, EventLog
 
 EVENTS = [
     {"event": "exited", "at": 1.0, "process": f"p-{number}", "code": number} for number in range(3)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from symphony.host.supervisor import event_loop
-from symphony.host.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor import event_loop
+from symphony.supervised.supervisor.event_loop import EventLoop
 
 
 @pytest.fixture

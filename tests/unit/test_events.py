@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.host.run.events import EventReader, encode, names_in
 from symphony.plan.state import Request, RunState, Track, apply, checkpoint, fold
 from symphony.status import ReasonCode, State
+from symphony.supervised.run.events import EventReader, encode, names_in
 
 
 def event(kind: str, process: str | None = "p", at: float = 0.0, **details: Any) -> dict[str, Any]:

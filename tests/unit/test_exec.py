@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.host import exec
-from symphony.host.exec import CommandNotRunError
-from symphony.host.processes.spec import ProcessSpec
+from symphony.supervised import exec
+from symphony.supervised.exec import CommandNotRunError
+from symphony.supervised.processes.spec import ProcessSpec
 
 ENV = {**os.environ, "P": "initial"}
 SHELLS = [name for name in ("bash", "dash", "sh") if shutil.which(name)]

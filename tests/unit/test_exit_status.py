@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from symphony.host.processes.exit_status import ExitRecord, exit_code
-from symphony.host.processes.identity import ProcessId, identify
+from symphony.supervised.processes.exit_status import ExitRecord, exit_code
+from symphony.supervised.processes.identity import ProcessId, identify
 
 # Since this version of Linux, a pidfd provides the exit code.
 _VERSION = tuple(int(number) for number in platform.release().split(".")[:2])

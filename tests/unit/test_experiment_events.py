@@ -6,12 +6,12 @@ from typing import Any
 
 from symphony import ExperimentStatus, ProcessStatus
 from symphony.events import EventKind, ExperimentEvent, events_between, select_events
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.run.event_stream import EventTranslator
-from symphony.host.run.status import compute_status
 from symphony.plan.restart_policy import RestartPolicy
 from symphony.plan.state import apply, checkpoint, fold
 from symphony.status import ReasonCode, State
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.run.event_stream import EventTranslator
+from symphony.supervised.run.status import compute_status
 
 LIMITED = RestartPolicy(policy="OnFailure", max_restarts=5)
 MANIFEST: dict[str, Any] = {

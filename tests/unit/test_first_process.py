@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import contextlib, os, signal, subprocess, sys, time
-from symphony.first_process import run_below_first_process
+from symphony.support.first_process import run_below_first_process
 
 def states():
     for pid in filter(str.isdecimal, os.listdir("/proc")):
@@ -50,6 +50,6 @@ def test_orphans_are_collected_and_signals_are_passed_on() -> None:
 
 
 def test_another_process_runs_the_program_itself() -> None:
-    from symphony.first_process import run_below_first_process
+    from symphony.support.first_process import run_below_first_process
 
     assert run_below_first_process(os.getpid) == os.getpid()

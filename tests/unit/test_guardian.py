@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from symphony.host.processes.exit_status import ExitRecord
-from symphony.host.processes.identity import ProcessId
-from symphony.host.supervisor import guardian
+from symphony.supervised.processes.exit_status import ExitRecord
+from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.supervisor import guardian
 
 # Each supervisor does what the next argument says, and records when it begins. The standard output
 # of the guardian remains open until it exits.

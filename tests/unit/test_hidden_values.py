@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
+from symphony.archive.differences import find_differences, without_secrets
 from symphony.cluster.hidden_output import details_without_secrets
 from symphony.cluster.hidden_output import without_secrets as output_without_secrets
 from symphony.events import EventKind, ExperimentEvent
-from symphony.hidden_values import (
+from symphony.log_blocks import LogBlock
+from symphony.plan.changes import RESTARTED, Changes, ProcessChange, SettingChange
+from symphony.process_details import ProcessDetails, ProcessEvent
+from symphony.status import ProcessStatus, State
+from symphony.support.hidden_values import (
     HIDDEN,
     HiddenValues,
     lines_of_secret,
@@ -19,11 +24,6 @@ from symphony.hidden_values import (
     shown_document,
     shown_value,
 )
-from symphony.log_blocks import LogBlock
-from symphony.plan.changes import RESTARTED, Changes, ProcessChange, SettingChange
-from symphony.process_details import ProcessDetails, ProcessEvent
-from symphony.runs.differences import find_differences, without_secrets
-from symphony.status import ProcessStatus, State
 
 
 @pytest.mark.parametrize(

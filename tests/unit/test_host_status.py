@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from symphony import ExperimentStatus, State
-from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import encode
-from symphony.host.run.status import REBOOTED, SUPERVISOR_KILLED, StatusReader, compute_status
 from symphony.plan.state import RunState, Track
 from symphony.status import ReasonCode
+from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.events import encode
+from symphony.supervised.run.status import REBOOTED, SUPERVISOR_KILLED, StatusReader, compute_status
 
 MANIFEST = {
     "experiment": "e",

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from symphony.host.processes.control import wait_for_exit
-from symphony.host.processes.identity import (
+from symphony.supervised.processes.control import wait_for_exit
+from symphony.supervised.processes.identity import (
     ProcessId,
     birth_time,
     identify,
@@ -58,7 +58,7 @@ def test_suspended_process_is_not_awaited() -> None:
 def test_process_name_may_contain_any_character() -> None:
     program = (
         "import os, pathlib; pathlib.Path('/proc/self/comm').write_text('a) Z 1 (');"
-        "from symphony.host.processes.identity import birth_time;"
+        "from symphony.supervised.processes.identity import birth_time;"
         "print(birth_time(os.getpid()) is not None)"
     )
     done = subprocess.run(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from symphony.host.inotify import FileWatcher
+from symphony.supervised.inotify import FileWatcher
 
 MAX_QUEUED_EVENTS = Path("/proc/sys/fs/inotify/max_queued_events")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from symphony import installation
+from symphony.support import install_hints
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 URL = "https://example.org/symphony"
@@ -31,7 +31,7 @@ URL = "https://example.org/symphony"
     ],
 )
 def test_arguments_of_pip(direct_url: dict[str, Any], arguments: list[str]) -> None:
-    assert installation.pip_arguments(direct_url, "kube") == arguments
+    assert install_hints.pip_arguments(direct_url, "kube") == arguments
 
 
 def install(directory: Path, direct_url: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,10 +58,10 @@ def test_installation_from_a_path(
     source.mkdir()
     install(tmp_path / "site", {"url": source.as_uri(), **info}, monkeypatch)
     expected = ["pip", "install", *options, f"{source}[zmq]"]
-    assert shlex.split(installation.install_command("zmq")) == expected
+    assert shlex.split(install_hints.install_command("zmq")) == expected
 
 
 def test_installation_from_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, {}, monkeypatch)
     (tmp_path / "symphony_launcher-0.1.0.dist-info" / "direct_url.json").unlink()
-    assert installation.install_command("zmq") == "pip install 'symphony-launcher[zmq]'"
+    assert install_hints.install_command("zmq") == "pip install 'symphony-launcher[zmq]'"

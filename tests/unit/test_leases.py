@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony.errors import LaunchFailed
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.resources.gpus import assign_gpus
-from symphony.host.resources.leases import (
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.resources.gpus import assign_gpus
+from symphony.supervised.resources.leases import (
     GpuLeases,
     PortLeases,
     better_port,
@@ -106,7 +106,7 @@ def test_a_better_port_is_one_that_each_server_can_bind() -> None:
 
 HOLDER = """
 import os, sys
-from symphony.host.resources.leases import take_lease
+from symphony.supervised.resources.leases import take_lease
 held = take_lease("test", sys.argv[1])
 os.write(1, b"held\\n" if held is not None else b"refused\\n")
 sys.stdin.read()

@@ -6,7 +6,7 @@ from rich.text import Text
 from symphony.commandline.top.line_window import LineWindow
 from symphony.commandline.top.lines import LogLines
 from symphony.log_blocks import LogBlock
-from symphony.watching.output_tail import MAX_LINES
+from symphony.views.output_tail import MAX_LINES
 
 
 class Numbers:

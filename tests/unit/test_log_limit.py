@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from symphony.host import logs
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.note import NoteWriter, read_note
-from symphony.host.supervisor import log_limit, log_times
-from symphony.host.supervisor.event_loop import EventLoop
-from symphony.host.supervisor.log_times import LogTimes
+from symphony.supervised import logs
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.note import NoteWriter, read_note
+from symphony.supervised.supervisor import log_limit, log_times
+from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.log_times import LogTimes
 
 LIMIT = 1 << 16
 
@@ -204,7 +204,7 @@ def recorder(
         raise OSError(24, "Too many open files")
 
     if not request.param:
-        monkeypatch.setattr("symphony.host.inotify.FileWatcher", refuse)
+        monkeypatch.setattr("symphony.supervised.inotify.FileWatcher", refuse)
     monkeypatch.setattr(log_times, "INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(log_times, "POLL_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(log_times, "MAX_TIMES_BYTES", 200)

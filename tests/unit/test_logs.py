@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from symphony.events import EventKind, ExperimentEvent
-from symphony.host import logs
-from symphony.host.run.directory import REMOTE_FILE, RunDirectory
 from symphony.log_blocks import LogBlock, to_lines
+from symphony.supervised import logs
+from symphony.supervised.run.directory import REMOTE_FILE, RunDirectory
 
 
 @pytest.fixture
@@ -346,7 +346,7 @@ def test_growth_is_reported_at_once(
         raise OSError(24, "Too many open files")
 
     if not has_inotify:
-        monkeypatch.setattr("symphony.host.inotify.FileWatcher", refuse)
+        monkeypatch.setattr("symphony.supervised.inotify.FileWatcher", refuse)
     path = tmp_path / "log"
     path.write_text("")
     with logs.growing({"p": path}) as wait:

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from symphony.host.processes.environment import read_environment
-from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
-from symphony.host.processes.mark import (
+from symphony.supervised.processes.environment import read_environment
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
+from symphony.supervised.processes.mark import (
     MarkedChildren,
     mark_of,
     mark_process,
     read_mark,
     remove_own_mark,
 )
-from symphony.host.processes.membership import RunProcesses, find_session_leaders, owner_names
+from symphony.supervised.processes.membership import RunProcesses, find_session_leaders, owner_names
 from tests.overwriting import OVERWRITING
 
 RUN = os.urandom(16).hex()

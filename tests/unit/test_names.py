@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from symphony.errors import SpecError, shown
-from symphony.names import (
+from symphony.support.names import (
     MAX_LENGTH,
     check_name,
     did_you_mean,

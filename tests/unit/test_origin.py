@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from symphony.runs.origin import find_origin, other_origin
+from symphony.archive.origin import find_origin, other_origin
 
 
 @pytest.fixture

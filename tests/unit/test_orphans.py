@@ -7,8 +7,8 @@ import sys
 
 PROGRAM = """
 import subprocess
-from symphony.host.supervisor import orphans
-from symphony.host.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor import orphans
+from symphony.supervised.supervisor.event_loop import EventLoop
 
 def fail(exc):
     raise exc

@@ -17,8 +17,8 @@ import pytest
 
 from symphony.cluster import Cluster, plugins
 from symphony.errors import PluginError
-from symphony.installation import install_command
 from symphony.local import LocalCluster
+from symphony.support.install_hints import install_command
 
 PLUGIN = """
 from symphony.hookspecs import BackendInfo, hookimpl

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
-from symphony.host.processes.port_owner import other_server
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
+from symphony.supervised.processes.port_owner import other_server
 
 # Listen on a port of 127.0.0.1, or let a child process listen, and print the port.
 SERVER = """

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from symphony import SpecError
-from symphony.host import preflight
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.render import HostManifest
-from symphony.host.run.directory import RunDirectory
+from symphony.supervised import preflight
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.render import HostManifest
+from symphony.supervised.run.directory import RunDirectory
 
 UNPRIVILEGED_USER = 65534
 

@@ -14,9 +14,9 @@ import pytest
 
 from symphony import Cluster, SpecError
 from symphony.commandline.parsing import completion_cache
-from symphony.host.run import directory
-from symphony.private_directories import check, create
-from symphony.state_directory import check_state_directory, create_state_directory
+from symphony.supervised.run import directory
+from symphony.support.directories.private import check, create
+from symphony.support.directories.state import check_state_directory, create_state_directory
 
 ANOTHER_USER = 12345
 

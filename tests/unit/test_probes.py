@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.supervisor.probes import READY, Probe, make_probe
-from symphony.host.supervisor.readiness import ReadinessMonitor
 from symphony.line_search import SearchProcess
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.supervisor.probes import READY, Probe, make_probe
+from symphony.supervised.supervisor.readiness import ReadinessMonitor
 
 TIMEOUT = 60.0  # seconds
 
@@ -335,7 +335,7 @@ def test_monitor_reports_changed_results_with_growing_pauses(
 ) -> None:
     """The event log of a process that is never ready must not grow quickly."""
     times = [0.0]
-    monkeypatch.setattr("symphony.host.supervisor.readiness.time.monotonic", lambda: times[0])
+    monkeypatch.setattr("symphony.supervised.supervisor.readiness.time.monotonic", lambda: times[0])
     loop, results, _ = monitor([f"result {number // 2}" for number in range(300)], timeout=3600)
     found = []
     for second in range(300):
@@ -375,7 +375,7 @@ def test_monitor_does_not_wait_for_a_probe_that_does_not_return() -> None:
 def test_a_supervisor_imports_slow_modules_only_for_probes() -> None:
     """Every launch waits until the supervisor has imported its modules."""
     program = (
-        "import sys, symphony.host.supervisor.supervisor;"
+        "import sys, symphony.supervised.supervisor.supervisor;"
         "print([name for name in ('ssl', 'http', 'email', 'tempfile') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from symphony.host.processes.identity import ProcessId, identify
-from symphony.host.processes.program_table import ProgramTable
+from symphony.supervised.processes.identity import ProcessId, identify
+from symphony.supervised.processes.program_table import ProgramTable
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, SpecError
-from symphony.host.processes.spec import ProcessSpec, with_thread_limit
 from symphony.model.document.scaling import Source
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.changes import Changes, compare, snapshot_of_plan
@@ -15,6 +14,7 @@ from symphony.plan.resolve import Plan, resolve
 from symphony.plan.state import Track
 from symphony.plan.unit_decision import UnitDecision, decide_unit
 from symphony.status import State
+from symphony.supervised.processes.spec import ProcessSpec, with_thread_limit
 
 SCHEME = AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")
 

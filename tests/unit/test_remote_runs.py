@@ -7,8 +7,8 @@ import time
 import pytest
 
 from symphony.errors import BackendError
-from symphony.host.run import directory
-from symphony.host.run.directory import REMOTE_FILE, RunDirectory
+from symphony.supervised.run import directory
+from symphony.supervised.run.directory import REMOTE_FILE, RunDirectory
 
 MANIFEST = {
     "experiment": "rl",

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment, SpecError
-from symphony.host.processes.identity import RUN_ID_VARIABLE
-from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
-from symphony.host.render import HONOURED, HOST, HostManifest, render
 from symphony.model.settings.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.settings.table import SETTINGS
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.ignored import Ignored
 from symphony.plan.resolve import Defaults, resolve
 from symphony.plan.restart_policy import RestartPolicy
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE
+from symphony.supervised.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
+from symphony.supervised.render import HONOURED, HOST, HostManifest, render
 from tests.unit.strategies import experiments, texts
 
 SCHEME = AddressScheme(backend="local", host=lambda _: HOST, bind_host=HOST)

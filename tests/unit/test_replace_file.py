@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from symphony.replace_file import replace_file
+from symphony.support.replace_file import replace_file
 
 
 def test_file_is_replaced_with_its_mode(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from symphony.errors import BackendError
-from symphony.host.processes.identity import ProcessId, boot_id, identify
-from symphony.host.processes.tree import find_users_of_file
-from symphony.host.run import directory
-from symphony.host.run.directory import RunDirectory
-from symphony.state_directory import state_root
+from symphony.supervised.processes.identity import ProcessId, boot_id, identify
+from symphony.supervised.processes.tree import find_users_of_file
+from symphony.supervised.run import directory
+from symphony.supervised.run.directory import RunDirectory
+from symphony.support.directories.state import state_root
 
 MANIFEST = json.dumps(
     {

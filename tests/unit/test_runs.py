@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from symphony import Experiment
+from symphony.archive import archive, code_state, record
+from symphony.archive.archive import Retention, Run
+from symphony.archive.differences import find_differences
 from symphony.cluster.recorded_run import RecordedRun
 from symphony.errors import BackendError, NotFound, SpecError, Unsupported
 from symphony.plan.topology import Service, of_status
 from symphony.process_details import ProcessDetails, ProcessEvent
-from symphony.runs import archive, code_state, record
-from symphony.runs.archive import Retention, Run
-from symphony.runs.differences import find_differences
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
 
 # Containers often run with such users.

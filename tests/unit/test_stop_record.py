@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.stop_record import Kind, StopRecord
+from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.processes.stop_record import Kind, StopRecord
 
 FIRST, SECOND = ProcessId(11, 1000.0), ProcessId(12, 2**53 - 1.0)
 

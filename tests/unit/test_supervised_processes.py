@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.supervisor.supervised_process import ProcessTable
+from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.supervisor.supervised_process import ProcessTable
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from symphony.cluster import WatchedStatuses
 from symphony.commandline.top.app import TopApp
 from symphony.commandline.top.terminal import LastingFile
 from symphony.errors import BackendError, NotFound
-from symphony.hidden_values import HiddenValues
 from symphony.log_blocks import LogBlock
 from symphony.model import Experiment
 from symphony.plan.topology import Service, of_status
 from symphony.process_details import ProcessDetails
 from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.support.hidden_values import HiddenValues
 from symphony.usage import ExperimentUsage, ProcessUsage
-from symphony.watching import feed
+from symphony.views import feed
 
 TIMEOUT = 20  # seconds
 

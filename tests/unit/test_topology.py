@@ -11,8 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from symphony.host import describe as joined
-from symphony.host.render import HostManifest, render
 from symphony.model import Experiment
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import resolve
@@ -27,6 +25,8 @@ from symphony.plan.topology import (
     topology,
 )
 from symphony.status import ExperimentStatus, ProcessStatus
+from symphony.supervised import describe as joined
+from symphony.supervised.render import HostManifest, render
 from tests.unit import strategies
 from tests.unit.topologies import example_experiment
 

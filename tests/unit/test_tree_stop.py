@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.program_table import parse_masks
-from symphony.host.processes.signal_rule import Forest, Program, choose
-from symphony.host.processes.tree_stop import DEFER_PART, LATE_PART, SETTLE_SECONDS, TreeStop
+from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.processes.program_table import parse_masks
+from symphony.supervised.processes.signal_rule import Forest, Program, choose
+from symphony.supervised.processes.tree_stop import DEFER_PART, LATE_PART, SETTLE_SECONDS, TreeStop
 
 GRACE = 12.0
 LATE = GRACE * LATE_PART

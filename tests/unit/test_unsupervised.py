@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from symphony.errors import LaunchFailed
-from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.resources.gpus import assign_gpus
-from symphony.host.resources.leases import GpuLeases, PortLeases
-from symphony.host.resources.unsupervised import UnsupervisedUsage
-from symphony.host.run import directory
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import encode, is_finished
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.resources.gpus import assign_gpus
+from symphony.supervised.resources.leases import GpuLeases, PortLeases
+from symphony.supervised.resources.unsupervised import UnsupervisedUsage
+from symphony.supervised.run import directory
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.events import encode, is_finished
 
 PORT = 8999
 DEVICE = f"GPU-{uuid.uuid4().hex[:8]}"

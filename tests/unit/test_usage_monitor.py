@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor import usage
-from symphony.host.supervisor.event_loop import EventLoop
-from symphony.host.supervisor.usage import UsageMonitor
-from symphony.runs.usage import USAGE_FILE, read_usage
+from symphony.archive.usage import USAGE_FILE, read_usage
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.supervisor import usage
+from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.usage import UsageMonitor
 from symphony.usage import ExperimentUsage, ProcessUsage
 
 

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from symphony.host.processes.identity import ProcessId, Reading, identify
-from symphony.host.usage import gpus, proportional_memory
-from symphony.host.usage.cpu_time import SECONDS_PER_TICK, used_seconds
-from symphony.host.usage.process_trees import EXAMINE_AGAIN_SECONDS, ProcessTrees
-from symphony.host.usage.proportional_memory import ProportionalMemory
-from symphony.host.usage.sampler import UsageSampler, devices_of_processes
+from symphony.supervised.processes.identity import ProcessId, Reading, identify
+from symphony.supervised.usage import gpus, proportional_memory
+from symphony.supervised.usage.cpu_time import SECONDS_PER_TICK, used_seconds
+from symphony.supervised.usage.process_trees import EXAMINE_AGAIN_SECONDS, ProcessTrees
+from symphony.supervised.usage.proportional_memory import ProportionalMemory
+from symphony.supervised.usage.sampler import UsageSampler, devices_of_processes
 
 RUN = "0123456789abcdef"
 MIB = 1 << 20

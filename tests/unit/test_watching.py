@@ -6,13 +6,13 @@ import pytest
 
 from symphony.errors import NotFound, Unreachable
 from symphony.events import EventKind, ExperimentEvent
-from symphony.hidden_values import HiddenValues
 from symphony.log_blocks import LogBlock
 from symphony.plan.topology import Node, Topology
 from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.support.hidden_values import HiddenValues
 from symphony.usage import EVERYTHING, ExperimentUsage, ProcessUsage
-from symphony.watching.controls import Action, Control, perform, question
-from symphony.watching.experiment_model import (
+from symphony.views.controls import Action, Control, perform, question
+from symphony.views.experiment_model import (
     EventSeen,
     ExperimentModel,
     Gone,
@@ -22,9 +22,9 @@ from symphony.watching.experiment_model import (
     UsageSeen,
     UsageUnavailable,
 )
-from symphony.watching.feed import OVERLAP_SECONDS, ExperimentFeed, OutputFeed
-from symphony.watching.output_tail import MAX_LINE_CHARACTERS, OutputTail
-from symphony.watching.usage_history import UsageHistory
+from symphony.views.feed import OVERLAP_SECONDS, ExperimentFeed, OutputFeed
+from symphony.views.output_tail import MAX_LINE_CHARACTERS, OutputTail
+from symphony.views.usage_history import UsageHistory
 
 
 def process(name, state=State.RUNNING, **values):
@@ -221,8 +221,8 @@ class ScriptedCluster:
 
 
 def test_a_feed_survives_an_outage_a_deletion_and_a_new_launch(monkeypatch):
-    monkeypatch.setattr("symphony.watching.feed.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("symphony.watching.feed.STATUS_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr("symphony.views.feed.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("symphony.views.feed.STATUS_INTERVAL_SECONDS", 0.05)
     cluster = ScriptedCluster(
         status(process("a")),
         Unreachable("no answer"),
@@ -244,7 +244,7 @@ def test_a_feed_survives_an_outage_a_deletion_and_a_new_launch(monkeypatch):
 
 
 def test_output_continues_where_it_was_interrupted(monkeypatch):
-    monkeypatch.setattr("symphony.watching.feed.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("symphony.views.feed.RETRY_SECONDS", 0.05)
     calls = []
 
     class InterruptedCluster:

@@ -41,7 +41,7 @@ from symphony import (
 )
 from symphony.addons import DockerBuilder
 from symphony.addons.zmq.options import Options
-from symphony.checked_methods import CHECKS
+from symphony.archive.archive import Run
 from symphony.cluster import cluster as cluster_module
 from symphony.commandline.parsing import dispatch
 from symphony.config import fields, locations
@@ -51,7 +51,7 @@ from symphony.local import LocalCluster
 from symphony.model.experiment.given_options import GivenOptions
 from symphony.model.experiment.process import ProcessOptions
 from symphony.plan.addresses import AddressBook
-from symphony.runs.archive import Run
+from symphony.support.argument_checks import CHECKS
 from symphony_kube.node_pools.pools import MachineResources
 
 MODULES = (

@@ -4,10 +4,10 @@ import re
 
 from symphony import Experiment
 from symphony.plan.topology import topology
-from symphony.watching.web.messages import (
+from symphony.views.web.messages import (
     topology_picture,
 )
-from symphony.watching.web.routes import STATIC_DIRECTORY
+from symphony.views.web.routes import STATIC_DIRECTORY
 
 
 def test_the_picture_names_what_a_click_selects() -> None:

@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from symphony.watching.web.security import COOKIE, MAX_BODY_BYTES, Access, BodyTooLarge, Guard
+from symphony.views.web.security import COOKIE, MAX_BODY_BYTES, Access, BodyTooLarge, Guard
 from tests.web.asgi import Answer, ask
 
 ACCESS = Access(port=8123, start="/experiment/local/rl")

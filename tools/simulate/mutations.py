@@ -26,7 +26,7 @@ STARTS = "symphony/plan/decisions/starts.py"
 STOPS = "symphony/plan/decisions/stops.py"
 RESTART = "symphony/plan/restart_policy.py"
 STATE = "symphony/plan/state.py"
-EVENTS = "symphony/host/run/events.py"
+EVENTS = "symphony/supervised/run/events.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     # --- starts ---

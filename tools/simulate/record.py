@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from symphony.host.run.events import decode, encode
 from symphony.plan.state import Event, RunState, checkpoint
+from symphony.supervised.run.events import decode, encode
 
 
 class Record:
     """The lines of an event log.
 
     If ``limit`` is not None, the lines are replaced by a checkpoint and the events after it each
-    time that as many lines were added, as `symphony.host.supervisor.event_log` does.
+    time that as many lines were added, as `symphony.supervised.supervisor.event_log` does.
     """
 
     __slots__ = ("_checkpoint", "_events", "_folded", "_limit", "_lines", "_torn")

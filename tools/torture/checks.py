@@ -12,17 +12,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from symphony.host.processes.environment import read_environment
-from symphony.host.processes.identity import (
+from symphony.status import ExperimentStatus, State
+from symphony.supervised.processes.environment import read_environment
+from symphony.supervised.processes.identity import (
     RUN_ID_VARIABLE,
     ProcessId,
     ProcessStat,
     is_alive,
     read_stat,
 )
-from symphony.host.processes.mark import mark_of, read_mark
-from symphony.host.processes.membership import list_pids
-from symphony.status import ExperimentStatus, State
+from symphony.supervised.processes.mark import mark_of, read_mark
+from symphony.supervised.processes.membership import list_pids
 
 # All processes of a round inherit this variable, except for those that overwrite their environment.
 # Each round has a different value. A tmux server has no other variable of the user's.

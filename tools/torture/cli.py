@@ -175,11 +175,11 @@ def _runnable(
 def _import_everything() -> None:
     """Import the modules that most commands need, so that forked commands start quickly."""
     import symphony.commandline
-    import symphony.host.preflight
-    import symphony.host.resources.gpus
-    import symphony.host.stop
-    import symphony.host.supervisor.handover
     import symphony.model.document.files
+    import symphony.supervised.preflight
+    import symphony.supervised.resources.gpus
+    import symphony.supervised.stop
+    import symphony.supervised.supervisor.handover
     from symphony import Cluster
 
     for backend in (LOCAL, TMUX):

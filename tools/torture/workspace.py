@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from symphony import Cluster, Experiment, SymphonyError
-from symphony.host.processes.environment import read_environment
-from symphony.host.processes.identity import ProcessId, birth_time
-from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor.guardian import NAME as GUARDIAN_NAME
 from symphony.plan.restart_policy import Backoff
 from symphony.status import ExperimentStatus
+from symphony.supervised.processes.environment import read_environment
+from symphony.supervised.processes.identity import ProcessId, birth_time
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.supervisor.guardian import NAME as GUARDIAN_NAME
 from torture import checks
 from torture.checks import FoundProcess
 from torture.children import Child

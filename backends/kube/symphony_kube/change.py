@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, LaunchFailed, NotFound
-from symphony.names import join_names
 from symphony.plan.changes import (
     ADDED,
     REMOVED,
@@ -38,6 +37,7 @@ from symphony.plan.changes import (
 from symphony.plan.one_shots import finished_one_shots
 from symphony.plan.policies import Policies, seconds_to_deadline
 from symphony.status import ReasonCode
+from symphony.support.names import join_names
 from symphony_kube import control
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH

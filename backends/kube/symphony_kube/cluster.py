@@ -17,13 +17,15 @@ from symphony.cluster import Cluster, ExecResult
 from symphony.errors import NotFound, SpecError, SymphonyError, shown
 from symphony.model.settings import validators
 from symphony.model.settings.durations import parse_exact_seconds
-from symphony.names import MAX_LENGTH, is_name
+from symphony.support.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import PATIENCE_SECONDS, Timeouts
 from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, RESTRICTED, Expose, RenderOptions
 from symphony_kube.state.ip_families import ALL_OF_IPV4
 
 if TYPE_CHECKING:
+    from symphony.archive.archive import Run
+    from symphony.archive.usage import RecordedUsage
     from symphony.cluster import Manifest, OnChange, Progress, Tunnel, WatchedStatuses
     from symphony.cluster.matching import Until
     from symphony.code.snapshot import CodeArchive, CodeArchives
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from symphony.plan.resolve import Plan
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
-    from symphony.runs.archive import Run
-    from symphony.runs.usage import RecordedUsage
     from symphony.status import ExperimentStatus, LogLine, ProcessStatus
     from symphony.usage import ExperimentUsage
     from symphony_kube.access.send_code import CodeSender
@@ -572,8 +572,8 @@ class KubeCluster(Cluster):
         self, experiment: Experiment, present: Mapping[str, int]
     ) -> NewDescription:
         """Return the description of an experiment. ``present`` maps services to their ports."""
+        from symphony.archive.record import launch_record
         from symphony.code.snapshot import take_snapshots
-        from symphony.runs.record import launch_record
         from symphony_kube.lifecycle.description import NewDescription
         from symphony_kube.render.files import check_start_directories, read_files
         from symphony_kube.render.snapshot import take_snapshot
@@ -707,7 +707,7 @@ class KubeCluster(Cluster):
 
         The signal is sent by a shell in the container.
         """
-        from symphony.signal_names import find_signal
+        from symphony.support.signal_names import find_signal
         from symphony_kube import control
 
         number = int(find_signal(signal))

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from symphony.cluster.matching import select_processes
 from symphony.errors import BackendError, NotFound, SpecError
 from symphony.model.settings.durations import parse_duration, parse_timeout
-from symphony.names import join_names
 from symphony.plan import start_order
 from symphony.plan.one_shots import finished_one_shots, in_whole_groups
-from symphony.signal_names import HARMLESS_SIGNALS, SIGNALS_FOR_ALL
 from symphony.status import ENDED, ProcessStatus, ReasonCode, State
+from symphony.support.names import join_names
+from symphony.support.signal_names import HARMLESS_SIGNALS, SIGNALS_FOR_ALL
 from symphony_kube.access import exec as exec_access
 from symphony_kube.killer import Killer
 from symphony_kube.lifecycle import attempts

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from symphony.names import join_names
 from symphony.plan.changes import STARTED, UNCHANGED, UPDATED, ProcessChange
+from symphony.support.names import join_names
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import SERVICE, UNIT
 from symphony_kube.api.resources import collection_path, items_of, labels_of

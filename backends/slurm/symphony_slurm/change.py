@@ -20,8 +20,8 @@ from symphony_slurm.shape import (
 )
 
 if TYPE_CHECKING:
-    from symphony.host.processes.spec import ProcessSpec
     from symphony.plan.resolve import Plan
+    from symphony.supervised.processes.spec import ProcessSpec
     from symphony_slurm.placement import Placement
 
 
@@ -171,7 +171,7 @@ def choose_gpus(
     and ``running`` is the manifest of the running experiment, of which removed processes release
     their GPUs only when they have exited. These GPUs are chosen last.
     """
-    from symphony.host.processes.spec import GPU_VARIABLE
+    from symphony.supervised.processes.spec import GPU_VARIABLE
 
     slot = slots[process.name]
     used: set[str] = set()

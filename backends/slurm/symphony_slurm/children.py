@@ -13,25 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.resources.leases import CLOSED_CONNECTIONS
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.note import NoteWriter
-from symphony.host.supervisor.children import ExitCallback, StartRefused
-from symphony.host.supervisor.event_loop import EventLoop
-from symphony.host.supervisor.probes import Probe, make_probe
-from symphony.host.supervisor.process_host import port_of
-from symphony.host.supervisor.readiness import NOT_FINISHED
 from symphony.plan.state import Track
+from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.resources.leases import CLOSED_CONNECTIONS
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.note import NoteWriter
+from symphony.supervised.supervisor.children import ExitCallback, StartRefused
+from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.probes import Probe, make_probe
+from symphony.supervised.supervisor.process_host import port_of
+from symphony.supervised.supervisor.readiness import NOT_FINISHED
 from symphony_slurm.channel import Channel, ChannelClosed, Message
 from symphony_slurm.terminals import RemoteTerminal, RemoteTerminals
 from symphony_slurm.usage import NodeSamples
 
 if TYPE_CHECKING:
-    from symphony.host.supervisor.stopper import StopOrder
-    from symphony.host.usage.sampler import Devices
     from symphony.line_search import SearchProcess
+    from symphony.supervised.supervisor.stopper import StopOrder
+    from symphony.supervised.usage.sampler import Devices
     from symphony.usage import ExperimentUsage
 
 # An agent answers within milliseconds. An agent that does not answer within this time is considered
@@ -176,7 +176,7 @@ class RemoteChild:
 
 
 class RemoteChildren:
-    """The processes of the agents; see `symphony.host.supervisor.children.Children`."""
+    """The processes of the agents; see `symphony.supervised.supervisor.children.Children`."""
 
     def __init__(
         self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback, *, agents: Agents
@@ -212,7 +212,7 @@ class RemoteChildren:
     def start(
         self, processes: Iterable[ProcessSpec], env: Mapping[str, str]
     ) -> Iterator[tuple[ProcessSpec, RemoteChild | OSError]]:
-        """Start processes; see `symphony.host.supervisor.children.Children`.
+        """Start processes; see `symphony.supervised.supervisor.children.Children`.
 
         The agents have received the variables that all processes share.
         """
@@ -335,7 +335,7 @@ class RemoteChildren:
 
 
 class RemoteHost:
-    """The nodes of a job; see `symphony.host.supervisor.process_host.ProcessHost`.
+    """The nodes of a job; see `symphony.supervised.supervisor.process_host.ProcessHost`.
 
     The agents report the members of process groups, so that no signal needs an answer.
     """

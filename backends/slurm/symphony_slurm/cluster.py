@@ -28,13 +28,13 @@ from symphony.errors import (
     error_path,
     shown,
 )
-from symphony.host.cluster import read_unchanging
-from symphony.host.run import directory
-from symphony.host.run.directory import REMOTE_FILE, RunDirectory
-from symphony.host.run.events import EventReader, encode, is_finished
-from symphony.host.terminal_cluster import TerminalCluster
-from symphony.import_path import own_import_path
 from symphony.plan.state import Event
+from symphony.supervised.cluster import read_unchanging
+from symphony.supervised.run import directory
+from symphony.supervised.run.directory import REMOTE_FILE, RunDirectory
+from symphony.supervised.run.events import EventReader, encode, is_finished
+from symphony.supervised.terminal_cluster import TerminalCluster
+from symphony.support.import_path import own_import_path
 from symphony_slurm import slurm
 from symphony_slurm.run_files import JOB_FILE, STOP_FILE
 from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_for_logs
@@ -42,17 +42,17 @@ from symphony_slurm.status import SlurmStatusReader, is_alive, job_number, wait_
 if TYPE_CHECKING:
     from symphony.code.snapshot import CodeArchives
     from symphony.events import ExperimentEvent
-    from symphony.host.control import SupervisorLink
-    from symphony.host.copy import CopyPath
-    from symphony.host.processes.spec import ProcessSpec
-    from symphony.host.run.status import StatusReader
-    from symphony.host.update import Update
     from symphony.log_blocks import LogBlock
     from symphony.model import Experiment
     from symphony.model.settings.validators import Strings
     from symphony.plan.changes import Changes
     from symphony.plan.findings import Finding
     from symphony.status import ExperimentStatus, ProcessStatus
+    from symphony.supervised.control import SupervisorLink
+    from symphony.supervised.copy import CopyPath
+    from symphony.supervised.processes.spec import ProcessSpec
+    from symphony.supervised.run.status import StatusReader
+    from symphony.supervised.update import Update
     from symphony.usage import ExperimentUsage
     from symphony_slurm.placement import Placement
     from symphony_slurm.render import SlurmManifest
@@ -170,7 +170,7 @@ class SlurmCluster(TerminalCluster):
     def _render_job(self, experiment: Experiment, archives: CodeArchives) -> SlurmManifest:
         import shutil
 
-        from symphony.host.render import render
+        from symphony.supervised.render import render
         from symphony_slurm.batch import START_PYTHON
         from symphony_slurm.change import requested
         from symphony_slurm.further_options import check_options
@@ -348,7 +348,7 @@ class SlurmCluster(TerminalCluster):
 
         Modules and a prologue can provide commands that do not exist on this machine.
         """
-        from symphony.host import preflight
+        from symphony.supervised import preflight
 
         preflight.check(manifest if self._checks_commands else replace(manifest, processes=()))
 
@@ -364,11 +364,11 @@ class SlurmCluster(TerminalCluster):
         archives: CodeArchives,
     ) -> None:
         """Write all files of a new run."""
-        from symphony.host import preflight
-        from symphony.host.run import records
-        from symphony.host.run.note import NOTE_BYTES
+        from symphony.archive.code_state import CodeCapture
         from symphony.plan.restart_policy import Backoff
-        from symphony.runs.code_state import CodeCapture
+        from symphony.supervised import preflight
+        from symphony.supervised.run import records
+        from symphony.supervised.run.note import NOTE_BYTES
 
         preflight.write_manifest(staging, manifest)
         preflight.write_secrets(staging, manifest)
@@ -563,7 +563,7 @@ class SlurmCluster(TerminalCluster):
         them. Those in ``avoided`` are used last. ``start`` contains the processes that are started
         if they have exited.
         """
-        from symphony.host.update import Update
+        from symphony.supervised.update import Update
         from symphony_slurm import change
         from symphony_slurm.placement import (
             Placement,
@@ -622,7 +622,7 @@ class SlurmCluster(TerminalCluster):
         self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
     ) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
-        from symphony.host.run.change_directory import change_lock
+        from symphony.supervised.run.change_directory import change_lock
 
         with (
             directory.full_disk_errors(self._root, len(experiment.list_all_processes())),
@@ -646,9 +646,9 @@ class SlurmCluster(TerminalCluster):
     ) -> Changes:
         """Change an experiment. If new ports are unavailable on their nodes, use other ports."""
         from symphony.code.snapshot import take_snapshots
-        from symphony.host.control import AddressesUnavailable
-        from symphony.host.resources.leases import CLOSED_CONNECTIONS
-        from symphony.host.supervisor.process_host import port_of
+        from symphony.supervised.control import AddressesUnavailable
+        from symphony.supervised.resources.leases import CLOSED_CONNECTIONS
+        from symphony.supervised.supervisor.process_host import port_of
 
         archives = take_snapshots(experiment)
         unavailable: dict[int, str] = {}
@@ -842,7 +842,7 @@ class SlurmCluster(TerminalCluster):
         )
 
     def _exec_here(self, run: RunDirectory, node: str, arguments: Sequence[str]) -> ExecResult:
-        from symphony.signals import observable_exits
+        from symphony.support.inherited_signals import observable_exits
         from symphony_slurm.link import relay_command
 
         is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -933,7 +933,7 @@ class SlurmCluster(TerminalCluster):
 
         If this machine cannot connect to the node, the connections go through the job.
         """
-        from symphony.host.relay import Relay
+        from symphony.supervised.relay import Relay
 
         run = self._find(experiment)
         services: dict[str, str] = run.load_manifest()["services"]
@@ -976,7 +976,7 @@ def _wait_for_change(reader: StatusReader) -> None:
 
 
 def _longest_stop(run: RunDirectory) -> float:
-    from symphony.host.stop import longest_stop_of
+    from symphony.supervised.stop import longest_stop_of
 
     return longest_stop_of(run)
 

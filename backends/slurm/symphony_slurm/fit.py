@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 from symphony_slurm.render import time_text
 from symphony_slurm.shape import Demand, Shape
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from symphony.errors import BackendError
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import is_finished
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.events import is_finished
 from symphony_slurm import slurm
 from symphony_slurm.status import job_number
 
@@ -67,7 +67,7 @@ class StepConnection:
 
 
 class StepLink:
-    """The link to the supervisor of a job; see `symphony.host.control.SupervisorLink`."""
+    """The link to the supervisor of a job; see `symphony.supervised.control.SupervisorLink`."""
 
     def __init__(self, run: RunDirectory, batch_node: str) -> None:
         self._run = run

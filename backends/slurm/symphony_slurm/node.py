@@ -13,24 +13,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId
-from symphony.host.processes.mark import remove_own_mark
-from symphony.host.processes.scratch import SCRATCH_VARIABLE
-from symphony.host.processes.signaling import send_signals
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.processes.tree import group_members
-from symphony.host.resources.leases import PortLeases, better_port
-from symphony.host.run.directory import RunDirectory, remove_tree
-from symphony.host.run.note import NoteWriter
-from symphony.host.supervisor.children import Child, StartRefused
-from symphony.host.supervisor.event_loop import EventLoop
-from symphony.host.supervisor.local_children import LocalChildren
-from symphony.host.supervisor.orphans import OrphanReaper
-from symphony.host.supervisor.probes import make_probe, served_by_other
-from symphony.host.supervisor.process_host import ThisHost
-from symphony.host.supervisor.readiness import NOT_FINISHED
-from symphony.host.supervisor.stopper import StopOrder
-from symphony.signals import reset_signals
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId
+from symphony.supervised.processes.mark import remove_own_mark
+from symphony.supervised.processes.scratch import SCRATCH_VARIABLE
+from symphony.supervised.processes.signaling import send_signals
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.processes.tree import group_members
+from symphony.supervised.resources.leases import PortLeases, better_port
+from symphony.supervised.run.directory import RunDirectory, remove_tree
+from symphony.supervised.run.note import NoteWriter
+from symphony.supervised.supervisor.children import Child, StartRefused
+from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.local_children import LocalChildren
+from symphony.supervised.supervisor.orphans import OrphanReaper
+from symphony.supervised.supervisor.probes import make_probe, served_by_other
+from symphony.supervised.supervisor.process_host import ThisHost
+from symphony.supervised.supervisor.readiness import NOT_FINISHED
+from symphony.supervised.supervisor.stopper import StopOrder
+from symphony.support.inherited_signals import reset_signals
 from symphony.usage import ExperimentUsage
 from symphony_slurm.channel import Channel, ChannelClosed, Message
 from symphony_slurm.step_variables import remove_step_variables

@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony import private_directories
 from symphony.errors import BackendError, LaunchFailed
-from symphony.host.run.directory import full_disk_errors
-from symphony.import_path import own_import_path
-from symphony.state_directory import state_root
+from symphony.supervised.run.directory import full_disk_errors
+from symphony.support.directories import private as private_directories
+from symphony.support.directories.state import state_root
+from symphony.support.import_path import own_import_path
 from symphony_slurm import slurm
 from symphony_slurm.batch import START_PYTHON
 

@@ -16,8 +16,8 @@ from dataclasses import asdict
 from typing import Any
 
 from symphony.errors import NotFound, SpecError, SymphonyError
-from symphony.host.copy import CopyPath, copy
-from symphony.host.run.directory import RunDirectory
+from symphony.supervised.copy import CopyPath, copy
+from symphony.supervised.run.directory import RunDirectory
 
 # A function that runs the relay on the node with arguments, and returns its result.
 Relay = Callable[..., Mapping[str, Any]]
@@ -49,7 +49,7 @@ def copy_on_node(source: Mapping[str, str], target: Mapping[str, str]) -> dict[s
 def copy_from_node(
     run: RunDirectory, source: CopyPath, target: CopyPath, relay: Relay, *, dry_run: bool
 ) -> None:
-    """Copy a file or a directory from a node; see `symphony.host.copy.copy`."""
+    """Copy a file or a directory from a node; see `symphony.supervised.copy.copy`."""
     if _is_shared(source, relay):
         copy(source, target, dry_run=dry_run)
         return
@@ -61,7 +61,7 @@ def copy_from_node(
 def copy_to_node(
     run: RunDirectory, source: CopyPath, target: CopyPath, relay: Relay, *, dry_run: bool
 ) -> None:
-    """Copy a file or a directory to a node; see `symphony.host.copy.copy`.
+    """Copy a file or a directory to a node; see `symphony.supervised.copy.copy`.
 
     With ``dry_run``, the target is not checked unless this machine and the node share it.
     """

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.host.processes.scratch import SCRATCH_VARIABLE
-from symphony.host.processes.spec import ProcessSpec, with_devices
-from symphony.host.render import HostManifest, render
-from symphony.host.run.directory import RunDirectory
 from symphony.plan.addresses import AddressScheme, PortCheck
 from symphony.plan.resolve import Defaults, Plan, resolve
+from symphony.supervised.processes.scratch import SCRATCH_VARIABLE
+from symphony.supervised.processes.spec import ProcessSpec, with_devices
+from symphony.supervised.render import HostManifest, render
+from symphony.supervised.run.directory import RunDirectory
 from symphony_slurm.agent_connection import DEFAULT_TEMPORARY_DIRECTORY
 from symphony_slurm.render import HONOURED
 from symphony_slurm.run_files import NODES_FILE

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from symphony.host.run import control_socket
-from symphony.host.run.directory import RunDirectory
+from symphony.supervised.run import control_socket
+from symphony.supervised.run.directory import RunDirectory
 from symphony_slurm.relay import NO_PID, NOT_RUN_CODE
 from symphony_slurm.step_variables import remove_step_variables
 
@@ -40,8 +40,8 @@ def _control(run: RunDirectory) -> int:
 
 
 def _exec(run: RunDirectory, name: str, pid: int, argv: Sequence[str], *, capture: bool) -> int:
-    from symphony.host import exec
-    from symphony.host.processes.spec import ProcessSpec
+    from symphony.supervised import exec
+    from symphony.supervised.processes.spec import ProcessSpec
 
     remove_step_variables(os.environ)
     manifest = run.load_manifest()

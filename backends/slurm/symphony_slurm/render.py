@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError
-from symphony.host.render import HONOURED as HOST_HONOURED
-from symphony.host.render import HostManifest, grace_seconds
 from symphony.plan.stop_order import longest_stop
+from symphony.supervised.render import HONOURED as HOST_HONOURED
+from symphony.supervised.render import HostManifest, grace_seconds
 
 if TYPE_CHECKING:
     from symphony.plan.resolve import Plan

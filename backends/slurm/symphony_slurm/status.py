@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from symphony.errors import BackendError
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import EventReader, is_finished
-from symphony.host.run.note import read_note
-from symphony.host.run.status import StatusReader, compute_status
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.events import EventReader, is_finished
+from symphony.supervised.run.note import read_note
+from symphony.supervised.run.status import StatusReader, compute_status
 from symphony_slurm import slurm
 from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE
 from symphony_slurm.slurm import Job

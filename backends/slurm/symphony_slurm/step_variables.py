@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 
-from symphony.host.processes.slurm_task import with_task_variables
-from symphony.host.processes.spec import ProcessSpec
+from symphony.supervised.processes.slurm_task import with_task_variables
+from symphony.supervised.processes.spec import ProcessSpec
 
 _NAMES = frozenset(
     {

@@ -15,28 +15,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from symphony.archive.code_archives import read_snapshots
+from symphony.archive.record import RECORD_FILE
 from symphony.errors import SymphonyError
-from symphony.host.preflight import write_configs
-from symphony.host.processes.identity import RUN_ID_VARIABLE
-from symphony.host.processes.mark import remove_own_mark
-from symphony.host.processes.spec import ProcessSpec, with_devices
-from symphony.host.run import change_directory
-from symphony.host.run.directory import RunDirectory, full_disk_errors
-from symphony.host.run.events import EventReader, is_finished
-from symphony.host.run.note import NoteWriter
-from symphony.host.run.status import StatusReader
-from symphony.host.supervisor.event_loop import EventLoop
-from symphony.host.supervisor.supervisor import Supervisor
 from symphony.model import Experiment
 from symphony.plan.policies import Ending
 from symphony.plan.resolve import Defaults
 from symphony.plan.restart_policy import Backoff, Restart
 from symphony.plan.state import Event, fold
-from symphony.replace_file import replace_file
-from symphony.runs.code_archives import read_snapshots
-from symphony.runs.record import RECORD_FILE
-from symphony.signals import reset_signals
 from symphony.status import ReasonCode
+from symphony.supervised.preflight import write_configs
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE
+from symphony.supervised.processes.mark import remove_own_mark
+from symphony.supervised.processes.spec import ProcessSpec, with_devices
+from symphony.supervised.run import change_directory
+from symphony.supervised.run.directory import RunDirectory, full_disk_errors
+from symphony.supervised.run.events import EventReader, is_finished
+from symphony.supervised.run.note import NoteWriter
+from symphony.supervised.run.status import StatusReader
+from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.supervisor import Supervisor
+from symphony.support.inherited_signals import reset_signals
+from symphony.support.replace_file import replace_file
 from symphony_slurm.agent import AGENT, SUPERVISOR
 from symphony_slurm.batch import AgentStep
 from symphony_slurm.channel import Channel, ChannelClosed, Message

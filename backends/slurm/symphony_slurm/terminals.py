@@ -2,7 +2,7 @@
 
 A client connects to the supervisor, which relays what it sends to the agent of the process, and the
 output back. The agent gives the terminal a socket that acts for the client; see
-`symphony.host.supervisor.terminal`.
+`symphony.supervised.supervisor.terminal`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from symphony.host.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.event_loop import EventLoop
 
 if TYPE_CHECKING:
-    from symphony.host.supervisor.children import Children
+    from symphony.supervised.supervisor.children import Children
     from symphony_slurm.channel import Message
 
 # A client that does not read its output is disconnected when this many bytes wait for it.

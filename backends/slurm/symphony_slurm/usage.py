@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from symphony.errors import NotFound
-from symphony.host.control import SupervisorLink, open_channel
-from symphony.host.processes.identity import ProcessId
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.status import StatusReader
-from symphony.host.supervisor.usage import INTERVAL_SECONDS
+from symphony.supervised.control import SupervisorLink, open_channel
+from symphony.supervised.processes.identity import ProcessId
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.status import StatusReader
+from symphony.supervised.supervisor.usage import INTERVAL_SECONDS
 from symphony.usage import ExperimentUsage
 
 if TYPE_CHECKING:
-    from symphony.host.usage.sampler import Devices
+    from symphony.supervised.usage.sampler import Devices
     from symphony_slurm.channel import Message
 
 _RECEIVE_BYTES = 1 << 16

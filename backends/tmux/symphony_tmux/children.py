@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from symphony.host.processes.identity import ProcessId, birth_time, is_alive
-from symphony.host.processes.scratch import create_scratch_directory
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor.children import ExitCallback, StartRefused
-from symphony.host.supervisor.event_loop import EventLoop
-from symphony.open_files import raise_open_file_limit
 from symphony.plan.state import Track
 from symphony.status import State
+from symphony.supervised.processes.identity import ProcessId, birth_time, is_alive
+from symphony.supervised.processes.scratch import create_scratch_directory
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.supervisor.children import ExitCallback, StartRefused
+from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.support.open_file_limit import raise_open_file_limit
 from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER, Answer
 from symphony_tmux.exits import CLOSED, PendingExits, ProcessExit, TmuxChild
 from symphony_tmux.gates import Gates
@@ -43,7 +43,7 @@ _POINTER_BYTES, _TMUX_VARIABLES_BYTES = 8, 4096
 
 
 class TmuxChildren:
-    """The windows of one session; see `symphony.host.supervisor.children.Children`."""
+    """The windows of one session; see `symphony.supervised.supervisor.children.Children`."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class TmuxChildren:
     def start(
         self, commands: Iterable[ProcessSpec], env: Mapping[str, str]
     ) -> Iterator[tuple[ProcessSpec, TmuxChild | OSError]]:
-        """Start processes; see `symphony.host.supervisor.children.Children`.
+        """Start processes; see `symphony.supervised.supervisor.children.Children`.
 
         While tmux creates the windows of one batch, this method examines the windows of the
         previous batch and yields the processes that their keepers have reported. Therefore, tmux
@@ -198,7 +198,7 @@ class TmuxChildren:
     def adopt(
         self, processes: Iterable[ProcessSpec], tracks: Mapping[str, Track]
     ) -> list[TmuxChild]:
-        """Take over processes; see `symphony.host.supervisor.children.Children`.
+        """Take over processes; see `symphony.supervised.supervisor.children.Children`.
 
         A process whose start was not recorded still waits at its gate. It is killed, and when it is
         started, it is started again in its window.

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import BackendError, NotFound, SpecError, shown
-from symphony.host.cluster import HostCluster
-from symphony.host.run.directory import RunDirectory, find
 from symphony.model.settings.durations import parse_positive_duration
 from symphony.plan.changes import ADDED
 from symphony.status import ReasonCode
+from symphony.supervised.cluster import HostCluster
+from symphony.supervised.run.directory import RunDirectory, find
 from symphony_tmux.client import (
     ANSWER_TIMEOUT_SECONDS,
     DEFAULT_SERVER,
@@ -25,10 +25,10 @@ from symphony_tmux.keeper import MARK_LINE, clean, clean_pieces
 
 if TYPE_CHECKING:
     from symphony.cluster import OnChange
-    from symphony.host.render import HostManifest
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
     from symphony.status import ExperimentStatus
+    from symphony.supervised.render import HostManifest
 
 # libtmux is not imported here, because the import would delay every launch.
 if importlib.util.find_spec("libtmux") is None:

@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from symphony.host.processes.identity import birth_time
-from symphony.host.supervisor.event_loop import EventLoop
+from symphony.supervised.processes.identity import birth_time
+from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony_tmux.client import Answer
 from symphony_tmux.gates import Gates
 from symphony_tmux.keeper import mark

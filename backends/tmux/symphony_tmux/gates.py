@@ -9,7 +9,7 @@ import os
 import select
 from pathlib import Path
 
-from symphony.replace_file import replace_file
+from symphony.support.replace_file import replace_file
 from symphony_tmux.keeper import SCRIPT, Report, reports
 
 # These names are not valid process names, so they cannot be the names of gates.

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shutil import which
 
-from symphony.host.processes.identity import RUN_ID_VARIABLE
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.run.directory import RunDirectory
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.run.directory import RunDirectory
 from symphony_tmux.gates import KEEPER, REPORTS
 from symphony_tmux.keeper import RENAMED_PREFIX
 
@@ -60,7 +60,7 @@ class Limits:
     """The settings that a process receives in addition to its environment.
 
     ``umask`` and ``files``, the limit on open files, are those of the launcher. ``mark`` is the
-    mark of the run; see `symphony.host.processes.mark`.
+    mark of the run; see `symphony.supervised.processes.mark`.
     """
 
     umask: int

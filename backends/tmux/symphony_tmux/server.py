@@ -16,7 +16,7 @@ import libtmux
 from libtmux.exc import LibTmuxException, TmuxCommandNotFound
 
 from symphony.errors import BackendError, NotFound
-from symphony.signals import observable_exits
+from symphony.support.inherited_signals import observable_exits
 from symphony_tmux import render
 from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, OLDEST_VERSION, Tmux, find_tmux
 from symphony_tmux.windows import remove

@@ -9,17 +9,17 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from symphony.host.processes.identity import (
+from symphony.supervised.processes.identity import (
     RUN_ID_VARIABLE,
     ProcessId,
     identify,
     is_alive,
     read_stat,
 )
-from symphony.host.processes.mark import mark_of
-from symphony.host.processes.spec import ProcessSpec
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import process_names
+from symphony.supervised.processes.mark import mark_of
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.events import process_names
 from symphony_tmux import render
 from symphony_tmux.client import OLDEST_VERSION, Answer, Tmux
 from symphony_tmux.render import Limits, Pane, Session, Window
@@ -102,8 +102,8 @@ class Windows:
         """
         if not panes:
             return
-        from symphony.host.processes.membership import list_pids
-        from symphony.host.processes.tree import stop_processes
+        from symphony.supervised.processes.membership import list_pids
+        from symphony.supervised.processes.tree import stop_processes
 
         self._tmux.run(
             [self.session.keep_window(self._panes[name]) for name in panes],
@@ -346,7 +346,7 @@ def process_of(keeper: int) -> int | None:
 
     If ``keeper`` is the pid of another process, return it. Only a keeper leads a session.
     """
-    from symphony.host.processes.environment import read_environment
+    from symphony.supervised.processes.environment import read_environment
 
     try:
         if os.getsid(keeper) != keeper:
@@ -367,7 +367,7 @@ def process_of(keeper: int) -> int | None:
 
 def _has_run(pid: int, run_id: str) -> bool:
     """Return whether a process has the identifier of a run in its environment."""
-    from symphony.host.processes.environment import read_environment
+    from symphony.supervised.processes.environment import read_environment
 
     environment = read_environment(pid)
     return environment is not None and environment.variables.get(RUN_ID_VARIABLE) == run_id

@@ -15,12 +15,12 @@ from symphony.addons.docker.context import build_context
 from symphony.addons.docker.detect_engine import check_choice, find
 from symphony.addons.docker.engines import Engine
 from symphony.addons.docker.subprocesses import Output
-from symphony.checked_attributes import CheckedAttributes
 from symphony.config.locations import expand_user
 from symphony.errors import BackendError, SpecError, error_path, shown
 from symphony.model.experiment.images import context_entries
 from symphony.model.settings import validators
-from symphony.names import did_you_mean
+from symphony.support.attribute_checks import CheckedAttributes
+from symphony.support.names import did_you_mean
 
 KEYS = ("dockerfile", "context_directories", "temp_directory", "verbose", "engine", "build_options")
 # The keys without which a build uses different files.

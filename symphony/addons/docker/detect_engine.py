@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from symphony.addons.docker.engines import BUILDKIT, BUILDX, CLASSIC, PODMAN, Engine
 from symphony.addons.docker.subprocesses import run_query
 from symphony.errors import BackendError, SpecError, Unreachable
-from symphony.names import check_is_text, did_you_mean
+from symphony.support.names import check_is_text, did_you_mean
 
 VARIABLE = "SYMPHONY_CONTAINER_ENGINE"
 DOCKER = "docker"  # docker with the best available builder.

@@ -15,11 +15,11 @@ from symphony.addons.docker.builder import DockerBuilder
 from symphony.addons.docker.subprocesses import Output
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError
-from symphony.home_directory import home_directory
 from symphony.model import Experiment
 from symphony.model.experiment.images import ContextEntry, ImageBuild
 from symphony.model.settings import validators
-from symphony.names import did_you_mean, join_names
+from symphony.support.directories.home import home_directory
+from symphony.support.names import did_you_mean, join_names
 
 OnStep = Callable[[str], object]
 

@@ -12,7 +12,7 @@ from symphony.code import ignore
 from symphony.errors import SpecError
 from symphony.model.experiment.images import ContextEntry
 from symphony.model.limits import MAX_DIRECTORY_LEVELS, TOO_MANY_DIRECTORIES
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from symphony.errors import BackendError, Unreachable
-from symphony.signals import observable_exits
+from symphony.support.inherited_signals import observable_exits
 
 Output = Callable[[str], object]
 

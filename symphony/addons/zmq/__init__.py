@@ -18,7 +18,7 @@ import importlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from symphony.lazy_names import import_when_used
+from symphony.support.lazy_imports import import_when_used
 
 if TYPE_CHECKING:
     from symphony.addons.zmq.aio import (
@@ -106,7 +106,7 @@ def _load(module: str, name: str) -> Any:
         if exc.name != "zmq":
             raise
         from symphony.errors import PluginError
-        from symphony.installation import install_command
+        from symphony.support.install_hints import install_command
 
         raise PluginError(
             f"{name} needs the package 'pyzmq'; install it with: {install_command('zmq')}"

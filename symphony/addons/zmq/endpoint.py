@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from symphony.addons.zmq.errors import ZmqAddressError
-from symphony.application import address as address_of
 from symphony.errors import shown
+from symphony.launched_program import address as address_of
 from symphony.plan.encryption_keys import Keys, keys_for
 
 LOOPBACK = "127.0.0.1"

@@ -15,7 +15,7 @@ from symphony.addons.zmq.endpoint import SocketAddress, find
 from symphony.addons.zmq.errors import ZmqOptionError
 from symphony.addons.zmq.serializers import Dumps, Loads, Serializer, codec
 from symphony.errors import shown
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 
 LINGER_SECONDS = 5.0
 # ZeroMQ stores message counts, and times in milliseconds, as 32-bit integers.

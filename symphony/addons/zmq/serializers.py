@@ -7,7 +7,7 @@ from typing import Any
 
 from symphony.addons.zmq.errors import ZmqMessageError, ZmqOptionError, exception_text
 from symphony.errors import PluginError, shown
-from symphony.names import did_you_mean
+from symphony.support.names import did_you_mean
 
 Dumps = Callable[[Any], bytes]
 Loads = Callable[[bytes], Any]

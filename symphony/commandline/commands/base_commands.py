@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from symphony.checked_methods import check_methods
 from symphony.commandline.commands.resolve_names import EXPERIMENT, TYPE_MORE
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.arguments import (
@@ -18,13 +17,14 @@ from symphony.commandline.parsing.arguments import (
     parse_seconds,
 )
 from symphony.commandline.parsing.dispatch import METHOD_CHECKS, CommandLine
+from symphony.support.argument_checks import check_methods
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from symphony.archive.archive import Run
     from symphony.cluster import Cluster, Manifest
     from symphony.model import Experiment
-    from symphony.runs.archive import Run
     from symphony.status import ExperimentStatus, ProcessStatus
 
 
@@ -116,8 +116,8 @@ class BaseCommands(CommandLine):
 
         ``given`` can be the beginning of a run's identifier if the command changes nothing.
         """
+        from symphony.archive.archive import find_run
         from symphony.commandline.output.terminal import print_note
-        from symphony.runs.archive import find_run
 
         run = find_run(self.cluster.list_runs(), given, exact=self.changes_something)
         if given not in (run.name, run.experiment):
@@ -308,7 +308,7 @@ class BaseCommands(CommandLine):
         """
         from symphony.commandline.commands.this_directory import require_file, unused_files
         from symphony.commandline.output.terminal import print_note
-        from symphony.names import join_names
+        from symphony.support.names import join_names
 
         if args.file_option is not None:
             if args.file is not None and not hasattr(args, "processes"):

@@ -18,11 +18,11 @@ from symphony.commandline.exit_codes import FAILED, OK, one_line
 from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colour
 from symphony.commandline.parsing.dispatch import ALL_BACKENDS
 from symphony.errors import PluginError, SpecError, dotted
-from symphony.escapes import escape
-from symphony.home_directory import home_directory
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
 from symphony.lint.literals import Machine
-from symphony.names import join_names
+from symphony.support.directories.home import home_directory
+from symphony.support.escapes import escape
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

@@ -253,7 +253,7 @@ def _project_file(given: str | None) -> Path:
     project file.
     """
     from symphony.config import file_formats, locations
-    from symphony.home_directory import home_directory
+    from symphony.support.directories.home import home_directory
 
     if given is not None:
         return Path(given).absolute()

@@ -156,7 +156,7 @@ class ControlCommands(BaseCommands):
           symphony signal rl learner --signal HUP
           symphony signal rl agent -s USR1
         """
-        from symphony.signal_names import find_signal
+        from symphony.support.signal_names import find_signal
 
         found = find_signal(args.signal)
         return self._control(
@@ -283,7 +283,7 @@ def _grace(args: argparse.Namespace) -> float | None:
 
 def _description(experiment: str, processes: Sequence[ProcessStatus]) -> str:
     """Return the names of processes and of their experiment, such as ``learner of rl``."""
-    from symphony.names import join_names
+    from symphony.support.names import join_names
 
     names = join_names((process.path for process in processes), limit=_MAX_NAMES)
     return f"{names} of {experiment}"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from symphony.commandline.exit_codes import UsageError
 from symphony.errors import SpecError
-from symphony.private_directories import create
-from symphony.replace_file import replace_file
-from symphony.state_directory import check_state_directory, state_root
+from symphony.support.directories.private import create
+from symphony.support.directories.state import check_state_directory, state_root
+from symphony.support.replace_file import replace_file
 
 
 def require_current(backend: str) -> str:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from symphony.cluster import Cluster
     from symphony.cluster.debugging import Listening
-    from symphony.host.relay import Relay
     from symphony.model import Experiment
     from symphony.status import ProcessStatus
+    from symphony.supervised.relay import Relay
 
 # A debugger that restarts its session disconnects, and connects again at once.
 _RECONNECT_SECONDS = 1.0
@@ -116,7 +116,7 @@ class DebugCommands(BaseCommands):
     ) -> int:
         from symphony.cluster.described import python_command
         from symphony.errors import SpecError, Unsupported
-        from symphony.raw_terminal import has_terminal
+        from symphony.support.raw_terminal import has_terminal
 
         ordinary = self._ordinary_experiment(experiment, process)
         if python_command(ordinary, process.name).is_code:
@@ -326,7 +326,7 @@ def _open_relay(port: int | None, address: str, reasons: queue.SimpleQueue[str])
     """Return a relay from a local port to debugpy, which reports that a debugger disconnects."""
     from symphony.cluster.debugging import DEFAULT_PORT
     from symphony.errors import BackendError
-    from symphony.host.relay import Relay
+    from symphony.supervised.relay import Relay
 
     host, _, remote_port = address.rpartition(":")
     target = (host, int(remote_port))

@@ -187,7 +187,7 @@ def _expand_patterns(
     unless ``force`` is set. Unless ``only_selected`` is set, the error names the backends on which
     experiments match.
     """
-    from symphony.names import join_names
+    from symphony.support.names import join_names
 
     if not any(map(_is_pattern, words)):
         return [(word, None) for word in words]

@@ -15,7 +15,7 @@ from symphony.cluster.plugins import backend_supports
 from symphony.commandline.output.exit_progress import reporting_exits
 from symphony.commandline.output.terminal import ProgressLine, print_note, show_progress
 from symphony.errors import SymphonyError, Unsupported
-from symphony.names import join_names
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

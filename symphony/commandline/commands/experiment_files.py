@@ -22,8 +22,8 @@ from types import (
 from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound, SpecError, SymphonyError
-from symphony.import_path import forget_modules_of_program, import_path_of_program
-from symphony.names import did_you_mean, join_names, suggested_name
+from symphony.support.import_path import forget_modules_of_program, import_path_of_program
+from symphony.support.names import did_you_mean, join_names, suggested_name
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

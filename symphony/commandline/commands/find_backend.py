@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from symphony.commandline.exit_codes import UsageError
 from symphony.errors import BackendError, NotFound, SymphonyError
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 
 if TYPE_CHECKING:
+    from symphony.archive.archive import Run
     from symphony.cluster import Cluster
     from symphony.hookspecs import BackendInfo
-    from symphony.runs.archive import Run
 
 Result = TypeVar("Result")
 
@@ -217,7 +217,7 @@ def _recorded_run(selected: str, wanted: Sequence[str]) -> Run | None:
     Only backends that keep their records apart from their experiments, such as Kubernetes, are
     considered. The experiments of the others are listed.
     """
-    from symphony.runs import archive
+    from symphony.archive import archive
 
     try:
         runs = archive.find_active([archive.active_directory()])

@@ -168,7 +168,7 @@ class ExperimentFinder:
         """Return whether a word is the complete name of a part of an experiment that the command
         accepts: a process, a group, a pattern, or a service.
         """
-        from symphony.selection import matching_names
+        from symphony.support.select_names import matching_names
 
         word = word.partition("=")[0].partition(":")[0]
         takes_services = {action.dest for action in self._arguments} & {"service", "target"}
@@ -224,7 +224,7 @@ def _services(cluster: Cluster, experiment: str) -> list[str]:
 
 def _with_suggestion(error: NotFound, word: str, status: ExperimentStatus) -> NotFound:
     """Return ``error``, or an error that suggests a process of the experiment of the directory."""
-    from symphony.names import did_you_mean
+    from symphony.support.names import did_you_mean
 
     hint = did_you_mean(word, [process.name for process in status])
     if not hint:

@@ -11,7 +11,7 @@ from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.terminal import print_note, print_text
 from symphony.errors import AlreadyExists, SpecError
-from symphony.names import check_name, join_names, suggested_name
+from symphony.support.names import check_name, join_names, suggested_name
 
 # The files in the starter project, in the order in which the command reports them.
 FILES = ("experiment.yml", "collector.py", "worker.py", "Dockerfile", ".dockerignore", "README.md")

@@ -14,8 +14,8 @@ from symphony.commandline.output.terminal import print_coloured, print_note, pri
 if TYPE_CHECKING:
     from symphony.cluster import WatchedStatuses
     from symphony.commandline.output.watch import WatchedTable
-    from symphony.hidden_values import HiddenValues
     from symphony.status import ExperimentStatus, ProcessStatus
+    from symphony.support.hidden_values import HiddenValues
     from symphony.usage import ExperimentUsage
 
 
@@ -201,7 +201,7 @@ class InspectCommands(BaseCommands):
         """Return the last lines of a log, or an error message if reading it fails."""
         from symphony.commandline.output.describe import LAST_LINES
         from symphony.errors import SymphonyError
-        from symphony.escapes import remove_controls
+        from symphony.support.escapes import remove_controls
 
         try:
             log = self.cluster.get_log(experiment, process, tail=LAST_LINES)

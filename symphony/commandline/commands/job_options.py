@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from symphony.errors import SpecError, SymphonyError
 from symphony.model.settings.durations import parse_time_limit, parse_whole_seconds
 from symphony.model.settings.quantities import memory_text, parse_quantity, quantity_text
-from symphony.names import MAX_LENGTH, suggested_name
+from symphony.support.names import MAX_LENGTH, suggested_name
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from symphony.commandline.commands.experiment_options import ExperimentOptions
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text
-from symphony.names import join_names
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment

@@ -130,7 +130,7 @@ class LogsCommands(ReadingCommands):
         """Report the processes whose logs no longer contain the oldest output, unless the user has
         asked for the last lines.
         """
-        from symphony.usage_words import format_bytes
+        from symphony.support.format_usage import format_bytes
 
         if args.tail is not None:
             return

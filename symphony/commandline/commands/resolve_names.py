@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note
 from symphony.errors import NotFound
-from symphony.names import join_names
-from symphony.selection import is_pattern, nothing_selected
+from symphony.support.names import join_names
+from symphony.support.select_names import is_pattern, nothing_selected
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

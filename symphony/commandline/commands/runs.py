@@ -14,9 +14,9 @@ from symphony.commandline.parsing.arguments import parse_count, parse_seconds
 from symphony.errors import NotFound, SymphonyError
 
 if TYPE_CHECKING:
+    from symphony.archive.archive import Run
+    from symphony.archive.usage import Summary
     from symphony.model import Experiment
-    from symphony.runs.archive import Run
-    from symphony.runs.usage import Summary
 
 DEFAULT_HISTORY_LENGTH = 20
 
@@ -85,13 +85,13 @@ class RunsCommands(BaseCommands):
           symphony show rl-20261122-093011-7f3a
           symphony show rl --json | jq .definition
         """
+        from symphony.archive.code_archives import SNAPSHOTS_KEY, read_snapshots
+        from symphony.archive.code_state import read_code
+        from symphony.archive.record import record_without_secrets
         from symphony.cluster.run_results import displayed_result, find_run_status, find_run_usage
         from symphony.commandline.output import runs
         from symphony.commandline.output.printing import show_json, table_lines
         from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
-        from symphony.runs.code_archives import SNAPSHOTS_KEY, read_snapshots
-        from symphony.runs.code_state import read_code
-        from symphony.runs.record import record_without_secrets
 
         run = self._find_run(args.run)
         record = run.load_record()
@@ -138,10 +138,10 @@ class RunsCommands(BaseCommands):
         For example:
           symphony compare rl-20261122-093011-7f3a rl
         """
+        from symphony.archive.differences import find_differences, without_secrets
         from symphony.cluster.run_results import comparable_values, hidden_values
         from symphony.commandline.output import runs
         from symphony.commandline.output.printing import show_json, table_lines
-        from symphony.runs.differences import find_differences, without_secrets
 
         both = [self._find_run(given) for given in (args.first, args.second)]
         contents = [comparable_values(self.cluster, run) for run in both]
@@ -240,8 +240,8 @@ class RunsCommands(BaseCommands):
           symphony prune --keep 20 --older-than 30d --max-size 10Gi
           symphony prune --keep 0 --dry-run
         """
+        from symphony.archive import archive
         from symphony.commandline.output.printing import show_json
-        from symphony.runs import archive
 
         retention = archive.configured_retention(self.cluster.configuration.get("runs", {}))
         limits = (args.keep, args.older_than, args.max_size)
@@ -315,7 +315,7 @@ def _with_recorded_code(run: Run, processes: Mapping[str, Any]) -> dict[str, Any
 
     Raises `NotFound` if the run has no code, or its archive is missing.
     """
-    from symphony.runs.code_archives import archive_path, read_snapshots
+    from symphony.archive.code_archives import archive_path, read_snapshots
 
     snapshots = read_snapshots(run.path)
     if not snapshots:

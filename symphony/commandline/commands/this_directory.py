@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.exit_codes import UsageError
 from symphony.errors import NotFound
-from symphony.names import join_names
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
+    from symphony.archive.archive import Run
     from symphony.cluster import Cluster
-    from symphony.runs.archive import Run
     from symphony.status import ExperimentStatus
 
 # A file with one of these names is the experiment file of its directory, whatever other files the

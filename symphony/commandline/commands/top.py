@@ -102,7 +102,7 @@ def _load_app() -> type[TopApp]:
     try:
         from symphony.commandline.top.app import TopApp
     except ModuleNotFoundError as exc:
-        from symphony.installation import install_command
+        from symphony.support.install_hints import install_command
 
         raise PluginError(
             f"top needs the library textual; install it with: {install_command('ui')}"

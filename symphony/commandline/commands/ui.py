@@ -16,7 +16,7 @@ from symphony.commandline.parsing.arguments import parse_count
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster, WatchedStatuses
-    from symphony.watching.web.server import WebServer
+    from symphony.views.web.server import WebServer
 
 MAX_PORT = 65535
 
@@ -59,7 +59,7 @@ class UiCommands(BaseCommands):
         from symphony.commandline.commands.use import end_as_interrupt
 
         try:
-            import symphony.watching.web.server as web
+            import symphony.views.web.server as web
         except ModuleNotFoundError as exc:
             raise _missing_library(exc) from exc
         start = self._first_view(args.experiment)
@@ -96,8 +96,8 @@ class UiCommands(BaseCommands):
         import os
         import platform
 
-        import symphony.watching.web.server as web
-        from symphony.watching.browser import has_display
+        import symphony.views.web.server as web
+        from symphony.views.browser import has_display
 
         access = server.access
         tunnel = web.tunnel_command(os.environ, access.port, platform.node())
@@ -156,7 +156,7 @@ def _parse_port(text: str) -> int:
 def _missing_library(error: ModuleNotFoundError) -> Exception:
     """Return the error for a library of the extra that is not installed."""
     from symphony.errors import PluginError
-    from symphony.installation import install_command
+    from symphony.support.install_hints import install_command
 
     return PluginError(
         f"'symphony ui' needs the package {error.name!r}; install it with: {install_command('ui')}"

@@ -17,9 +17,9 @@ from symphony.commandline.output.terminal import (
 
 if TYPE_CHECKING:
     from symphony.commandline.commands.watching import WatchedExperiment
-    from symphony.hidden_values import HiddenValues
     from symphony.model import Experiment
     from symphony.plan.changes import Changes
+    from symphony.support.hidden_values import HiddenValues
 
 # After this time, an update that an unreachable cluster has prevented is tried again.
 RETRY_SECONDS = 10.0
@@ -314,7 +314,7 @@ class UpCommands(ExperimentOptions):
         """Return the values to hide in changes to the description ``experiment``, or None if all
         are shown.
         """
-        from symphony.hidden_values import HiddenValues
+        from symphony.support.hidden_values import HiddenValues
 
         if args.show_secrets:
             return None

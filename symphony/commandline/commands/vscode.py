@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.replace_file import replace_file
+from symphony.support.replace_file import replace_file
 
 LAUNCH_FILE = Path(".vscode", "launch.json")
 _VERSION = "0.2.0"

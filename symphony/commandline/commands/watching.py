@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from symphony.code.watch import FileWatcher
 from symphony.commandline.output.terminal import print_note
-from symphony.names import join_names
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model import Experiment

@@ -12,7 +12,7 @@ from symphony.cluster import Cluster, Manifest
 from symphony.cluster.plugins import backend_supports
 from symphony.commandline.exit_codes import UsageError
 from symphony.errors import NotFound, SymphonyError, Unsupported
-from symphony.names import did_you_mean
+from symphony.support.names import did_you_mean
 
 if TYPE_CHECKING:
     from symphony.status import ExperimentStatus, ProcessStatus

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.output.terminal import ProgressLine, is_terminal, print_note
 from symphony.errors import SymphonyError
-from symphony.names import join_names
 from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

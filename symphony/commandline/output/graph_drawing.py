@@ -21,8 +21,8 @@ from symphony.commandline.output.terminal import (
 )
 from symphony.drawing import FORMATS, SUFFIXES, draw
 from symphony.errors import NotFound, SymphonyError
-from symphony.names import join_names
 from symphony.plan.topology import Topology, folded, of_status
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

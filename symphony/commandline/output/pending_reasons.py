@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from symphony.causes import group_by_cause
 from symphony.commandline.output.terminal import ProgressLine, print_note
 from symphony.status import ReasonCode, State
+from symphony.support.causes import group_by_cause
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

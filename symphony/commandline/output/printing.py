@@ -22,9 +22,9 @@ from symphony.errors import with_filename
 from symphony.log_text import printable, to_bytes
 
 if TYPE_CHECKING:
-    from symphony.escapes import LogCleaner
     from symphony.events import ExperimentEvent
     from symphony.log_blocks import LogBlock
+    from symphony.support.escapes import LogCleaner
 
 _PIECE_CHARACTERS = 1 << 16
 
@@ -171,7 +171,7 @@ def _log_cleaner(*, raw: bool) -> LogCleaner | None:
     """Return a filter for logs on standard output, or None if logs are shown unchanged."""
     if raw or not is_terminal(sys.stdout):
         return None
-    from symphony.escapes import LogCleaner
+    from symphony.support.escapes import LogCleaner
 
     return LogCleaner(keep_colours=has_colour(sys.stdout))
 

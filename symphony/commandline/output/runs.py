@@ -12,8 +12,8 @@ from symphony.commandline.output.tables import Column, format_age
 from symphony.commandline.output.views import align_pairs
 
 if TYPE_CHECKING:
+    from symphony.archive.archive import Run
     from symphony.code.snapshot import CodeSnapshot
-    from symphony.runs.archive import Run
 
 HISTORY_COLUMNS = (
     Column("RUN", flexible=True, least=40),

@@ -134,7 +134,7 @@ def print_coloured(lines: Iterable[str], *, end: str = "\n", flush: bool = False
     """
     text = "\n".join(lines)
     if not _is_printable(text):
-        from symphony.escapes import escape_except_colours
+        from symphony.support.escapes import escape_except_colours
 
         text = escape_except_colours(text)
     print(text, end=end, flush=flush)
@@ -154,7 +154,7 @@ def print_progress_output(text: str) -> None:
     On a terminal, control sequences other than colours are removed.
     """
     if is_terminal(sys.stderr):
-        from symphony.escapes import remove_controls
+        from symphony.support.escapes import remove_controls
 
         text = remove_controls(text, keep_colours=has_colour(sys.stderr))
     print(text, end="", file=sys.stderr, flush=True)
@@ -164,7 +164,7 @@ def _escaped(text: str) -> str:
     # Almost all text is printable, so the import is usually not necessary.
     if _is_printable(text):
         return text
-    from symphony.escapes import escape
+    from symphony.support.escapes import escape
 
     return escape(text)
 

@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from symphony.commandline.output.tables import Column
-from symphony.names import join_names
-from symphony.usage_words import RECORDED_VALUES, format_bytes, format_core_count, format_share
+from symphony.support.format_usage import (
+    RECORDED_VALUES,
+    format_bytes,
+    format_core_count,
+    format_share,
+)
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
-    from symphony.runs.usage import Summary
+    from symphony.archive.usage import Summary
     from symphony.usage import ExperimentUsage, ProcessUsage
 
 T = TypeVar("T")

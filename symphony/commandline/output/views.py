@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from symphony.causes import MAX_NAMES, group_by_cause
 from symphony.commandline.output.tables import Column, format_age
 from symphony.commandline.output.terminal import STATE_COLOURS
+from symphony.support.causes import MAX_NAMES, group_by_cause
 
 if TYPE_CHECKING:
     from symphony.hookspecs import BackendInfo

@@ -219,7 +219,7 @@ class Parser(argparse.ArgumentParser):
         """
         if not words:
             return
-        from symphony.names import did_you_mean
+        from symphony.support.names import did_you_mean
 
         options = [word for word in words if word.startswith("-")]
         if not options:
@@ -239,7 +239,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         from symphony.commandline.parsing.words import command_hint
-        from symphony.names import did_you_mean, join_names
+        from symphony.support.names import did_you_mean, join_names
 
         if isinstance(action, Commands):
             words = action.words

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from symphony.errors import SpecError
-from symphony.home_directory import home_directory
-from symphony.private_directories import check, create
-from symphony.replace_file import replace_file
+from symphony.support.directories.home import home_directory
+from symphony.support.directories.private import check, create
+from symphony.support.replace_file import replace_file
 
 MAX_AGE_SECONDS = 60.0
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from symphony.checked_methods import CHECKS, Check, check_methods
 from symphony.commandline import exit_codes
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.output.closed_streams import replace_closed_streams
@@ -27,6 +26,7 @@ from symphony.commandline.parsing.arguments import (
 )
 from symphony.commandline.parsing.intermixed import first_argument, split_words
 from symphony.errors import NotFound, SpecError, shown, with_filename
+from symphony.support.argument_checks import CHECKS, Check, check_methods
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -242,7 +242,7 @@ class CommandLine:
         method = f"action_{name.replace('-', '_')}"
         action: Callable[[argparse.Namespace], int | None] | None = getattr(self, method, None)
         if not callable(action):
-            from symphony.names import did_you_mean
+            from symphony.support.names import did_you_mean
 
             others = [other for other in dir(self) if other.startswith("action_")]
             raise SpecError(
@@ -278,7 +278,7 @@ class CommandLine:
         self._create_parser(name)
         found: argparse.ArgumentParser | None = self.subparsers.choices.get(name)
         if found is None:
-            from symphony.names import did_you_mean
+            from symphony.support.names import did_you_mean
 
             hint = did_you_mean(name, self.verbs)
             raise NotFound(f"{self.prog} has no command {shown(name)}{hint}")

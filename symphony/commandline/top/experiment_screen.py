@@ -26,13 +26,13 @@ from symphony.commandline.top.texts import cell, contains, one_line
 from symphony.commandline.top.watching_screen import Target, WatchingScreen
 from symphony.drawing.text_tree import tree_rows
 from symphony.errors import NotFound
-from symphony.escapes import escape
-from symphony.names import join_names
 from symphony.plan.topology import Topology, of_status
 from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.support.escapes import escape
+from symphony.support.names import join_names
 from symphony.usage import ExperimentUsage
-from symphony.watching.experiment_model import ExperimentModel, Update, worst_state
-from symphony.watching.feed import ExperimentFeed, OutputFeed
+from symphony.views.experiment_model import ExperimentModel, Update, worst_state
+from symphony.views.feed import ExperimentFeed, OutputFeed
 
 TABS = ("processes", "topology", "logs", "events")
 _TREE_COLUMNS = (

@@ -19,7 +19,7 @@ from symphony.commandline.top.signs import STATE_STYLES
 from symphony.commandline.top.texts import cell, contains
 from symphony.commandline.top.watching_screen import Target, WatchingScreen
 from symphony.status import STATES_BY_ATTENTION, ExperimentStatus
-from symphony.watching.experiment_list import ExperimentListFeed
+from symphony.views.experiment_list import ExperimentListFeed
 
 OpenWatch = Callable[[Callable[[str], None]], AbstractContextManager[Callable[[], WatchedStatuses]]]
 

@@ -12,8 +12,8 @@ from symphony.commandline.top.signs import NAME_STYLES
 from symphony.commandline.top.texts import contains, log_text, one_line
 from symphony.events import ExperimentEvent
 from symphony.log_blocks import LogBlock
-from symphony.watching.experiment_model import ExperimentModel
-from symphony.watching.output_tail import OutputLine, OutputTail
+from symphony.views.experiment_model import ExperimentModel
+from symphony.views.output_tail import OutputLine, OutputTail
 
 _EVENT_STYLE = "bold"
 

@@ -21,11 +21,11 @@ from symphony.commandline.top.signs import curve
 from symphony.commandline.top.texts import one_line
 from symphony.commandline.top.watching_screen import Target, WatchingScreen
 from symphony.process_details import ProcessDetails
+from symphony.support.format_usage import format_bytes, format_core_count, format_share
 from symphony.usage import ExperimentUsage, ProcessUsage
-from symphony.usage_words import format_bytes, format_core_count, format_share
-from symphony.watching.environment import shown_environment
-from symphony.watching.experiment_model import ExperimentModel
-from symphony.watching.usage_history import UsageHistory
+from symphony.views.environment import shown_environment
+from symphony.views.experiment_model import ExperimentModel
+from symphony.views.usage_history import UsageHistory
 
 _CURVE_WIDTH = 50
 

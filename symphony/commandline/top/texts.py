@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from symphony.commandline.output.tables import EMPTY_CELL
-from symphony.escapes import escape, escape_except_colours
+from symphony.support.escapes import escape, escape_except_colours
 
 _TAB_SIZE = 8
 

@@ -21,8 +21,8 @@ from symphony.commandline.top.dialogs import Choice, Confirmation, Help, Prompt
 from symphony.commandline.top.signs import Signs
 from symphony.commandline.top.texts import one_line
 from symphony.errors import NotFound, SpecError, SymphonyError
-from symphony.watching.browser import has_display
-from symphony.watching.controls import Action, Control, perform, question
+from symphony.views.browser import has_display
+from symphony.views.controls import Action, Control, perform, question
 
 if TYPE_CHECKING:
     from symphony.commandline.top.app import TopApp
@@ -192,7 +192,7 @@ class WatchingScreen(Screen[None]):
 
     def action_signal(self) -> None:
         """Ask for a signal, and send it."""
-        from symphony.signal_names import find_signal
+        from symphony.support.signal_names import find_signal
 
         target = self.found_target()
         if target is None:
@@ -344,7 +344,7 @@ def open_browser(url: str) -> None:
 
 def _words(target: Target) -> str:
     """Return what a control applies to, such as ``learner of rl``."""
-    from symphony.names import join_names
+    from symphony.support.names import join_names
 
     if target.processes is None:
         return target.experiment

@@ -25,7 +25,7 @@ from symphony.model.document.documents import (
 )
 from symphony.model.document.load import LoadResult, load_experiment
 from symphony.model.document_path import is_text
-from symphony.names import join_names
+from symphony.support.names import join_names
 
 if TYPE_CHECKING:
     from symphony.model.experiment.experiment import Experiment

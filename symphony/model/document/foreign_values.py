@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.names import suggested_name
+from symphony.support.names import suggested_name
 
 
 def is_reference(value: Any) -> bool:

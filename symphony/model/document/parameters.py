@@ -28,7 +28,7 @@ from symphony.model.error_collector import ErrorCollector
 from symphony.model.experiment.address_references import is_content
 from symphony.model.limits import MAX_DIGITS
 from symphony.model.settings import validators
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 
 KEY = "parameters"
 # The names of the references that stand for the number of a process's or group's copy.

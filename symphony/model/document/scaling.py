@@ -12,7 +12,7 @@ from symphony.errors import SpecError, shown
 from symphony.model.document import parameters
 from symphony.model.document.replicas import MEMBERS
 from symphony.model.document_path import RANKS, REPLICA_KEYS, REPLICAS
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 
 _PARAMETER = re.compile(rf"\$\{{({parameters.PARAMETER_NAME_PATTERN.pattern})\}}")
 _COUNT = re.compile(r"[0-9]+")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from symphony.checked_attributes import CheckedAttributes
 from symphony.errors import SpecError, error_path, shown
 from symphony.model.settings import validators
 from symphony.model.settings.table import (
@@ -43,7 +42,8 @@ from symphony.model.settings.value_types import (
     parse_policy,
     read_policy,
 )
-from symphony.names import check_name
+from symphony.support.attribute_checks import CheckedAttributes
+from symphony.support.names import check_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.checked_attributes import CheckedAttributes
 from symphony.errors import NotFound, SpecError, shown
 from symphony.model.document_path import RANKS, REPLICAS
 from symphony.model.experiment.component import add_all, attribute_parsers, check_in_place
@@ -16,7 +15,8 @@ from symphony.model.experiment.process import Process
 from symphony.model.settings import validators
 from symphony.model.settings.experiment_options import CONTINUE, EXPERIMENT_OPTIONS
 from symphony.model.settings.value_types import ENV, ENV_FILES, MAX_REPLICAS
-from symphony.names import check_is_text, check_name, did_you_mean
+from symphony.support.attribute_checks import CheckedAttributes
+from symphony.support.names import check_is_text, check_name, did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

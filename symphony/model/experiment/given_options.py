@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from symphony.hidden_values import shown_value
+from symphony.support.hidden_values import shown_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

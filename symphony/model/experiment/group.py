@@ -13,7 +13,7 @@ from symphony.model.experiment.component import Component, add_all, attribute_pa
 from symphony.model.experiment.process import PREAMBLE_CMDS, START_DIR, Process
 from symphony.model.settings import validators
 from symphony.model.settings.value_types import Field, field_table
-from symphony.names import check_is_text, did_you_mean
+from symphony.support.names import check_is_text, did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

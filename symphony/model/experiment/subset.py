@@ -11,15 +11,15 @@ from symphony.errors import SpecError
 from symphony.model.experiment.address_texts import referenced_services, services_for_all
 from symphony.model.experiment.group import ProcessGroup
 from symphony.model.experiment.process import Process
-from symphony.names import join_names
-from symphony.selection import select_names
+from symphony.support.names import join_names
+from symphony.support.select_names import select_names
 
 if TYPE_CHECKING:
     from symphony.model.experiment.experiment import Experiment
 
 
 class _Member(NamedTuple):
-    """A process with its name and the name of its group; see `symphony.selection`."""
+    """A process with its name and the name of its group; see `symphony.support.select_names`."""
 
     name: str
     group: str | None

@@ -62,7 +62,7 @@ from symphony.model.settings.value_types import (
     policy_word,
     whole_match,
 )
-from symphony.names import check_name, did_you_mean
+from symphony.support.names import check_name, did_you_mean
 
 # The levels of settings. A Pod setting applies to the group as a whole, a container setting applies
 # to every member of the group, and any other setting applies only to the component on which it is

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from symphony.checked_methods import is_path
 from symphony.errors import SpecError, error_path, shown
 from symphony.model.limits import MAX_DEPTH, MAX_DIGITS, TOO_DEEP, TOO_MANY_DIGITS
-from symphony.names import check_name, did_you_mean, join_names
+from symphony.support.argument_checks import is_path
+from symphony.support.names import check_name, did_you_mean, join_names
 
 # The first and the last port of the range from which symphony chooses ports, unless the experiment
 # has a port_range.

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from symphony import names
 from symphony.errors import SpecError, error_path, shown
 from symphony.model.settings import validators
 from symphony.model.settings.durations import (
@@ -28,7 +27,8 @@ from symphony.model.settings.quantities import (
     memory_text,
     quantity_text,
 )
-from symphony.signal_names import STOP_SIGNALS
+from symphony.support import names
+from symphony.support.signal_names import STOP_SIGNALS
 
 Schema = dict[str, Any]
 

@@ -12,7 +12,7 @@ import pytest
 from kubetest.namespaces import remove_namespace
 from kubetest.plugin import PREFIX
 from symphony import Cluster
-from symphony.runs.archive import Run
+from symphony.archive.archive import Run
 from symphony.usage import ExperimentUsage
 from symphony_kube.lifecycle.supervisor.detached import SupervisorDirectory
 

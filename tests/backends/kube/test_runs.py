@@ -1,6 +1,6 @@
 """The records of runs: what a deletion keeps of an experiment on a cluster."""
 
-from symphony.runs import archive, record
+from symphony.archive import archive, record
 from symphony_kube.runs.log_writer import LogWriter
 
 from .conftest import python

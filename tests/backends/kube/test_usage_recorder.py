@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from symphony.archive.archive import active_directory
+from symphony.archive.record import RECORD_FILE
+from symphony.archive.usage import parse_usage
 from symphony.errors import BackendError
 from symphony.plan.policies import Policies
-from symphony.runs.archive import active_directory
-from symphony.runs.record import RECORD_FILE
-from symphony.runs.usage import parse_usage
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony_kube.api.errors import ApiError

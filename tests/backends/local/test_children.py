@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from symphony import Cluster, Experiment, State
-from symphony.host.cluster import HostCluster
-from symphony.host.processes.environment import read_environment
-from symphony.host.processes.inherited_environment import InheritedEnvironment
 from symphony.plan.restart_policy import Backoff
 from symphony.status import ENDED
+from symphony.supervised.cluster import HostCluster
+from symphony.supervised.processes.environment import read_environment
+from symphony.supervised.processes.inherited_environment import InheritedEnvironment
 from symphony.testing import until
 
 COMMON = {"PATH": os.environ["PATH"], "HOME": "/", "EMPTY": ""}
@@ -85,7 +85,7 @@ def test_variable_without_a_name_is_inherited() -> None:
     """No program can set one, but a program may be started with one."""
     code = (
         "import os, subprocess;"
-        "from symphony.host.processes.inherited_environment import InheritedEnvironment;"
+        "from symphony.supervised.processes.inherited_environment import InheritedEnvironment;"
         "InheritedEnvironment().set(dict(os.environ), {'OWN': '1'});"
         "subprocess.run(['env', '-0'])"
     )

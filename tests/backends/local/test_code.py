@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from symphony import Cluster, Experiment, SpecError
-from symphony.runs.code_archives import archive_path, read_snapshots
+from symphony.archive.code_archives import archive_path, read_snapshots
 from symphony.testing import programs
 
 MAIN = "import pathlib\nprint(pathlib.Path('text').read_text(), flush=True)\n" + programs.FOREVER

@@ -11,9 +11,9 @@ import threading
 import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, SpecError, State
-from symphony.host.run import control_socket
-from symphony.host.run.directory import RunDirectory
 from symphony.plan.restart_policy import Backoff
+from symphony.supervised.run import control_socket
+from symphony.supervised.run.directory import RunDirectory
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, SIGNALED
 

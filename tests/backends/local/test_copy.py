@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from symphony.errors import NotFound, SpecError
-from symphony.host import copy
 from symphony.model.limits import MAX_DIRECTORY_LEVELS
+from symphony.supervised import copy
 from tests import file_trees
 
 from .conftest import python

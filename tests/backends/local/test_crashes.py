@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, NotFound, State
-from symphony.host.run.directory import RunDirectory
 from symphony.plan.restart_policy import Backoff
+from symphony.supervised.run.directory import RunDirectory
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER
@@ -110,7 +110,7 @@ def test_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
 def test_launcher_killed_before_its_supervisor_starts(cluster, experiment, state):
     code = (
         "import os, signal, sys; from symphony import Cluster;"
-        "from symphony.host.supervisor import handover;"
+        "from symphony.supervised.supervisor import handover;"
         "handover._spawn_supervisor = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
         "cluster = Cluster.new('local', state_dir=sys.argv[1]);"
         "experiment = cluster.new_experiment('exp');"
@@ -281,7 +281,7 @@ def log_of(cluster, process):
 
 
 def test_slow_delete_keeps_an_experiment_launched_in_the_meantime(cluster, experiment, monkeypatch):
-    from symphony.host import stop
+    from symphony.supervised import stop
 
     def slow_stop(run, **options):
         """Let another program delete and launch before the directory is removed."""
@@ -307,7 +307,7 @@ def test_supervisor_killed_while_launching_is_a_failed_launch(
     broken.mkdir()
     (broken / "broken_children.py").write_text(
         "import os, signal\n"
-        "from symphony.host.supervisor.local_children import LocalChildren\n"
+        "from symphony.supervised.supervisor.local_children import LocalChildren\n"
         "class Children(LocalChildren):\n"
         "    def start(self, commands, env):\n"
         "        yield from super().start(commands, env)\n"

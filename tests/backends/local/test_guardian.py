@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from symphony import BackendError, State
-from symphony.host.processes.identity import identify
-from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor import guarding
+from symphony.supervised.processes.identity import identify
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.supervisor import guarding
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER
@@ -30,7 +30,7 @@ from .conftest import (
 
 def record(cluster, name="exp"):
     """Return the status without starting a supervisor."""
-    from symphony.host.run.status import StatusReader
+    from symphony.supervised.run.status import StatusReader
 
     return StatusReader(RunDirectory(cluster._root / name)).read()
 
@@ -186,7 +186,7 @@ def test_guardian_leaves_if_no_supervisor_can_continue(cluster, experiment):
 
 CRASHES = """
 import os
-from symphony.host.supervisor.local_children import LocalChildren
+from symphony.supervised.supervisor.local_children import LocalChildren
 
 class Children(LocalChildren):
     def adopt(self, processes, tracks):

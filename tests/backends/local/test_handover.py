@@ -24,13 +24,13 @@ from symphony import (
     SpecError,
     State,
 )
-from symphony.host import preflight
-from symphony.host.cluster import HostCluster
-from symphony.host.processes.membership import RunProcesses
-from symphony.host.resources.leases import take_lease
-from symphony.host.run import directory
-from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor import handover
+from symphony.supervised import preflight
+from symphony.supervised.cluster import HostCluster
+from symphony.supervised.processes.membership import RunProcesses
+from symphony.supervised.resources.leases import take_lease
+from symphony.supervised.run import directory
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.supervisor import handover
 
 from .conftest import eventually, run_id_of, supervisor_of
 
@@ -47,9 +47,9 @@ MOMENTS = {
 INTERRUPTED = """
 import os, sys
 from symphony import Cluster
-from symphony.host import preflight
-from symphony.host.resources import leases
-from symphony.host.supervisor import handover
+from symphony.supervised import preflight
+from symphony.supervised.resources import leases
+from symphony.supervised.supervisor import handover
 state, function, number = sys.argv[1:]
 *path, name = function.split(".")
 owner = {"preflight": preflight, "handover": handover, "leases": leases}[path[0]]
@@ -332,8 +332,8 @@ def test_replaced_experiment_keeps_running_if_its_replacement_cannot_be_prepared
 
 HAS_NO_FALLOCATE = """
 import errno
-from symphony.host.supervisor import file_blocks
-from symphony.host.supervisor.local_children import LocalChildren as Children
+from symphony.supervised.supervisor import file_blocks
+from symphony.supervised.supervisor.local_children import LocalChildren as Children
 
 def refuse(*_):
     raise OSError(errno.EOPNOTSUPP, "not supported")
@@ -362,7 +362,7 @@ def test_launch_reports_what_the_file_system_does_not_support(
 
 FAILS_LATER = """
 import os
-from symphony.host.supervisor.local_children import LocalChildren
+from symphony.supervised.supervisor.local_children import LocalChildren
 
 class Children(LocalChildren):
     def start(self, processes, env):
@@ -458,7 +458,7 @@ def is_gpu_leased(name: str) -> bool:
 
 CROWDED = """
 import errno, os, resource, socket, threading
-from symphony.host.supervisor import handover
+from symphony.supervised.supervisor import handover
 if os.getuid() == 0:
     os.setuid(65534)  # the limit does not apply to root
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from symphony import Cluster, State
-from symphony.host.cluster import HostCluster
+from symphony.supervised.cluster import HostCluster
 from symphony.testing import until
 
 from .conftest import eventually, supervisor_of

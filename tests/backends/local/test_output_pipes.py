@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from symphony import Cluster
-from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor import copy_output
 from symphony.plan.restart_policy import Backoff
 from symphony.status import State
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.supervisor import copy_output
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
 

@@ -10,11 +10,11 @@ import sys
 import pytest
 
 from symphony import Cluster, SymphonyConfig
+from symphony.archive import archive, record
+from symphony.archive.usage import read_usage
 from symphony.errors import BackendError, LaunchFailed
-from symphony.host.control import open_channel
-from symphony.host.run.directory import RunDirectory
-from symphony.runs import archive, record
-from symphony.runs.usage import read_usage
+from symphony.supervised.control import open_channel
+from symphony.supervised.run.directory import RunDirectory
 from symphony.usage import ExperimentUsage
 from tests.backends.local.conftest import eventually, kill_supervision, python
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 KILLED_LAUNCHER = """
 import os, signal, sys
 from symphony import Cluster, SymphonyConfig
-from symphony.host.supervisor import handover
+from symphony.supervised.supervisor import handover
 
 hand_over = handover.hand_over
 kill = lambda: os.kill(os.getpid(), signal.SIGKILL)

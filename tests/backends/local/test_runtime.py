@@ -13,10 +13,10 @@ import sys
 import pytest
 
 from symphony import Cluster, LaunchFailed, SpecError, State
-from symphony.host import logs
 from symphony.log_blocks import LogBlock
 from symphony.plan.restart_policy import Backoff
 from symphony.status import ReasonCode
+from symphony.supervised import logs
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, REPORT
 

@@ -12,8 +12,8 @@ import pytest
 
 from symphony import State
 from symphony.events import EventKind
-from symphony.host.processes import membership
-from symphony.host.processes.identity import RUN_ID_VARIABLE
+from symphony.supervised.processes import membership
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
 from tests.starters import SAVES as SAVES_WORK

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, NotFound, State
-from symphony.host import stop
-from symphony.host.processes.identity import identify
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.status import StatusReader
+from symphony.supervised import stop
+from symphony.supervised.processes.identity import identify
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.status import StatusReader
 from symphony.testing.contract import all_running
 
 from .conftest import kill_supervision, marked, run_id_of, supervisor_of
@@ -82,7 +82,7 @@ def test_supervisor_that_is_stopped_before_its_first_process_stops_the_experimen
     modules.mkdir()
     (modules / "signaled_children.py").write_text(
         "import os, signal\n"
-        "from symphony.host.supervisor.local_children import LocalChildren\n"
+        "from symphony.supervised.supervisor.local_children import LocalChildren\n"
         "class Children(LocalChildren):\n"
         "    def __init__(self, *arguments):\n"
         "        super().__init__(*arguments)\n"

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, LaunchFailed, SpecError
-from symphony.host import control, update
-from symphony.host.resources.leases import PortLeases
-from symphony.host.run import change_directory
-from symphony.host.run.directory import RunDirectory, launch_lock, staging_directory
-from symphony.host.run.status import StatusReader
+from symphony.supervised import control, update
+from symphony.supervised.resources.leases import PortLeases
+from symphony.supervised.run import change_directory
+from symphony.supervised.run.directory import RunDirectory, launch_lock, staging_directory
+from symphony.supervised.run.status import StatusReader
 from symphony.testing import until
 from symphony.testing.contract import all_running
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from symphony.host import logs
-from symphony.host.run.directory import RunDirectory
-from symphony.host.run.status import StatusReader
 from symphony.status import State
+from symphony.supervised import logs
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.status import StatusReader
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER

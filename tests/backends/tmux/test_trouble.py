@@ -17,11 +17,11 @@ import pytest
 
 from symphony import Cluster
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, PluginError, SpecError
-from symphony.host import preflight
-from symphony.host.processes.control import wait_for_exit
-from symphony.host.run.directory import RunDirectory
-from symphony.installation import install_command
 from symphony.status import State
+from symphony.supervised import preflight
+from symphony.supervised.processes.control import wait_for_exit
+from symphony.supervised.run.directory import RunDirectory
+from symphony.support.install_hints import install_command
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER, SERVER

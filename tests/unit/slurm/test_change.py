@@ -2,7 +2,7 @@
 
 import pytest
 
-from symphony.host.processes.spec import ProcessSpec
+from symphony.supervised.processes.spec import ProcessSpec
 from symphony_slurm.change import choose_gpus, other_requests, place_again, requested
 from symphony_slurm.placement import Node, Placement
 from symphony_slurm.render import JobOptions

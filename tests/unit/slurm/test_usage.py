@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from symphony.host.processes.identity import ProcessId
+from symphony.supervised.processes.identity import ProcessId
 from symphony.usage import ExperimentUsage, ProcessUsage
 from symphony_slurm.usage import NodeSamples
 

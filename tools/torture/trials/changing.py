@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 
 from symphony import Experiment
-from symphony.host.processes.environment import read_environment
 from symphony.status import State
+from symphony.supervised.processes.environment import read_environment
 from torture.children import Child
 from torture.trial import trial
 from torture.trials.killing import send

@@ -8,9 +8,9 @@ import signal
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from symphony.host.processes.identity import is_alive
-from symphony.host.run.directory import RunDirectory
 from symphony.status import State
+from symphony.supervised.processes.identity import is_alive
+from symphony.supervised.run.directory import RunDirectory
 from torture import checks
 from torture.checks import FoundProcess
 from torture.children import Child

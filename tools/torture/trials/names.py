@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from symphony.host.resources.unsupervised import service_ports
-from symphony.host.run import directory
+from symphony.supervised.resources.unsupervised import service_ports
+from symphony.supervised.run import directory
 from torture import checks
 from torture.children import Child
 from torture.trial import trial

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster import ExecResult
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
-from symphony.raw_terminal import (
+from symphony.support.raw_terminal import (
     DetachKeys,
     has_terminal,
     joined_message,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster import Tunnel
 from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Unsupported, shown
-from symphony.names import join_names
+from symphony.support.names import join_names
 from symphony_kube.access.exec_stream import ExecStream, Message
 from symphony_kube.access.services import (
     external_address,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import NotFound, Unsupported
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope

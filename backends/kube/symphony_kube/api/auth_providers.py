@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from symphony.errors import BackendError, PluginError
-from symphony.installation import install_command
+from symphony.support.install_hints import install_command
 from symphony_kube.api.errors import one_line
 
 

@@ -43,7 +43,7 @@ try:
     from symphony_kube.api.connections import connection_pool, open_socket
     from symphony_kube.api.kubeconfig import kubeconfig_path, load_context
 except ModuleNotFoundError as missing:
-    from symphony.installation import install_command
+    from symphony.support.install_hints import install_command
 
     raise PluginError(
         f"backend 'kube' needs the package {missing.name!r}; "

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError
-from symphony.signals import observable_exits
+from symphony.support.inherited_signals import observable_exits
 from symphony_kube.api.connection_settings import IssuedCredential
 from symphony_kube.api.errors import one_line
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symphony.errors import BackendError, LaunchFailed
-from symphony.names import join_names
+from symphony.support.names import join_names
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import describe, experiment_of, plural_name

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from symphony.config.locations import expand_user
 from symphony.errors import BackendError, NotFound, SymphonyError
 from symphony.model.document_path import DocumentPath
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 from symphony_kube.api.connection_settings import (
     ConnectionSettings,
     IssuedCredential,

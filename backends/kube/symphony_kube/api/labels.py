@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from symphony.errors import SpecError
-from symphony.names import MAX_LENGTH
+from symphony.support.names import MAX_LENGTH
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 SYMPHONY = "symphony"

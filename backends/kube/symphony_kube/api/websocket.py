@@ -27,7 +27,7 @@ try:
     )
     from wsproto.utilities import RemoteProtocolError
 except ModuleNotFoundError as absent:
-    from symphony.installation import install_command
+    from symphony.support.install_hints import install_command
 
     raise PluginError(
         f"backend 'kube' needs the package {absent.name!r}; "

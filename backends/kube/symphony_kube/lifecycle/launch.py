@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from symphony.causes import group_by_cause
 from symphony.cluster.matching import experiment_exists
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, LaunchIncomplete, NotFound
-from symphony.names import join_names
+from symphony.support.causes import group_by_cause
+from symphony.support.names import join_names
 from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError

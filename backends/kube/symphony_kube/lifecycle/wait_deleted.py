@@ -6,8 +6,8 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from symphony.causes import group_by_cause
 from symphony.errors import Unreachable
+from symphony.support.causes import group_by_cause
 from symphony_kube.api.client import ACCEPT_METADATA, ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import items_of

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from symphony.cluster.matching import find_names
 from symphony.errors import NotFound, SymphonyError, Unreachable
 from symphony.events import EXIT_KINDS, EventKind, ExperimentEvent, select_events
-from symphony.open_files import raise_open_file_limit
 from symphony.status import ENDED, ExperimentStatus, LogLine
+from symphony.support.open_file_limit import raise_open_file_limit
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.watch import Change

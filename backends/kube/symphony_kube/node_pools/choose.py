@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from symphony.errors import SpecError, shown
 from symphony.model.settings.quantities import format_cores
-from symphony.names import did_you_mean
+from symphony.support.names import did_you_mean
 from symphony_kube.node_pools.gpu_types import is_same_gpu_type
 from symphony_kube.node_pools.pools import MachineResources, NodePool, count_gpus
 

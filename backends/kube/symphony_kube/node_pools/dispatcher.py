@@ -10,7 +10,7 @@ from symphony.errors import NotFound, SpecError, shown
 from symphony.model import Process, ProcessGroup
 from symphony.model.settings import validators
 from symphony.model.settings.quantities import parse_mebibytes, parse_millicores, parse_whole_number
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 from symphony_kube.node_pools.assignments import Owner, Placements
 from symphony_kube.node_pools.choose import Assignment
 from symphony_kube.node_pools.gke_reserve import Reserve, check_reserve

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from symphony.errors import SpecError
-from symphony.names import join_names
+from symphony.support.names import join_names
 
 # These words occur in the names of many types, and do not distinguish one type from another.
 _BRANDS = frozenset({"nvidia", "tesla"})

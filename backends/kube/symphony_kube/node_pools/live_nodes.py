@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, SpecError
 from symphony.model.settings.quantities import MEBIBYTE_BYTES, MILLICORES_PER_CORE, parse_quantity
-from symphony.names import did_you_mean, join_names
+from symphony.support.names import did_you_mean, join_names
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import items_of
 from symphony_kube.node_pools.gke_reserve import Reserve

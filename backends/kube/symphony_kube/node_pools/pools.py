@@ -9,7 +9,7 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model.settings.quantities import format_cores
-from symphony.names import join_names
+from symphony.support.names import join_names
 from symphony_kube.render.options import GPU
 
 

@@ -22,7 +22,7 @@ from symphony.errors import NotFound, SpecError
 from symphony.model.document.documents import from_json, read_text
 from symphony.model.settings import validators
 from symphony.model.settings.quantities import MILLICORES_PER_CORE, parse_number, parse_whole_number
-from symphony.names import join_names
+from symphony.support.names import join_names
 from symphony_kube.node_pools.gke_reserve import DEFAULT_MAX_PODS, Reserve
 from symphony_kube.node_pools.gpu_types import is_short_gpu_type
 from symphony_kube.node_pools.pools import MachineResources, NodePool, Taint

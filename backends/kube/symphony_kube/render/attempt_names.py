@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from symphony.errors import SpecError
-from symphony.names import MAX_LENGTH
+from symphony.support.names import MAX_LENGTH
 
 # Earlier versions of symphony have used a dot.
 _NUMBER = re.compile(r"(--|\.)[0-9]+$")

@@ -12,9 +12,9 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model.settings.table import Settings
-from symphony.names import join_names
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony.plan.shell import argv
+from symphony.support.names import join_names
 from symphony_kube.api.labels import KEYS, SECRETS
 from symphony_kube.render.code import CODE_DIRECTORY, CODE_VARIABLE, start_directory
 from symphony_kube.render.configs import CONFIG_DIRECTORY, CONFIG_VARIABLE

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from symphony.errors import SpecError
-from symphony.names import MAX_LENGTH
 from symphony.plan.policies import RESTART
+from symphony.support.names import MAX_LENGTH
 from symphony_kube.api.labels import RANK_OF
 from symphony_kube.api.resources import KINDS
 from symphony_kube.render import disruption_rules

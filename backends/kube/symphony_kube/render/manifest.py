@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from symphony.archive.code_archives import SNAPSHOTS_KEY
 from symphony.cluster import Manifest
 from symphony.code.snapshot import CodeSnapshot
 from symphony.plan.ignored import Ignored
 from symphony.plan.policies import Policies
-from symphony.runs.code_archives import SNAPSHOTS_KEY
 from symphony_kube.api.labels import Scope
 from symphony_kube.render import secret_file
 from symphony_kube.render.overrides import Override

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symphony.names import did_you_mean
+from symphony.support.names import did_you_mean
 
 # The lists whose items are not identified by ``name``, each mapped to the field that identifies its
 # items.

@@ -7,8 +7,8 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model.settings.table import Settings
-from symphony.names import did_you_mean
 from symphony.plan.ranks import master_service
+from symphony.support.names import did_you_mean
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, QUEUE, RANK_OF, SYMPHONY, UNIT
 from symphony_kube.render import disruption_rules
 from symphony_kube.render.cluster_overrides import with_cluster_override, with_security

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from symphony.errors import NotFound, SpecError
-from symphony.replace_file import replace_file
+from symphony.support.replace_file import replace_file
 
 _FILE_TYPES = {
     stat.S_IFDIR: "a directory",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from symphony.names import did_you_mean
+from symphony.support.names import did_you_mean
 from symphony_kube.render.overrides import Override
 
 # strict decoding error: unknown field "spec.containers[0].comand", unknown field "spec.colour"

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.causes import group_by_cause, renamed
 from symphony.errors import SymphonyError
 from symphony.model.settings.durations import parse_duration
 from symphony.model.settings.quantities import parse_quantity
-from symphony.open_files import raise_open_file_limit
+from symphony.support.causes import group_by_cause, renamed
+from symphony.support.open_file_limit import raise_open_file_limit
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.lifecycle.create import in_parallel

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symphony.archive import archive, record
+from symphony.archive.archive import Retention, Run
+from symphony.archive.code_archives import read_archives, write_archives
+from symphony.archive.code_state import CodeCapture
+from symphony.archive.usage import USAGE_FILE, RecordedUsage, parse_usage, read_usage
 from symphony.errors import BackendError, LaunchIncomplete, SpecError, SymphonyError
-from symphony.replace_file import replace_file
-from symphony.runs import archive, record
-from symphony.runs.archive import Retention, Run
-from symphony.runs.code_archives import read_archives, write_archives
-from symphony.runs.code_state import CodeCapture
-from symphony.runs.usage import USAGE_FILE, RecordedUsage, parse_usage, read_usage
-from symphony.state_directory import STATE_VARIABLE, create_state_directory
 from symphony.status import ENDED, ExperimentStatus, ReasonCode, State
+from symphony.support.directories.state import STATE_VARIABLE, create_state_directory
+from symphony.support.replace_file import replace_file
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, Scope
 from symphony_kube.api.resources import items_of, labels_of, run_name_of

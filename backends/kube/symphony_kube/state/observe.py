@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from symphony.names import join_names
 from symphony.plan.disruption import lost_text
 from symphony.plan.policies import DEADLINE_EXCEEDED, Policies
 from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
+from symphony.support.names import join_names
 from symphony_kube.api.errors import one_line
 from symphony_kube.render.roster import (
     Roster,

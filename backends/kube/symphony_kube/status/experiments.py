@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import experiment_not_found
 from symphony.errors import SymphonyError
-from symphony.names import is_name
 from symphony.status import ExperimentStatus
+from symphony.support.names import is_name
 from symphony_kube.api import labels
 from symphony_kube.api.client import ACCEPT_METADATA_LIST, Api, Object
 from symphony_kube.api.errors import ApiError

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from symphony.cluster.matching import experiment_not_found
 from symphony.errors import NotFound
-from symphony.names import is_name
+from symphony.support.names import is_name
 from symphony_kube.api.client import Api, Object
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, Scope

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from symphony.names import is_name
+from symphony.support.names import is_name
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import collection_path, items_of
 from symphony_kube.status.permission_errors import cannot_list_pods

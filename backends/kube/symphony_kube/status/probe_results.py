@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from symphony.escapes import last_line
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State, not_ready_reason
+from symphony.support.escapes import last_line
 from symphony_kube.state.ip_families import refusal_hint
 
 Object = Mapping[str, Any]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from symphony.names import service_env_name
 from symphony.plan.addresses import PREFIX
 from symphony.plan.encryption_keys import variable
 from symphony.plan.topology import Service, Topology, of_status, with_merged_replicas
 from symphony.status import ExperimentStatus
+from symphony.support.names import service_env_name
 from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import collection_path, items_of

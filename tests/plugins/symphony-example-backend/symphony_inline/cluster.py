@@ -24,12 +24,12 @@ from symphony.cluster.matching import (
     wait_timeout,
 )
 from symphony.errors import BackendError, Unsupported
-from symphony.host.processes.identity import ProcessId, identify, is_alive
 from symphony.model import Experiment
 from symphony.model.settings.durations import parse_timeout
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import resolve
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus, ReasonCode, State
+from symphony.supervised.processes.identity import ProcessId, identify, is_alive
 from symphony_inline.render import InlineCommand, InlineManifest, render
 
 STATUS_FILE = "status.json"

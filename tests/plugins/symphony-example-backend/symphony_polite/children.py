@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor.children import ExitCallback
-from symphony.host.supervisor.event_loop import EventLoop
-from symphony.host.supervisor.local_children import LocalChildren
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.supervisor.children import ExitCallback
+from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.local_children import LocalChildren
 
 NICENESS = 10
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from symphony.host.cluster import HostCluster
+from symphony.supervised.cluster import HostCluster
 
 
 class PoliteCluster(HostCluster):

@@ -8,7 +8,7 @@ directory describes. When the supervisor is running, it writes its pid to the de
 from __future__ import annotations
 
 # This must come first, because it determines which modules are imported from now on.
-from symphony.import_path import use_own_import_path
+from symphony.support.import_path import use_own_import_path
 
 use_own_import_path()
 

@@ -26,15 +26,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError, LaunchFailed, SpecError
-from symphony.import_path import own_import_path
-from symphony.names import RUN_ID_VARIABLE
-from symphony.replace_file import replace_file
-from symphony.state_directory import (
+from symphony.support.directories.state import (
     STATE_VARIABLE,
     check_state_directory,
     create_state_directory,
     state_root,
 )
+from symphony.support.import_path import own_import_path
+from symphony.support.names import RUN_ID_VARIABLE
+from symphony.support.replace_file import replace_file
 from symphony_kube.lifecycle.supervisor.record import Record, decode_record, encode_record
 from symphony_kube.lifecycle.supervisor.run import SupervisedRun, decode_run, encode_run
 

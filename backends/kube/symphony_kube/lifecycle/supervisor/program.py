@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from symphony.errors import SymphonyError
-from symphony.signals import reset_signals
+from symphony.support.inherited_signals import reset_signals
 from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
 from symphony_kube.lifecycle.description import DescriptionStore

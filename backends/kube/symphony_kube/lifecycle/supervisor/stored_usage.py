@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symphony.archive import archive
+from symphony.archive.record import RECORD_FILE, is_run_name
+from symphony.archive.usage import USAGE_FILE, UsageLog
 from symphony.errors import BackendError
 from symphony.model.limits import MAX_BYTES as MAX_READ_BYTES
-from symphony.replace_file import replace_file
-from symphony.runs import archive
-from symphony.runs.record import RECORD_FILE, is_run_name
-from symphony.runs.usage import USAGE_FILE, UsageLog
+from symphony.support.replace_file import replace_file
 from symphony_kube.api.client import ACCEPT_METADATA, MERGE_PATCH
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import RUN, USAGE, Scope

@@ -1,0 +1,1490 @@
+"""The base class of the backends whose processes run on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from symphony.cluster import Cluster, ExecResult, OnChange, Progress, Tunnel, WatchedStatuses
+from symphony.cluster.matching import (
+    Until,
+    experiment_exists,
+    experiment_not_found,
+    find_names,
+    find_status,
+    select_processes,
+    still_awaited,
+    wait_timeout,
+)
+from symphony.errors import (
+    AlreadyExists,
+    BackendError,
+    LaunchFailed,
+    NotFound,
+    SpecError,
+    SymphonyError,
+    Unsupported,
+    shown,
+)
+from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus, State
+from symphony.supervised.run import directory
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.run.events import EventReader, unfinished_previous
+from symphony.supervised.run.status import StatusReader
+from symphony.support.directories.state import state_root
+from symphony.support.names import did_you_mean, join_names
+
+# Modules that only a launch, a stop or a log command needs are imported inside functions, so that
+# commands such as `symphony ls` start quickly.
+if TYPE_CHECKING:
+    import socket
+
+    from symphony.archive.archive import Run
+    from symphony.code.snapshot import CodeArchive, CodeArchives
+    from symphony.events import ExperimentEvent
+    from symphony.log_blocks import LogBlock
+    from symphony.model import Experiment
+    from symphony.model.settings.validators import Strings
+    from symphony.plan.changes import Changes
+    from symphony.plan.restart_policy import Backoff
+    from symphony.plan.topology import Topology
+    from symphony.process_details import ProcessDetails
+    from symphony.supervised.control import SupervisorLink
+    from symphony.supervised.copy import CopyPath
+    from symphony.supervised.logs import IgnoredLine
+    from symphony.supervised.processes.spec import ProcessSpec
+    from symphony.supervised.render import HostManifest
+    from symphony.supervised.resources.leases import GpuLeases, PortLeases
+    from symphony.supervised.resources.ports import FinishingPorts
+    from symphony.supervised.resources.unsupervised import UnsupervisedUsage
+    from symphony.supervised.update import Update
+    from symphony.usage import ExperimentUsage
+
+# How many seconds a launch waits for the supervisor of a finished experiment to exit. Before its
+# exit, the supervisor stops processes that were left behind.
+FINISH_TIMEOUT_SECONDS = 60.0
+# How long a command that needs the lock of a run without a supervisor waits for other programs.
+LOCK_TIMEOUT_SECONDS = 0.2
+_STATUS_CHECK_SECONDS = 1.0
+PORT_HOLD_MODES = ("started", "bound")
+
+
+class HostCluster(Cluster):
+    """A cluster that runs processes on this machine. Each experiment has a detached supervisor.
+
+    A backend sets ``children`` to the ``"module:Class"`` that starts its processes. The supervisor
+    imports this class; see `symphony.supervised.supervisor.children.Children`.
+
+    Options:
+
+    * ``state_dir`` is the directory that contains the run directories. The default is a
+      subdirectory of SYMPHONY_STATE_DIR, or else of the XDG state directory.
+    * ``gpus`` contains the identifiers of the GPUs that launches may lease. The default is the GPUs
+      in CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES, or else all NVIDIA GPUs on the machine, or
+      its AMD GPUs if there are none.
+    * ``backoff`` sets the delays before restarts.
+    * ``hold_ports`` sets how long a port is held for its server. With ``"started"``, the port is
+      held until the server starts. With ``"bound"``, the port is held until the experiment
+      finishes, so that the port is never free before the server has bound it. ``"bound"`` requires
+      servers that set SO_REUSEADDR.
+    * With ``snapshot``, processes with `code` run from a copy in the run directory, which later
+      edits do not change.
+    """
+
+    children: ClassVar[str]
+    # The number of file descriptors that the supervisor needs for each process.
+    process_descriptors: ClassVar[int] = 0
+    commands_run_here: ClassVar[bool] = True
+    launch_option_names: ClassVar[tuple[str, ...]] = ("snapshot",)
+    ports_are_here: ClassVar[bool] = True
+
+    # The record that is read instead of the experiments; see `at_run`.
+    _run_path: Path | None = None
+
+    def __init__(
+        self,
+        *,
+        state_dir: str | os.PathLike[str] | None = None,
+        gpus: Sequence[str] | None = None,
+        backoff: Backoff | None = None,
+        hold_ports: Literal["started", "bound"] = "started",
+        snapshot: bool = False,
+        preamble_cmds: Strings | None = None,
+        start_dir: str | None = None,
+    ) -> None:
+        super().__init__(preamble_cmds=preamble_cmds, start_dir=start_dir)
+        self._root = state_root(self.backend) if state_dir is None else _state_root(state_dir)
+        self._gpus = None if gpus is None else _device_names(gpus)
+        if backoff is not None:
+            from symphony.model.settings.validators import instance
+            from symphony.plan.restart_policy import Backoff
+
+            instance(backoff, Backoff, "backoff")
+        self._backoff = backoff
+        if not isinstance(snapshot, bool):
+            raise SpecError(f"snapshot must be true or false, not {shown(snapshot)}")
+        self._copies_code = snapshot
+        if hold_ports not in PORT_HOLD_MODES:
+            hint = did_you_mean(shown(hold_ports).strip("'"), PORT_HOLD_MODES)
+            modes = " or ".join(PORT_HOLD_MODES)
+            raise SpecError(f"hold_ports must be {modes}, not {shown(hold_ports)}{hint}")
+        self._hold_until_bound = hold_ports == "bound"
+
+    # --- launching ---
+
+    def manifest(self, experiment: Experiment) -> HostManifest:
+        """Return the manifest that a launch would use at this moment.
+
+        The manifest contains ports that are free now. The ports of a running experiment of the same
+        name count as free, because a launch either refuses the name or replaces that experiment.
+        """
+        from symphony.code.snapshot import take_snapshots
+        from symphony.supervised.resources.leases import PortLeases
+        from symphony.supervised.resources.ports import ExperimentPorts
+
+        replaced = directory.find(self._root, experiment.name)
+        unsupervised = self._unsupervised_usage(except_run=replaced)
+        archives = take_snapshots(experiment)
+        with PortLeases(ExperimentPorts(replaced), self._finishing_ports(), unsupervised) as ports:
+            return self._render(experiment, ports.reserve, archives, avoid_port=ports.avoid)
+
+    def _finishing_ports(self) -> FinishingPorts:
+        from symphony.supervised.resources.ports import FinishingPorts
+
+        return FinishingPorts(self._root, FINISH_TIMEOUT_SECONDS)
+
+    def _unsupervised_usage(self, except_run: RunDirectory | None = None) -> UnsupervisedUsage:
+        from symphony.supervised.resources.unsupervised import UnsupervisedUsage
+
+        return UnsupervisedUsage(directory.all_roots(self._root), except_run)
+
+    def _render(
+        self,
+        experiment: Experiment,
+        reserve_port: Callable[[int], str | None],
+        archives: CodeArchives,
+        *,
+        avoid_port: Callable[[int], bool] = lambda _: False,
+        present: Mapping[str, int] | None = None,
+        run_id: str | None = None,
+        copies_code: bool = False,
+    ) -> HostManifest:
+        """Return the manifest of an experiment, whose processes have the code in ``archives``.
+
+        ``reserve_port`` returns None if a port can be used, and otherwise the reason why it cannot
+        be used. ``avoid_port`` returns whether another port is preferable. ``present`` maps the
+        services of the running experiment to their ports, and ``run_id`` is its identifier. Its
+        processes run from copies of the code with ``copies_code``.
+        """
+        import shutil
+
+        from symphony.plan.addresses import AddressScheme
+        from symphony.plan.resolve import resolve
+        from symphony.supervised.render import HOST, render
+
+        scheme = AddressScheme(
+            backend=self.backend,
+            host=lambda _: HOST,
+            bind_host=HOST,
+            refuse=reserve_port,
+            avoid=avoid_port,
+            present=present or {},
+        )
+        return render(
+            resolve(experiment, scheme, self.defaults),
+            run_id=run_id or os.urandom(16).hex(),
+            launched=time.time(),
+            directory=self._root / experiment.name,
+            working_directory=Path.cwd(),
+            shell=shutil.which("bash") or "/bin/sh",
+            snapshots={name: archive.snapshot for name, archive in archives.items()},
+            copies_code=self._copies_code or copies_code,
+        )
+
+    def _launch(
+        self, experiment: Experiment, *, force: bool, on_change: OnChange = None
+    ) -> HostManifest:
+        # A launch on this machine takes very little time, so only a warning is reported.
+        from symphony.code.snapshot import take_snapshots
+        from symphony.supervised import preflight
+
+        preflight.check_open_files(experiment, self.process_descriptors)
+        archives = take_snapshots(experiment)
+        manifest, warning = self._start(experiment, archives, force=force)
+        if warning and on_change is not None:
+            with contextlib.suppress(NotFound):
+                status = self.describe_experiment(experiment.name)
+                on_change(replace(status, note=warning))
+        return manifest
+
+    def _plan_replacement(self, experiment: Experiment, archives: CodeArchives) -> HostManifest:
+        """Return the manifest of an experiment that replaces the one of the same name.
+
+        The ports and GPUs of that experiment count as free. Raises `SpecError` or `LaunchFailed` if
+        the experiment cannot be launched when that experiment has been deleted.
+        """
+        from symphony.supervised import preflight
+        from symphony.supervised.resources.gpus import check_number_of_gpus
+        from symphony.supervised.resources.leases import GpuLeases, PortLeases, visible_gpus
+        from symphony.supervised.resources.ports import ExperimentPorts
+
+        replaced = directory.find(self._root, experiment.name)
+        unsupervised = self._unsupervised_usage(except_run=replaced)
+        with PortLeases(ExperimentPorts(replaced), self._finishing_ports(), unsupervised) as ports:
+            manifest = self._render(experiment, ports.reserve, archives)
+        preflight.check(manifest)
+        devices = visible_gpus() if self._gpus is None else self._gpus
+        gpus = GpuLeases(devices, unsupervised)
+        check_number_of_gpus(manifest.processes, gpus, _leased_gpus(replaced))
+        return manifest
+
+    def _start(
+        self, experiment: Experiment, archives: CodeArchives, *, force: bool
+    ) -> tuple[HostManifest, str]:
+        """Free the experiment's name, launch the experiment, and return its manifest.
+
+        Also return a warning for the user, which can be empty. A running experiment of this name is
+        deleted when everything is ready to start the processes, because both can use the same ports
+        and GPUs. If an earlier step fails, it keeps running.
+        Raises AlreadyExists if an experiment of this name is running and ``force`` is false.
+        """
+        from symphony.plan.restart_policy import Backoff
+        from symphony.supervised import preflight
+        from symphony.supervised.resources.gpus import assign_gpus
+        from symphony.supervised.resources.leases import GpuLeases, PortLeases, visible_gpus
+        from symphony.supervised.run.launch_settings import LaunchSettings
+        from symphony.supervised.supervisor import handover
+
+        devices = visible_gpus() if self._gpus is None else self._gpus
+        unsupervised = self._unsupervised_usage()
+        manifest: HostManifest | None = None
+        settings = LaunchSettings(
+            children_options=self._children_options(),
+            backoff=asdict(self._backoff or Backoff()),
+            hold_until_bound=self._hold_until_bound,
+        )
+        try:
+            with (
+                directory.full_disk_errors(self._root, len(experiment.list_all_processes())),
+                # Other launches of the same name wait for this one, and do not compete for its
+                # ports and GPUs.
+                directory.staging_directory(self._root, experiment.name) as (run, lock),
+            ):
+                planned = None
+                if force:
+                    planned = self._plan_replacement(experiment, archives)
+                else:
+                    self._free_name(experiment.name)
+                with (
+                    handover.prepared_supervisor(
+                        run, experiment.name, children=self.children, settings=settings
+                    ) as channel,
+                    PortLeases(
+                        finishing=self._finishing_ports(), unsupervised=unsupervised
+                    ) as ports,
+                    GpuLeases(devices, unsupervised) as gpus,
+                ):
+                    if planned is not None:
+                        self._write_files(run, planned, archives)
+                        directory.check_free_space(self._root, len(planned.processes))
+                        # Everything that can fail before the processes start has been done.
+                        self.delete(experiment.name)
+                    manifest = self._render(
+                        experiment,
+                        ports.reserve,
+                        archives,
+                        avoid_port=ports.avoid,
+                        run_id=None if planned is None else planned.run_id,
+                    )
+                    if planned is None:
+                        preflight.check(manifest)
+                    processes, gpu_leases = assign_gpus(manifest.processes, gpus)
+                    manifest = replace(manifest, processes=processes)
+                    self._write_files(run, manifest, archives, written=planned)
+                    warning = self._hand_over(
+                        run, lock, channel, experiment, manifest, ports, gpus, gpu_leases
+                    )
+        except BaseException:
+            # Processes may already have started, for example if the caller was interrupted.
+            if manifest is not None:
+                self._roll_back(manifest)
+            raise
+        return manifest, warning
+
+    @staticmethod
+    def _write_files(
+        run: RunDirectory,
+        manifest: HostManifest,
+        archives: CodeArchives,
+        written: HostManifest | None = None,
+    ) -> None:
+        """Write the files that the processes need, and the manifest.
+
+        ``written`` is a manifest of the same launch, with other ports and GPUs, whose files have
+        been written before.
+        """
+        from symphony.supervised import preflight
+
+        if written is None:
+            preflight.write_code(run, manifest, archives)
+            preflight.write_secrets(run, manifest)
+        if written is None or manifest.configs != written.configs:
+            # Another port is another version of a file, in a directory of its own.
+            directory.remove_tree(run.file(directory.CONFIG_DIRECTORY))
+            preflight.write_configs(run, manifest)
+        preflight.write_manifest(run, manifest)
+
+    def _free_name(self, name: str) -> None:
+        """Remove a finished experiment of this name, if there is one.
+
+        Raises AlreadyExists if the experiment has not finished, or if its supervisor does not exit
+        in time. Raises BackendError if the experiment's record is damaged, or if its supervisor is
+        suspended.
+        """
+        from symphony.supervised.replacement import lock_unsupervised
+        from symphony.supervised.stop import has_remaining_processes, stop_remaining
+
+        found = directory.find(self._root, name)
+        if found is None:
+            return
+        # NotFound means that another program has just deleted the experiment.
+        with contextlib.suppress(NotFound), found.pin() as run:
+            self._check_finished(run)
+            with lock_unsupervised(run, timeout=LOCK_TIMEOUT_SECONDS) as lock:
+                if lock is None and run.recorded_supervisor() is not None:
+                    # Another program has started a new supervisor for a killed one.
+                    raise experiment_exists(run.name)
+                if run.other_host() is None and has_remaining_processes(run):
+                    # The supervisor was killed. Only descendants of the exited processes are
+                    # running.
+                    stop_remaining(run)
+                self._remove(run)
+
+    def _check_finished(self, run: RunDirectory) -> None:
+        """Raise AlreadyExists if an experiment is running, or if its supervisor does not exit in
+        time.
+
+        Raises BackendError if the supervisor is suspended.
+        """
+        from symphony.supervised.processes.control import wait_for_exit
+        from symphony.supervised.stop import check_not_suspended, find_supervisor, has_finished
+
+        other_host = run.other_host()
+        if other_host is not None:
+            # Processes on another host cannot be observed, so the experiment's record must show
+            # that it has finished.
+            if not has_finished(run):
+                raise AlreadyExists(run.other_host_message(other_host))
+            return
+        reader = StatusReader(run)
+        if not reader.read().ended:
+            raise experiment_exists(run.name)
+        if reader.waits_for_start:
+            from symphony.supervised.control import send_request
+
+            # The request is refused if another program has just started one of the processes. The
+            # supervisor may also have been killed.
+            with contextlib.suppress(BackendError):
+                send_request(run, {"request": "finish"})
+            if not reader.read().ended:
+                raise experiment_exists(run.name)
+        supervisor = find_supervisor(run)
+        if supervisor is not None and not wait_for_exit(supervisor, FINISH_TIMEOUT_SECONDS):
+            check_not_suspended(run)
+            raise experiment_exists(run.name)
+
+    def _hand_over(
+        self,
+        run: RunDirectory,
+        lock: int,
+        channel: socket.socket,
+        experiment: Experiment,
+        manifest: HostManifest,
+        ports: PortLeases,
+        gpus: GpuLeases,
+        gpus_of_processes: dict[str, list[int]],
+    ) -> str:
+        """Record the launch, and make the supervisor start the processes.
+
+        Return the supervisor's warning, which can be empty. The state of the code is recorded while
+        the supervisor works.
+
+        ``gpus_of_processes`` maps process names to the descriptors of their leases in ``gpus``.
+        Raises AlreadyExists if another program has used the name in the meantime, and LaunchFailed
+        if a process cannot be started.
+        """
+        from symphony.archive.code_state import CodeCapture
+        from symphony.supervised.run import records
+        from symphony.supervised.supervisor import handover
+
+        held_to_the_end = [*ports.leases.values()]
+        held_until_started = ports.holds
+        if self._hold_until_bound:
+            held_to_the_end += ports.holds.values()
+            held_until_started = {}
+
+        def release() -> None:
+            ports.release()
+            gpus.release()
+
+        # From the handover on, the experiment is complete even if this process is killed. On a full
+        # disk, it runs without a record of its launch.
+        with contextlib.suppress(OSError):
+            records.write_launch_record(
+                run,
+                experiment,
+                self.backend,
+                manifest.run_name,
+                manifest.launched,
+                self._options_to_record(),
+            )
+        source = experiment.base_dir or Path.cwd()
+        # The supervisor renames the run directory while the state of the code is captured.
+        with run.pin() as pinned, CodeCapture(source, pinned.file(".")) as code:
+            report = handover.hand_over(
+                channel,
+                run,
+                self._root / manifest.experiment,
+                lock=lock,
+                keep=held_to_the_end,
+                holds=held_until_started,
+                gpus=gpus_of_processes,
+                on_inherited=release,
+                while_launching=code.start,
+            )
+        if report.outcome == handover.EXISTS:
+            raise self._name_in_use(manifest.experiment)
+        if report.outcome == handover.REFUSED:
+            raise LaunchFailed(f"{report.reason}; the processes that had started were stopped")
+        if report.outcome == handover.FAILED:
+            raise BackendError(report.reason)
+        return report.warning
+
+    def _children_options(self) -> dict[str, Any]:
+        """Return the keyword arguments for the ``children`` class, as JSON-serializable values."""
+        return {}
+
+    def _name_in_use(self, name: str) -> SymphonyError:
+        """Return the error for a name that could not be claimed."""
+        path = self._root / name
+        is_foreign = os.path.lexists(path) and not path.is_dir()
+        with contextlib.suppress(NotFound):
+            if not is_foreign:
+                with RunDirectory(path).pin() as run:
+                    is_foreign = not run.is_run_directory()
+        if is_foreign:
+            return BackendError(
+                f"the name {name!r} cannot be used, because {path} is not a run directory of "
+                "symphony; remove it or choose another name"
+            )
+        return experiment_exists(name)
+
+    def _roll_back(self, manifest: HostManifest) -> None:
+        """Delete the experiment if its current run is the one that ``manifest`` describes.
+
+        No record is kept, because the launch has failed.
+        """
+        self._delete(manifest.experiment, manifest.run_id, purge=True)
+
+    # --- stopping and deleting ---
+
+    def stop(self, experiment: str, *, at_once: bool = False) -> None:
+        """Stop an experiment for good, and keep its logs and its status.
+
+        ``at_once`` skips the grace period.
+        """
+        from symphony.supervised.stop import stop
+
+        with self._find(experiment).pin() as run:
+            if not run.is_locked():
+                # The new supervisor of a killed one records that the processes were stopped. It is
+                # not necessary, however.
+                with contextlib.suppress(BackendError):
+                    self._reader(run).read()
+            stop(run, at_once=at_once)
+
+    # --- changing ---
+
+    def diff(self, experiment: Experiment, *, start: Sequence[str] | None = None) -> Changes:
+        """Return how a running experiment differs; see `Cluster.diff`."""
+        from symphony.code.snapshot import take_snapshots
+
+        archives = take_snapshots(experiment)
+        found = None
+        while found is None:
+            # A launch in progress, whose client can have been killed, has reserved the ports.
+            directory.wait_for_launch(self._root, experiment.name)
+            # No launch begins while this program determines whether the ports are free, and no
+            # other program determines the same.
+            with directory.existing_launch_lock(self._root):
+                found = directory.find(self._root, experiment.name)
+                if found is None and not directory.is_launching(self._root, experiment.name):
+                    return self._launching(experiment, archives, "it does not exist")
+        with found.pin() as run, contextlib.ExitStack() as stack:
+            reader = self._reader(run)
+            status = reader.read()
+            if _has_finished(reader, status):
+                other_host = _unobserved_host(run, status)
+                if other_host is not None:
+                    message = run.other_host_message(other_host, "run the command there")
+                    raise BackendError(message)
+                return self._launching(experiment, archives, "it has finished")
+
+            previous = unfinished_previous(reader.state, reader.manifest)
+            leaving = {port for item in previous for port in item["releases"]}
+
+            @functools.cache
+            def ports() -> PortLeases:
+                # Most changes need no new port.
+                from symphony.supervised.resources.leases import PortLeases
+
+                unsupervised = self._unsupervised_usage(except_run=found)
+                finishing = self._finishing_ports()
+                leases = PortLeases(finishing=finishing, unsupervised=unsupervised)
+                return stack.enter_context(leases)
+
+            def reserve(port: int) -> str | None:
+                # The port of a leaving process is reserved until it has exited, and then free.
+                return None if port in leaving else ports().reserve(port)
+
+            update = self._difference(
+                run,
+                reader,
+                status,
+                experiment,
+                archives,
+                reserve,
+                lambda port: ports().avoid(port),
+                start=start,
+            )
+            return update.changes
+
+    def _difference(
+        self,
+        run: RunDirectory,
+        reader: StatusReader,
+        status: ExperimentStatus,
+        experiment: Experiment,
+        archives: CodeArchives,
+        reserve_port: Callable[[int], str | None],
+        avoid_port: Callable[[int], bool],
+        *,
+        start: Sequence[str] | None,
+    ) -> Update:
+        """Return the difference between a running experiment and ``experiment``.
+
+        ``reader`` has read ``status``. ``archives`` contains the code of the processes.
+        ``reserve_port`` and ``avoid_port`` are called for new ports; see `_render`. ``start``
+        contains the processes that are started if they have exited; None means all.
+        """
+        from symphony.supervised.update import Update
+
+        manifest = self._render_again(
+            experiment, archives, reader.manifest, reserve_port, avoid_port
+        )
+        return Update(run, reader, status, manifest, archives, start=start)
+
+    def _launching(self, experiment: Experiment, archives: CodeArchives, reason: str) -> Changes:
+        from symphony.plan.changes import launching
+        from symphony.supervised.changes import snapshot
+
+        other = self._other_backend(experiment.name)
+        if other is None:
+            manifest = self.manifest(experiment)
+            return launching(snapshot(manifest.to_dict(), {}), reason)
+        # The experiment on the other backend has reserved the ports.
+        manifest = self._render(experiment, lambda _: None, archives)
+        changes = launching(snapshot(manifest.to_dict(), {}), reason)
+        reason = f"it runs on the backend {other}, not on {self.backend}"
+        return replace(changes, launch="", relaunch=(reason,))
+
+    def _delete_elsewhere(self, experiment: str) -> None:
+        other = self._other_backend(experiment)
+        if other is not None:
+            Cluster.new(other).delete(experiment)
+
+    def _other_backend(self, name: str) -> str | None:
+        """Return another backend of this machine on which an experiment is running, or None."""
+        for root in directory.all_roots(self._root)[1:]:
+            found = directory.find(root, name)
+            if found is None:
+                continue
+            reader = StatusReader(found)
+            if not _has_finished(reader, reader.read()):
+                return root.name
+        return None
+
+    def _render_again(
+        self,
+        experiment: Experiment,
+        archives: CodeArchives,
+        running: Mapping[str, Any],
+        reserve_port: Callable[[int], str | None],
+        avoid_port: Callable[[int], bool],
+    ) -> HostManifest:
+        """Return the new manifest of a running experiment, whose services keep their ports.
+
+        ``reserve_port`` and ``avoid_port`` are called for new ports; see `_render`.
+        """
+        services = running["services"].items()
+        present = {name: int(address.rpartition(":")[2]) for name, address in services}
+        own = set(present.values())
+
+        def reserve(port: int) -> str | None:
+            return None if port in own else reserve_port(port)
+
+        codes = [item["code"] for item in running["processes"] if item.get("code")]
+        return self._render(
+            experiment,
+            reserve,
+            archives,
+            avoid_port=avoid_port,
+            present=present,
+            run_id=running["run_id"],
+            copies_code=any(code["directory"] != code["source"] for code in codes),
+        )
+
+    def _change(
+        self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
+    ) -> Changes:
+        """Change a running experiment; see `Cluster.up`."""
+        from symphony.code.snapshot import take_snapshots
+        from symphony.supervised import preflight
+        from symphony.supervised.resources.leases import GpuLeases, PortLeases, visible_gpus
+        from symphony.supervised.run.change_directory import change_lock
+
+        preflight.check_open_files(experiment, self.process_descriptors)
+        archives = take_snapshots(experiment)
+        devices = visible_gpus() if self._gpus is None else self._gpus
+        found = self._find(experiment.name)
+        with (
+            directory.full_disk_errors(self._root, len(experiment.list_all_processes())),
+            found.pin() as run,
+            change_lock(run),
+        ):
+            unsupervised = self._unsupervised_usage(except_run=found)
+            reader = self._reader(run)
+            status = read_unchanging(run, reader)
+            with (
+                PortLeases(finishing=self._finishing_ports(), unsupervised=unsupervised) as ports,
+                GpuLeases(devices, unsupervised) as gpus,
+            ):
+                update = self._difference(
+                    run,
+                    reader,
+                    status,
+                    experiment,
+                    archives,
+                    ports.reserve,
+                    ports.avoid,
+                    start=start,
+                )
+                if not update.changes.is_empty:
+                    self._check_change(update.changes)
+                    update.assign_gpus(functools.partial(_lease_gpus, gpus))
+                    send = functools.partial(_send_change, run, ports, gpus)
+                    update.apply(experiment, send, keep_holds=self._hold_until_bound)
+            if on_change is not None:
+                on_change(reader.read())
+        return update.changes
+
+    def _check_change(self, changes: Changes) -> None:
+        """Check that the backend can start the added processes. A backend can override this."""
+
+    def _launch_record(self, experiment: str) -> Mapping[str, Any]:
+        from symphony.archive.record import RECORD_FILE, read_json
+
+        run = self._find(experiment)
+        record = read_json(run.file(RECORD_FILE))
+        if record is None:
+            raise BackendError(
+                f"the record of experiment {experiment!r} cannot be read ({run.path / RECORD_FILE} "
+                "is missing or damaged); launch it again"
+            )
+        return record
+
+    def _secret_contents(self, experiment: str) -> list[bytes]:
+        secrets = self._find(experiment).secrets
+        if not secrets.is_dir():
+            return []
+        return [path.read_bytes() for path in secrets.iterdir() if path.is_file()]
+
+    def _recorded_code(self, experiment: str) -> Mapping[str, CodeArchive]:
+        from symphony.archive.code_archives import read_archives
+
+        return read_archives(self._find(experiment).path)
+
+    # --- controlling processes ---
+
+    def stop_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        grace: float | str | None = None,
+        at_once: bool = False,
+        timeout: float | str | None = None,
+    ) -> list[ProcessStatus]:
+        """Stop processes, and wait until they have exited; see `Cluster.stop_processes`."""
+        seconds = _grace_seconds(grace, at_once)
+        return self._request(experiment, processes, timeout, request="stop", grace=seconds)
+
+    def start_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        timeout: float | str | None = None,
+    ) -> list[ProcessStatus]:
+        """Start processes that are not running; see `Cluster.start_processes`."""
+        return self._request(experiment, processes, timeout, request="start")
+
+    def restart_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        grace: float | str | None = None,
+        at_once: bool = False,
+        timeout: float | str | None = None,
+    ) -> list[ProcessStatus]:
+        """Stop processes, and start them again; see `Cluster.restart_processes`."""
+        seconds = _grace_seconds(grace, at_once)
+        return self._request(experiment, processes, timeout, request="restart", grace=seconds)
+
+    def signal_processes(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        signal: int | str,
+        *,
+        force: bool = False,
+    ) -> list[ProcessStatus]:
+        """Send a signal to running processes; see `Cluster.signal_processes`."""
+        from symphony.support.signal_names import find_signal
+
+        request: dict[str, Any] = {"request": "signal", "signal": int(find_signal(signal))}
+        if force:
+            request["force"] = True
+        return self._request(experiment, processes, None, **request)
+
+    def _request(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        timeout: float | str | None,
+        **request: Any,
+    ) -> list[ProcessStatus]:
+        """Send a request about processes to the supervisor, and return their statuses."""
+        from symphony.model.settings.durations import parse_timeout
+
+        seconds = parse_timeout(timeout)
+        with self._find(experiment).pin() as run:
+            # The second read of the status reads only the events of the request.
+            reader = self._reader(run)
+            status = reader.read()
+            kind = request["request"]
+            selected = [process.name for process in select_processes(status, processes)]
+            if processes is None and kind in ("start", "restart"):
+                from symphony.plan.one_shots import finished_one_shots
+
+                conditions = [item["starts_after"] for item in reader.manifest["processes"]]
+                finished = finished_one_shots(status, conditions)
+                selected = [name for name in selected if name not in finished]
+            is_done = (
+                kind == "stop"
+                and _have_ended(status, selected)
+                and _unobserved_host(run, status) is None
+            )
+            if not is_done:
+                # For example, a stop is not done when its processes have exited, because programs
+                # that they have left behind may still be running.
+                waits = kind == "start"
+                self._send(run, {**request, "names": selected}, timeout=seconds, waits=waits)
+                status = reader.read()
+            return select_processes(status, selected)
+
+    def _send(
+        self,
+        run: RunDirectory,
+        request: Mapping[str, Any],
+        *,
+        timeout: float | None = None,
+        on_sent: Callable[[], None] = lambda: None,
+        waits: bool = False,
+    ) -> None:
+        """Send a request to the supervisor; see `symphony.supervised.control.send_request`."""
+        from symphony.supervised.control import send_request
+
+        link = self._supervisor_link(run)
+        send_request(run, request, timeout=timeout, on_sent=on_sent, link=link, waits=waits)
+
+    def _supervisor_link(self, run: RunDirectory) -> SupervisorLink:
+        """Return the way in which this program reaches the supervisor of a pinned run."""
+        from symphony.supervised.control import LocalLink
+
+        return LocalLink(run)
+
+    # --- deleting ---
+
+    def delete(
+        self,
+        experiment: str,
+        *,
+        purge: bool = False,
+        in_order: bool = True,
+        at_once: bool = False,
+    ) -> None:
+        """Stop an experiment, and move the record of its run to the archive; see `Cluster.delete`.
+
+        A missing experiment is not an error.
+        """
+        self._delete(experiment, purge=purge, in_order=in_order, at_once=at_once)
+
+    def _delete(
+        self,
+        experiment: str,
+        run_id: str | None = None,
+        *,
+        purge: bool = False,
+        in_order: bool = True,
+        at_once: bool = False,
+    ) -> None:
+        """Delete an experiment. If ``run_id`` is given, do nothing if another run has the name."""
+        from symphony.supervised.replacement import lock_unsupervised
+        from symphony.supervised.stop import stop, stop_remaining
+
+        found = directory.find(self._root, experiment)
+        if found is None:
+            return
+        # NotFound means that another program has just deleted the experiment.
+        with contextlib.suppress(NotFound), found.pin() as run:
+            if run_id is not None and run.run_id() != run_id:
+                return
+            run.grant_access()
+            if run.is_current() and not run.is_run_directory():
+                raise self._name_in_use(experiment)
+            with lock_unsupervised(run, timeout=LOCK_TIMEOUT_SECONDS) as lock:
+                if lock is None:
+                    stop(run, in_order=in_order, at_once=at_once)
+                else:
+                    stop_remaining(run, in_order=in_order, at_once=at_once)
+                self._remove(run, purge=purge)
+
+    def _remove(self, run: RunDirectory, *, purge: bool = False) -> None:
+        """Free the name of an experiment that has no running processes, and archive its record.
+
+        With ``purge``, remove the record. ``run`` is pinned. If another run has the name by now,
+        that run is not changed.
+        """
+        from symphony.supervised.run import records
+
+        if not purge:
+            try:
+                records.archive_run(
+                    run,
+                    directory.archive_directory(self._root),
+                    self._retention(),
+                    self._final_reader,
+                )
+                return
+            except OSError as exc:
+                raise BackendError(
+                    f"the record of experiment {run.name!r} cannot be moved to the archive: {exc}; "
+                    "delete the experiment with --purge to remove its record"
+                ) from exc
+        run.remove()
+
+    def _final_reader(self, run: RunDirectory) -> StatusReader:
+        """Return a reader of the status of a run without running processes."""
+        return StatusReader(run)
+
+    # --- runs ---
+
+    def list_runs(self) -> list[Run]:
+        """Return the recorded runs of all experiments on this machine, the newest first.
+
+        The runs whose experiments still exist are included.
+        """
+        from symphony.archive import archive
+
+        archives = {archive.archive_directory(), directory.archive_directory(self._root)}
+        roots = [*directory.all_roots(self._root), archive.active_directory()]
+        found = archive.find_active(roots)
+        for each in archives:
+            found += archive.find_archived(each)
+        return archive.newest_first(found)
+
+    def at_run(self, run: Run) -> HostCluster:
+        """Return a cluster that reads the record of ``run``; see `Cluster.at_run`."""
+        import copy
+
+        reader = copy.copy(self)
+        reader._run_path = run.path
+        return reader
+
+    # --- observing ---
+
+    def list_experiments(self) -> list[str]:
+        """Return the sorted names of the experiments that have a run directory."""
+        return [run.name for run in directory.find_all(self._root)]
+
+    def describe_experiment(self, experiment: str) -> ExperimentStatus:
+        """Return the current status of an experiment and its processes."""
+        return self._describe(self._find(experiment))
+
+    @contextlib.contextmanager
+    def watch_experiment(self, experiment: str) -> Iterator[Callable[[], WatchedStatuses]]:
+        """Return a context with a function that reads only new events; see
+        `Cluster.watch_experiment`.
+        """
+        reader = self._reader(self._find(experiment))
+
+        def read() -> WatchedStatuses:
+            nonlocal reader
+            run = self._find(experiment)
+            try:
+                status = reader.read()
+            except NotFound:
+                # The experiment was launched again.
+                reader = self._reader(run)
+                status = reader.read()
+            return WatchedStatuses([status])
+
+        yield read
+
+    def _find(self, experiment: str) -> RunDirectory:
+        if self._run_path is not None:
+            return RunDirectory(self._run_path)
+        found = directory.find(self._root, experiment)
+        if found is None:
+            raise experiment_not_found(experiment, self.list_experiments())
+        return found
+
+    def _describe(self, run: RunDirectory) -> ExperimentStatus:
+        return self._reader(run).read()
+
+    def _reader(self, run: RunDirectory) -> StatusReader:
+        """Return a reader of the status, which replaces a supervisor that was killed."""
+        is_record = self._run_path is not None
+        return StatusReader(run, None if is_record else self._replace_supervisor)
+
+    def _replace_supervisor(self, run: RunDirectory) -> bool:
+        from symphony.supervised.replacement import replace_supervisor
+
+        return replace_supervisor(run, self.children)
+
+    def explain_process(
+        self, experiment: str, process: str, process_group: str | None = None
+    ) -> ProcessDetails:
+        """Return the details of one process; see `Cluster.explain_process`."""
+        from symphony.supervised.describe import process_details
+
+        status = self.describe_process(experiment, process, process_group)
+        run = self._find(experiment)
+        with run.report_damage(run.events):
+            events = EventReader(run.events).read_new()
+        return process_details(run.load_manifest(), status, events, run.log(status.name))
+
+    def describe_topology(self, experiment: str) -> Topology:
+        """Return the connections of a launched experiment; see `Cluster.describe_topology`."""
+        from symphony.supervised.describe import topology
+
+        run = self._find(experiment)
+        status = self._describe(run)
+        return topology(run.load_manifest(), status)
+
+    # --- resource use ---
+
+    def _iter_usage(
+        self, experiment: str, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        run = self._find(experiment)
+        other_host = run.other_host()
+        if other_host is not None:
+            raise Unsupported(run.other_host_message(other_host, "run the command there"))
+        return self._sampled_usage(run, names, interval)
+
+    def recorded_usage(self, experiment: str) -> list[ExperimentUsage]:
+        """Return the samples in the record of the run; see `Cluster.recorded_usage`."""
+        from symphony.archive.usage import read_usage
+
+        return read_usage(self._find(experiment).path).samples
+
+    def _sampled_usage(
+        self, run: RunDirectory, names: Collection[str] | None, interval: float
+    ) -> Iterator[ExperimentUsage]:
+        from symphony.supervised.usage.follow import follow_usage
+        from symphony.usage import select_usage
+
+        # A run that is deleted is read to its end.
+        with run.pin() as pinned:
+            for usage in follow_usage(pinned, self._reader(pinned), interval):
+                yield select_usage(usage, names)
+
+    def wait(
+        self,
+        experiment: str,
+        *,
+        timeout: float | str | None = None,
+        on_change: OnChange = None,
+        until: Until = "ended",
+        processes: Sequence[str] | None = None,
+    ) -> ExperimentStatus:
+        """Wait until every process has reached ``until`` or has exited; see `Cluster.wait`."""
+        from symphony.model.settings.durations import parse_timeout
+        from symphony.supervised.logs import growing
+
+        run = self._find(experiment)
+        seconds = parse_timeout(timeout)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        reader = self._reader(run)
+        previous: ExperimentStatus | None = None
+        with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
+            while True:
+                status = reader.read()
+                if on_change is not None and status != previous:
+                    on_change(status)
+                previous = status
+                awaited = still_awaited(status, until, processes)
+                if not awaited:
+                    return status
+                # A supervisor that is killed writes no event, so the status is also read at regular
+                # intervals.
+                pause = _STATUS_CHECK_SECONDS
+                if deadline is not None:
+                    pause = min(pause, deadline - time.monotonic())
+                if pause <= 0:
+                    raise wait_timeout(status, until, awaited, seconds or 0.0)
+                wait_for_events(pause)
+
+    # --- logs ---
+
+    # A backend sets this pattern if the last line of its log files can be text that is not output.
+    _ignored_last_line: ClassVar[IgnoredLine | None] = None
+
+    def removed_processes(self, experiment: str) -> list[str]:
+        """Return the removed processes whose logs still exist; see `Cluster.removed_processes`."""
+        run = self._find(experiment)
+        present = {process.name for process in self._describe(run)}
+        return [name for name in run.logged_processes() if name not in present]
+
+    def removed_output(self, experiment: str, processes: Sequence[str]) -> dict[str, int]:
+        """Return how much output was removed from logs; see `Cluster.removed_output`."""
+        from symphony.supervised.logs import first_kept_offset
+
+        run = self._find(experiment)
+        offsets = {name: first_kept_offset(run.log(name)) for name in processes}
+        return {name: offset for name, offset in offsets.items() if offset}
+
+    def _read_log(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> str:
+        return "".join(self._iter_log_text(experiment, process, since=since, tail=tail))
+
+    def _iter_log_text(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> Iterator[str]:
+        from symphony.supervised.logs import iter_text
+
+        run = self._find(experiment)
+        with run.report_damage(run.logs):
+            yield from iter_text(
+                run,
+                process,
+                since=_since_time(since),
+                tail=tail,
+                ignored=self._ignored_last_line,
+            )
+
+    def iter_logs(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        follow: bool = False,
+        since: float | str | None = None,
+        tail: int | None = None,
+    ) -> Iterator[LogLine]:
+        """Yield the log lines of processes in chronological order; see `Cluster.iter_logs`."""
+        from symphony.log_blocks import to_lines
+
+        return to_lines(
+            self.iter_output(experiment, processes, follow=follow, since=since, tail=tail)
+        )
+
+    def _iter_output(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None,
+        *,
+        follow: bool,
+        since: float | str | None,
+        tail: int | None,
+        events: bool,
+    ) -> Iterator[LogBlock | ExperimentEvent]:
+        from symphony.supervised.output import Selection, iter_output
+
+        run = self._find(experiment)
+        removed = functools.partial(self.removed_processes, experiment)
+
+        def selected_names() -> list[str]:
+            return find_names(self._describe(run), processes, removed)
+
+        selection = Selection(
+            names=selected_names(),
+            find_names=selected_names,
+            since=_since_time(since),
+            tail=tail,
+            follow=follow,
+            events=events,
+        )
+        return iter_output(
+            run,
+            selection,
+            status=self._reader(run),
+            clean=self._clean_output,
+            ignored=self._ignored_last_line,
+        )
+
+    def _clean_output(self, text: str) -> str:
+        """Return the output of a process that a part of its log contains.
+
+        A backend overrides this method if its log files can contain other text.
+        """
+        return text
+
+    # --- events ---
+
+    def _iter_events(
+        self,
+        experiment: str,
+        names: Collection[str] | None,
+        *,
+        follow: bool,
+        since: float | None,
+    ) -> Iterator[ExperimentEvent]:
+        from symphony.events import select_events
+
+        events = self._recorded_events(experiment, names, follow=follow)
+        return select_events(events, names, since)
+
+    def _recorded_events(
+        self, experiment: str, names: Collection[str] | None, *, follow: bool
+    ) -> Iterator[ExperimentEvent]:
+        from symphony.supervised.logs import growing
+        from symphony.supervised.run.event_stream import EventStream
+
+        # A run that is deleted is read to its end.
+        with self._find(experiment).pin() as run:
+            stream = EventStream(run, self._reader(run))
+            if not follow:
+                yield from stream.read_new()
+                return
+            is_over = stream.end_check(names)
+            with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
+                while True:
+                    # No event is recorded after the end, so the check comes before the read.
+                    was_over = is_over()
+                    yield from stream.read_new()
+                    if was_over or stream.has_finished:
+                        return
+                    # A supervisor that is killed writes no event, so the status is also checked at
+                    # regular intervals.
+                    wait_for_events(_STATUS_CHECK_SECONDS)
+
+    # --- using ---
+
+    def exec_command(
+        self,
+        experiment: str,
+        process: str,
+        command: Strings,
+        process_group: str | None = None,
+        *,
+        interactive: bool = False,
+    ) -> ExecResult:
+        """Run a command in the environment and the working directory of a process, which can have
+        exited.
+
+        The process's preamble runs again before the command, with its output on standard error.
+        Raises NotFound if the process was launched on another host, and SpecError if the command
+        cannot be run.
+        """
+        from symphony.model.settings.validators import strings
+
+        found = self.describe_process(experiment, process, process_group)
+        argv = strings(command, "command")
+        run = self._find(experiment)
+        other_host = run.other_host()
+        if other_host is not None:
+            raise NotFound(
+                f"process {found.path!r} was launched on {other_host}: run the command there"
+            )
+        return self._exec_on_this_machine(run, found, argv, interactive=interactive)
+
+    def _exec_on_this_machine(
+        self, run: RunDirectory, found: ProcessStatus, argv: Sequence[str], *, interactive: bool
+    ) -> ExecResult:
+        """Run a command on this machine, in the environment of the process ``found``."""
+        from symphony.supervised import exec
+        from symphony.supervised.processes.spec import ProcessSpec
+
+        manifest = run.load_manifest()
+        data = next(data for data in manifest["processes"] if data["name"] == found.name)
+        spec = ProcessSpec.from_dict(data)
+        with run.report_damage(run.secrets):
+            env = exec.initial_environment(run, manifest, spec, found.pid)
+        if env is None:
+            raise NotFound(f"process {found.path!r} belongs to another user")
+        try:
+            completed = exec.run(spec, argv, env, capture_output=not interactive)
+        except exec.CommandNotRunError as exc:
+            raise SpecError(
+                f"cannot run {argv[0]!r} in the environment of {found.path!r}: {exc}"
+            ) from exc
+        code = completed.returncode
+        return ExecResult(
+            exit_code=128 - code if code < 0 else code,
+            stdout=completed.stdout or "",
+            stderr=completed.stderr or "",
+        )
+
+    def external_url(self, experiment: str, service: str) -> str:
+        """Return the ``host:port`` of an exposed service. The host is this machine."""
+        manifest = self._find(experiment).load_manifest()
+        exposed = manifest["exposed"]
+        if service not in exposed:
+            is_bound = service in manifest["services"]
+            problem = "binds but does not expose" if is_bound else "does not expose"
+            hint = did_you_mean(service, exposed) or f"; exposed are {join_names(exposed)}"
+            raise NotFound(f"experiment {experiment!r} {problem} {service!r}{hint}")
+        address: str = manifest["services"][service]
+        return address
+
+    def exposed_services(self, experiment: str) -> dict[str, str | None]:
+        """Return the exposed services with their addresses; see `Cluster.exposed_services`."""
+        manifest = self._find(experiment).load_manifest()
+        return {service: manifest["services"][service] for service in manifest["exposed"]}
+
+    def transfer_file(
+        self,
+        experiment: str,
+        source: str,
+        target: str,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Copy a file or directory to or from a process; see `symphony.supervised.copy`.
+
+        The process may have exited. ``progress`` is never called.
+        """
+        del progress
+        from symphony.cluster.remote_path import parse_transfer
+        from symphony.supervised.copy import resolve_path
+
+        run = self._find(experiment)
+        status = self._describe(run)
+        manifest = run.load_manifest()
+        remote_source, remote_target = parse_transfer(source, target)
+        paths = (
+            resolve_path(source, remote_source, status, manifest),
+            resolve_path(target, remote_target, status, manifest),
+        )
+        if remote_source is not None:
+            process = find_status(status, remote_source.process, remote_source.group)
+            self._copy_from(run, process, *paths, dry_run=dry_run)
+        elif remote_target is not None:
+            process = find_status(status, remote_target.process, remote_target.group)
+            self._copy_to(run, process, *paths, dry_run=dry_run)
+
+    def _copy_from(
+        self,
+        run: RunDirectory,
+        process: ProcessStatus,
+        source: CopyPath,
+        target: CopyPath,
+        *,
+        dry_run: bool,
+    ) -> None:
+        """Copy from a process. By default, its files are on this machine."""
+        from symphony.supervised.copy import copy
+
+        del run, process
+        copy(source, target, dry_run=dry_run)
+
+    def _copy_to(
+        self,
+        run: RunDirectory,
+        process: ProcessStatus,
+        source: CopyPath,
+        target: CopyPath,
+        *,
+        dry_run: bool,
+    ) -> None:
+        """Copy to a process. By default, its files are on this machine."""
+        from symphony.supervised.copy import copy
+
+        del run, process
+        copy(source, target, dry_run=dry_run)
+
+    def port_forward(
+        self,
+        experiment: str,
+        process_or_service: str,
+        port: int | None = None,
+        *,
+        local_port: int | None = None,
+        on_error: Callable[[str], None] | None = None,
+    ) -> Tunnel:
+        """Return a tunnel with the address itself, because every port is a port of this machine.
+
+        With another ``local_port``, connections to it are relayed to the address.
+        """
+        services: dict[str, str] = self._find(experiment).load_manifest()["services"]
+        address = services.get(process_or_service)
+        if address is None:
+            self.find_process(experiment, process_or_service)
+            if port is None:
+                raise SpecError(f"the port of process {process_or_service!r} is missing; set port")
+            address = f"127.0.0.1:{port}"
+        elif port is not None:
+            address = f"{address.rpartition(':')[0]}:{port}"
+        host, _, own_port = address.rpartition(":")
+        if local_port is None or local_port == int(own_port):
+            return Tunnel(address)
+        from symphony.supervised.relay import Relay
+
+        relay = Relay(local_port, (host, int(own_port)), on_error)
+        return Tunnel(relay.address, close=relay.close)
+
+
+def _state_root(value: object) -> Path:
+    """Validate the option ``state_dir``, and return it as an absolute path."""
+    from symphony.model.settings.validators import path
+
+    root = path(value, "state_dir").absolute()
+    if root.exists() and not root.is_dir():
+        raise SpecError(f"state_dir must be a directory, not the file {root}")
+    return root
+
+
+def _leased_gpus(run: RunDirectory | None) -> frozenset[str]:
+    """Return the GPUs that the processes of an experiment have leased, if there is one."""
+    from symphony.supervised.processes.spec import devices_of
+
+    if run is None:
+        return frozenset()
+    try:
+        manifest = run.load_manifest()
+    except (BackendError, FileNotFoundError):
+        return frozenset()
+    found: set[str] = set()
+    for item in manifest["processes"]:
+        found.update(devices_of(item["gpus"], item["env"]))
+    return frozenset(found)
+
+
+def _has_finished(reader: StatusReader, status: ExperimentStatus) -> bool:
+    """Return whether an experiment has finished, so that its processes cannot be started again."""
+    return status.ended and not reader.waits_for_start
+
+
+def _unobserved_host(run: RunDirectory, status: ExperimentStatus) -> str | None:
+    """Return the other host on which processes of the experiment can be running, or None."""
+    if all(process.state is not State.UNKNOWN for process in status):
+        return None
+    return run.other_host()
+
+
+def _lease_gpus(
+    gpus: GpuLeases, process: ProcessSpec, processes: Sequence[ProcessSpec]
+) -> Sequence[str]:
+    """Lease GPUs for a process. Raises LaunchFailed if too few GPUs are free."""
+    from symphony.supervised.resources.gpus import too_few_gpus_message
+
+    del processes
+    devices = gpus.lease(process.gpus)
+    if devices is None:
+        raise LaunchFailed(too_few_gpus_message(process, gpus))
+    return devices
+
+
+def _send_change(
+    run: RunDirectory,
+    ports: PortLeases,
+    gpus: GpuLeases,
+    request: Mapping[str, Any],
+    on_sent: Callable[[], None],
+) -> None:
+    """Send a change to the supervisor, with the leases for new ports and GPUs."""
+    from symphony.supervised.control import send_request
+
+    descriptors = [*ports.leases.values(), *ports.holds.values(), *gpus.leases.values()]
+
+    def release() -> None:
+        on_sent()
+        # From now on, only the supervisor determines when the leases are released.
+        ports.release()
+        gpus.release()
+
+    send_request(run, request, descriptors=descriptors, on_sent=release)
+
+
+def read_unchanging(run: RunDirectory, reader: StatusReader) -> ExperimentStatus:
+    """Return the status of an experiment when no change of it is in progress.
+
+    The supervisor completes a change even if the program that has requested it was killed.
+    """
+    from symphony.supervised.logs import growing
+
+    with growing({"events": run.events}, remote=run.is_remote()) as wait_for_events:
+        while True:
+            status = reader.read()
+            can_continue = reader.is_supervised() and not run.suspension()
+            if not reader.state.is_changing or not can_continue:
+                return status
+            wait_for_events(_STATUS_CHECK_SECONDS)
+
+
+def _grace_seconds(grace: float | str | None, at_once: bool) -> float | None:
+    """Return the grace period for a request, or None for the period of each process."""
+    if grace is None:
+        return 0.0 if at_once else None
+    if at_once:
+        raise SpecError("at_once means that there is no grace period; remove grace or at_once")
+    from symphony.model.settings.durations import parse_duration
+    from symphony.supervised.run.control_socket import MAX_GRACE_SECONDS
+
+    seconds = parse_duration(grace, "grace")
+    if seconds > MAX_GRACE_SECONDS:
+        raise SpecError(f"grace must be at most {MAX_GRACE_SECONDS} s, not {shown(grace)}")
+    return seconds
+
+
+def _have_ended(status: ExperimentStatus, names: Sequence[str]) -> bool:
+    return all(process.state in ENDED for process in status if process.name in names)
+
+
+def _device_names(value: object) -> list[str]:
+    """Validate the option ``gpus``, and return the identifiers as strings."""
+    if not isinstance(value, (list, tuple)):
+        raise SpecError(
+            f"gpus must be a list of device identifiers, such as [0, 1], not {shown(value)}"
+        )
+    from symphony.model.settings.validators import strings
+
+    return strings(value, "gpus")
+
+
+def _since_time(since: float | str | None) -> float | None:
+    from symphony.cluster.since import parse_since
+
+    return None if since is None else parse_since(since, time.time())

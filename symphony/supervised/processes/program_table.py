@@ -1,0 +1,187 @@
+"""The programs that belong to processes of an experiment, as ``/proc`` shows them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from symphony.supervised.processes.identity import ProcessId, TreeStat, read_tree_stat
+from symphony.supervised.processes.membership import accepts_signals, list_pids
+from symphony.supervised.processes.signal_rule import Program
+from symphony.support.signal_names import HARMLESS_SIGNALS
+
+_STATUS_BYTES = 4096
+_SHELLS = frozenset({"ash", "bash", "busybox", "dash", "ksh", "mksh", "sh", "zsh"})
+
+
+@dataclass(frozen=True, slots=True)
+class SignalMasks:
+    """The signals that a program handles, ignores and blocks, as in ``/proc/PID/status``.
+
+    ``name`` is the name of the program, which has at most 15 characters.
+    """
+
+    caught: int
+    ignored: int
+    blocked: int
+    name: str = ""
+
+    def catches(self, number: int, *, is_suspended: bool = False) -> bool:
+        """Return whether the program handles a signal.
+
+        A program that blocks a signal usually waits for it with sigwait(3) or signalfd(2). A shell
+        blocks all signals before it waits for a command with sigsuspend(2), and this is also what
+        ``/proc`` shows when it is suspended. A shell catches SIGINT while it waits for a command,
+        and continues with the next command if the command handles the signal. Both therefore do not
+        count.
+        """
+        is_shell = self.name in _SHELLS
+        if number == signal.SIGINT and is_shell:
+            return False
+        waits = 0 if is_shell or is_suspended else self.blocked
+        return bool((self.caught | waits) & _bit(number))
+
+    def ignores(self, number: int) -> bool:
+        """Return whether the signal has no effect on the program."""
+        return bool(self.ignored & _bit(number))
+
+
+_NO_MASKS = SignalMasks(0, 0, 0)
+
+
+class ProgramTable:
+    """All processes of this machine at one point in time.
+
+    Reading a process from ``/proc`` costs more than 10 microseconds, so one table is used for all
+    processes of an experiment. ``children`` contains children of this program that lead process
+    groups of their own. Their places are known, so they are not read from ``/proc``.
+    """
+
+    def __init__(self, children: Iterable[ProcessId] = ()) -> None:
+        known = {child.pid: child for child in children}
+        self._stats: dict[int, TreeStat] = {}
+        for pid in list_pids():
+            child = known.get(pid)
+            stat = read_tree_stat(pid) if child is None else _leading_child(child)
+            if stat is not None:
+                self._stats[pid] = stat
+        self._children: dict[int, list[TreeStat]] = {}
+        self._groups: dict[int, list[TreeStat]] = {}
+        for stat in self._stats.values():
+            self._children.setdefault(stat.parent, []).append(stat)
+            self._groups.setdefault(stat.group, []).append(stat)
+
+    def members(
+        self, leader: ProcessId, known: AbstractSet[ProcessId] = frozenset()
+    ) -> list[TreeStat]:
+        """Return the running processes that belong to a process of the experiment.
+
+        These are its leader, the members of the leader's process group, those of the processes
+        ``known`` that are running, and the descendants of all of these.
+        """
+        only = self._stats.get(leader.pid)
+        has_others = leader.pid in self._children or len(self._groups.get(leader.pid, ())) > 1
+        if only is not None and only.process == leader and not has_others and known <= {leader}:
+            # This is the most frequent case, and a stop can concern thousands of processes.
+            return [only]
+        first = [self._stats.get(process.pid) for process in (leader, *known)]
+        roots = [stat for stat in first if stat is not None and stat.process in (leader, *known)]
+        found = {stat.process.pid: stat for stat in (*roots, *self._groups.get(leader.pid, ()))}
+        pending = list(found.values())
+        while pending:
+            for child in self._children.get(pending.pop().process.pid, ()):
+                if child.process.pid not in found:
+                    found[child.process.pid] = child
+                    pending.append(child)
+        return list(found.values())
+
+
+def _leading_child(child: ProcessId) -> TreeStat | None:
+    """Return the place of a child that leads a process group, or None if it has exited.
+
+    The kernel answers from the child's own data, which is 10 times as fast as reading ``/proc``.
+    """
+    options = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+    try:
+        change = os.waitid(os.P_PID, child.pid, options)
+    except ChildProcessError:
+        # Its exit has been collected, so another process can have its pid.
+        return read_tree_stat(child.pid)
+    if change is not None and change.si_code != os.CLD_STOPPED:
+        return None
+    return TreeStat(child, os.getpid(), child.pid, is_suspended=change is not None)
+
+
+def programs_of(
+    members: Collection[TreeStat], number: int, *, reads_single: bool = False
+) -> list[Program]:
+    """Return the members of a process as programs that may receive a signal.
+
+    Programs of other users, such as those behind sudo, are omitted, because they cannot be sent
+    signals. What a single program does with the signal is only read with ``reads_single``, because
+    it receives a signal that stops the process in any case.
+    """
+    if len(members) == 1 and not reads_single:
+        return [
+            Program(member.process, member.parent, is_suspended=member.is_suspended)
+            for member in members
+        ]
+    return [
+        _program(member, read_masks(member.process.pid), number)
+        for member in members
+        if accepts_signals(member.process)
+    ]
+
+
+def _program(stat: TreeStat, masks: SignalMasks, number: int) -> Program:
+    return Program(
+        stat.process,
+        stat.parent,
+        catches=masks.catches(number, is_suspended=stat.is_suspended),
+        ignores=masks.ignores(number),
+        is_suspended=stat.is_suspended,
+    )
+
+
+def read_masks(pid: int) -> SignalMasks:
+    """Return the signals that a program handles, ignores and blocks.
+
+    The masks are empty if the process has exited.
+    """
+    try:
+        descriptor = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            content = os.read(descriptor, _STATUS_BYTES)
+        finally:
+            os.close(descriptor)
+    except (FileNotFoundError, ProcessLookupError):
+        return _NO_MASKS
+    return parse_masks(content)
+
+
+def parse_masks(status: bytes) -> SignalMasks:
+    r"""Return the masks in the contents of ``/proc/PID/status``.
+
+    >>> parse_masks(b"Name:\tsh\nSigBlk:\t0\nSigIgn:\t6\nSigCgt:\t4000\n").catches(signal.SIGTERM)
+    True
+    """
+    lines = (line.partition(b":") for line in status.splitlines())
+    values = {key: value.strip() for key, _, value in lines}
+    return SignalMasks(
+        caught=int(values.get(b"SigCgt", b"0"), 16),
+        ignored=int(values.get(b"SigIgn", b"0"), 16),
+        blocked=int(values.get(b"SigBlk", b"0"), 16),
+        name=os.fsdecode(values.get(b"Name", b"")),
+    )
+
+
+def is_fatal(masks: SignalMasks, number: signal.Signals) -> bool:
+    """Return whether a signal that a program does not handle ends the program."""
+    return number not in HARMLESS_SIGNALS and not masks.ignores(number)
+
+
+def _bit(number: int) -> int:
+    return 1 << (number - 1)

@@ -1,0 +1,395 @@
+"""Start processes as children of the supervisor, and observe their exits.
+
+Each child leads its own session and process group. Its exit is observed through a pidfd, or through
+SIGCHLD if pidfds are not available or too few descriptors are left. In both cases, no polling is
+needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import functools
+import os
+import resource
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from symphony.supervised.processes.exit_status import ExitRecord, exit_code
+from symphony.supervised.processes.identity import RUN_ID_VARIABLE, ProcessId, birth_time, is_alive
+from symphony.supervised.processes.inherited_environment import InheritedEnvironment
+from symphony.supervised.processes.mark import MarkedChildren
+from symphony.supervised.processes.scratch import create_scratch_directory
+from symphony.supervised.processes.spec import ProcessSpec
+from symphony.supervised.run.directory import RunDirectory
+from symphony.supervised.supervisor.children import ExitCallback, StartRefused
+from symphony.supervised.supervisor.event_loop import EventLoop
+from symphony.supervised.supervisor.output_pipes import OutputPipes
+from symphony.support.open_file_limit import raise_open_file_limit
+
+if TYPE_CHECKING:
+    from symphony.plan.state import Track
+    from symphony.supervised.supervisor.terminal import Terminal
+
+# The interval at which a process of a killed supervisor is polled if no pidfd is available.
+POLL_SECONDS = 0.5
+# How long an exit code may take to become available, and how often it is read; see
+# `symphony.supervised.processes.exit_status`.
+EXIT_CODE_SECONDS, EXIT_CODE_POLL_SECONDS = 1.0, 0.01
+# The number of descriptors that are reserved for logs, probes and reading /proc, and are not used
+# for pidfds.
+SPARE_DESCRIPTORS = 64
+
+
+@dataclass(slots=True)
+class LocalChild:
+    """A process that was started and has not been reaped. ``pidfd`` is None if no pidfd is open."""
+
+    name: str
+    popen: subprocess.Popen[bytes]
+    birth: float
+    pidfd: int | None
+    terminal: Terminal | None = None
+    is_draining: bool = False
+
+    @property
+    def pid(self) -> int:
+        """The pid of the process, which also identifies its process group and session."""
+        return self.popen.pid
+
+
+@dataclass(slots=True)
+class AdoptedChild:
+    """A process that was started by a killed supervisor, so it is not a child of this process."""
+
+    name: str
+    pid: int
+    birth: float
+    pidfd: int | None
+
+
+class LocalChildren:
+    """The children of this process; see `symphony.supervised.supervisor.children.Children`."""
+
+    def __init__(self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback) -> None:
+        self._loop = loop
+        self._run = run
+        self._logs = str(run.logs)
+        self._on_exit = on_exit
+        self._running: dict[str, LocalChild | AdoptedChild] = {}
+        self._uses_pidfds = True
+        self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._output = OutputPipes(loop, run)
+        self._environment = InheritedEnvironment()
+        self._original_limits = raise_open_file_limit()
+        self._exit_record = ExitRecord(run.exits)
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def get(self, name: str) -> LocalChild | AdoptedChild | None:
+        """Return the running child called ``name``, or None if there is none."""
+        return self._running.get(name)
+
+    def start(
+        self, processes: Iterable[ProcessSpec], env: Mapping[str, str]
+    ) -> Iterator[tuple[ProcessSpec, LocalChild | OSError]]:
+        """Start processes; see `symphony.supervised.supervisor.children.Children`."""
+        marked_children = MarkedChildren(env.get(RUN_ID_VARIABLE, ""))
+        specs = list(processes)
+        if any(not spec.tty for spec in specs):
+            self._output.prepare()
+        for spec in specs:
+            try:
+                create_scratch_directory(spec.env)
+                self._environment.set(env, spec.env)
+                with marked_children:
+                    child = self._start(spec)
+            except OSError as exc:
+                yield spec, exc
+            except Exception as exc:
+                # For example, a variable has an invalid name. The other processes must still start.
+                yield spec, StartRefused(errno.EINVAL, f"cannot start {spec.argv[0]!r}: {exc}")
+            else:
+                yield spec, child
+
+    def keep_terminals(self, is_needed: Callable[[str], bool]) -> None:
+        """Do nothing: the kernel takes the terminal from the other programs of the process."""
+
+    def terminal(self, name: str) -> Terminal | None:
+        """Return the terminal of a running child, or None if it has none."""
+        child = self._running.get(name)
+        # The terminal of an adopted child was closed with the supervisor that was killed.
+        return child.terminal if isinstance(child, LocalChild) else None
+
+    def _start(self, spec: ProcessSpec) -> LocalChild:
+        terminal: Terminal | None = None
+        if spec.tty:
+            terminal, popen = self._start_on_terminal(spec)
+        else:
+            popen = self._start_with_log(spec)
+        self._restore_limits(popen.pid)
+        child = LocalChild(spec.name, popen, _birth_time(popen.pid), None, terminal)
+        self._running[spec.name] = child
+        if self._uses_pidfds:
+            # Every new child starts with copies of all descriptors. To keep their number small,
+            # pidfds are opened only after the whole batch has started.
+            self._loop.post(lambda: self._watch(child))
+        return child
+
+    def _start_on_terminal(self, spec: ProcessSpec) -> tuple[Terminal, subprocess.Popen[bytes]]:
+        from symphony.supervised.supervisor.terminal import Terminal
+
+        terminal = Terminal(self._loop, Path(f"{self._logs}/{spec.name}.log"))
+        try:
+            popen = subprocess.Popen(  # the function runs no Python code
+                spec.argv,
+                cwd=spec.cwd,
+                stdin=terminal.slave,
+                stdout=terminal.slave,
+                stderr=terminal.slave,
+                start_new_session=True,
+                # The terminal becomes the controlling terminal of the new session.
+                preexec_fn=functools.partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),
+                close_fds=False,
+            )
+        except BaseException:
+            terminal.discard()
+            raise
+        terminal.start()
+        return terminal, popen
+
+    def _start_with_log(self, spec: ProcessSpec) -> subprocess.Popen[bytes]:
+        output = self._output.open(spec.name)
+        try:
+            return subprocess.Popen(
+                spec.argv,
+                cwd=spec.cwd,
+                stdin=self._devnull,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                # All of the supervisor's descriptors already have the close-on-exec flag. Closing
+                # each descriptor explicitly would only cost time.
+                close_fds=False,
+            )
+        finally:
+            os.close(output)
+
+    def _watch(self, child: LocalChild) -> None:
+        """Begin to watch for a child's exit.
+
+        The child may have exited already. Its pid is not reused before the child is reaped.
+        """
+        if not self._uses_pidfds:
+            # An earlier child in the batch caused the switch to signals, and this child may have
+            # been reaped already.
+            return
+        child.pidfd = _open_pidfd(child.pid)
+        if child.pidfd is not None:
+            self._loop.watch(child.pidfd, lambda: self._drain(child))
+        else:
+            self._use_signals()
+
+    def _use_signals(self) -> None:
+        self._uses_pidfds = False
+        self._loop.on_signal(signal.SIGCHLD, self._reap_all)
+        self._reap_all()
+
+    # --- the processes of a killed supervisor ---
+
+    def adopt(
+        self, processes: Iterable[ProcessSpec], tracks: Mapping[str, Track]
+    ) -> list[AdoptedChild]:
+        """Take over processes; see `symphony.supervised.supervisor.children.Children`."""
+        from symphony.status import State
+
+        found: dict[str, ProcessId] = {}
+        pending: list[str] = []
+        for spec in processes:
+            track = tracks[spec.name]
+            if track.pid is not None and track.birth is not None:
+                found[spec.name] = ProcessId(track.pid, track.birth)
+            elif track.state is State.PENDING:
+                pending.append(spec.name)
+        found.update(self._find_unrecorded(pending, tracks))
+        self._output.adopt(found)
+        return [self._adopt(name, process) for name, process in found.items()]
+
+    def _find_unrecorded(
+        self, names: Sequence[str], tracks: Mapping[str, Track]
+    ) -> dict[str, ProcessId]:
+        """Return the processes that the supervisor had started, but not recorded, when it was
+        killed.
+        """
+        run_id = self._run.run_id()
+        if not names or run_id is None:
+            return {}
+        from symphony.supervised.processes.membership import find_session_leaders
+
+        leaders = find_session_leaders(run_id)
+        # A session that was started before the last exit belongs to a descendant that has exited
+        # its parent's session.
+        boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        ticks = os.sysconf("SC_CLK_TCK")
+        return {
+            name: leaders[name]
+            for name in names
+            if name in leaders
+            and boot + (leaders[name].birth + 1) / ticks >= (tracks[name].ended or 0.0)
+        }
+
+    def _adopt(self, name: str, process: ProcessId) -> AdoptedChild:
+        child = AdoptedChild(name, process.pid, process.birth, None)
+        self._running[name] = child
+        child.pidfd = _open_pidfd(process.pid)
+        if child.pidfd is not None and is_alive(process):
+            self._loop.watch(child.pidfd, lambda: self._handle_adopted_exit(child))
+        elif child.pidfd is None and is_alive(process):
+            self._poll_adopted(child)
+        else:
+            if child.pidfd is not None:
+                os.close(child.pidfd)
+                child.pidfd = None
+            self._loop.post(lambda: self._report_adopted(child))
+        return child
+
+    def _poll_adopted(self, child: AdoptedChild) -> None:
+        """Report the exit of a process for which no pidfd is available."""
+        if is_alive(ProcessId(child.pid, child.birth)):
+            self._loop.after(POLL_SECONDS, lambda: self._poll_adopted(child))
+        else:
+            self._report_adopted(child)
+
+    def _handle_adopted_exit(self, child: AdoptedChild) -> None:
+        if child.pidfd is not None:
+            self._loop.unwatch(child.pidfd)
+        deadline = time.monotonic() + EXIT_CODE_SECONDS
+        self._output.drain(child.name, lambda: self._report_when_known(child, deadline))
+
+    def _report_when_known(self, child: AdoptedChild, deadline: float) -> None:
+        """Report an exit when the exit code is known, at the latest at ``deadline``."""
+        code = self._exit_code(child)
+        if code is None and time.monotonic() < deadline:
+            self._loop.after(
+                EXIT_CODE_POLL_SECONDS, lambda: self._report_when_known(child, deadline)
+            )
+            return
+        pidfd, child.pidfd = child.pidfd, None
+        if pidfd is not None:
+            os.close(pidfd)
+        self._report_adopted(child, code)
+
+    def _report_adopted(self, child: AdoptedChild, code: int | None = None) -> None:
+        if code is None:
+            code = self._exit_code(child)
+        self._remove(child)
+        reason = "the supervisor that started it was killed" if code is None else ""
+        self._on_exit(child, code, reason)
+
+    def _exit_code(self, child: AdoptedChild) -> int | None:
+        """Return the exit code of a child that has exited, or None if it is not known."""
+        process = ProcessId(child.pid, child.birth)
+        # The program that has inherited the child may not have collected its status yet. A guardian
+        # records the status before it collects it.
+        code = exit_code(process, child.pidfd)
+        return self._exit_record.code(process) if code is None else code
+
+    def change(self, names: Sequence[str], env: Mapping[str, str]) -> None:
+        """Do nothing: any process can be started."""
+
+    def remove(self, name: str) -> None:
+        """Do nothing: a local process leaves nothing behind."""
+
+    def discard(self) -> None:
+        """Do nothing: a local process leaves nothing behind."""
+
+    def _restore_limits(self, pid: int) -> None:
+        """Give a child the open-file limits that the supervisor had before it raised them."""
+        if self._original_limits is not None:
+            with contextlib.suppress(OSError):
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, self._original_limits)
+
+    def _reap_all(self) -> None:
+        for child in list(self._running.values()):
+            if isinstance(child, LocalChild) and _has_exited(child.pid):
+                self._drain(child)
+
+    def _drain(self, child: LocalChild) -> None:
+        """Report an exit when the log is complete. The child is a zombie until then."""
+        if child.is_draining:
+            return
+        child.is_draining = True
+        if child.pidfd is not None:
+            self._loop.unwatch(child.pidfd)
+            os.close(child.pidfd)
+            child.pidfd = None
+        self._output.drain(child.name, lambda: self._reap(child))
+
+    def _reap(self, child: LocalChild) -> None:
+        try:
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+        except ChildProcessError:
+            # Other code in this process has collected the exit status. `Popen.poll` would return 0.
+            self._remove(child)
+            self._on_exit(child, None, "its exit status was not available")
+            return
+        if not pid:
+            return
+        self._remove(child)
+        code = os.waitstatus_to_exitcode(status)
+        # Python reports signal n as -n, but symphony reports it as 128 + n.
+        self._on_exit(child, 128 - code if code < 0 else code)
+
+    def _remove(self, child: LocalChild | AdoptedChild) -> None:
+        del self._running[child.name]
+        if isinstance(child, LocalChild):
+            if child.terminal is not None:
+                child.terminal.drain()
+            # Otherwise, `Popen` would wait for the process again when it is deleted.
+            child.popen.returncode = 0
+        if child.pidfd is not None:
+            self._loop.unwatch(child.pidfd)
+            os.close(child.pidfd)
+
+
+def _has_exited(pid: int) -> bool:
+    """Return whether a child has exited. It is not reaped."""
+    try:
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, pid, options) is not None
+    except ChildProcessError:
+        # Other code in this process has collected the exit status.
+        return True
+
+
+def _birth_time(pid: int) -> float:
+    """Return the creation time of a child, or 0.0 if it has exited or its time cannot be read."""
+    try:
+        return birth_time(pid) or 0.0
+    except OSError:
+        # No file descriptor is left. The child is running, so its start must not fail.
+        return 0.0
+
+
+def _open_pidfd(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when a process exits.
+
+    Return None if no pidfd can be opened, or if only the spare descriptors are left.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if pidfd < limit - SPARE_DESCRIPTORS:
+        return pidfd
+    os.close(pidfd)
+    return None

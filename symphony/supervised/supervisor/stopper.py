@@ -1,0 +1,383 @@
+"""Stop the programs of processes on one machine, in the event loop.
+
+The decisions are those of `symphony.supervised.processes.tree_stop`. One timer and one list of the
+machine's processes serve all stops that are in progress.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from symphony.supervised.processes.control import send_signal, signal_group
+from symphony.supervised.processes.identity import ProcessId, is_alive
+from symphony.supervised.processes.program_table import ProgramTable, programs_of
+from symphony.supervised.processes.spec import DEFAULT_STOP_SIGNAL
+from symphony.supervised.processes.stop_record import Entry, Kind
+from symphony.supervised.processes.tree_stop import Step, TreeStop
+
+if TYPE_CHECKING:
+    from symphony.supervised.processes.identity import TreeStat
+    from symphony.supervised.processes.spec import ProcessSpec
+    from symphony.supervised.processes.stop_record import StopRecord
+
+# The interval at which stops are continued. It increases while nothing happens.
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 0.25
+_PAUSE_FACTOR = 1.5
+# The record of so many stops is written in one step. If this program is killed after that and
+# before it has sent the signals, the programs do not receive them.
+STOPS_PER_BATCH = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopOrder:
+    """How a process is stopped.
+
+    ``signal`` asks its programs to exit, or ``command`` does so if it is not empty. With
+    ``whole_group``, all programs of its process group receive the signal at once. ``grace`` is the
+    time in seconds after which the programs are killed.
+    """
+
+    signal: str = DEFAULT_STOP_SIGNAL
+    command: tuple[str, ...] = ()
+    whole_group: bool = False
+    grace: float
+
+    @classmethod
+    def of(cls, spec: ProcessSpec, grace: float) -> StopOrder:
+        """Return the order for a process with the given description."""
+        return cls(
+            signal=spec.stop_signal,
+            command=spec.stop_command,
+            whole_group=spec.signal_group,
+            grace=grace,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the order as a dictionary of JSON-serializable values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StopOrder:
+        """Create an order from the output of `to_dict`."""
+        return cls(**{**data, "command": tuple(data["command"])})
+
+
+class Timers(Protocol):
+    """The part of an event loop that a `Stopper` uses."""
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once, after ``seconds`` seconds."""
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` as soon as possible. Any thread can call this method."""
+
+
+@dataclass(slots=True, eq=False)
+class _Stop:
+    """A stop in progress.
+
+    ``known`` contains the programs that were running at the last step, and ``awaited`` those of
+    them that were asked to exit. ``polled`` contains those of them whose exit must be polled.
+    ``recorded`` contains the programs that are recorded as asked in
+    the way ``recorded_kind``. The exit of the leader was collected if ``has_leader_exited`` is
+    true.
+    """
+
+    tree: TreeStop
+    order: StopOrder
+    known: set[ProcessId]
+    awaited: set[ProcessId] = field(default_factory=set)
+    polled: set[ProcessId] = field(default_factory=set)
+    recorded: set[ProcessId] = field(default_factory=set)
+    recorded_kind: Kind = Kind.SIGNALED
+    next_time: float = 0.0
+    has_begun: bool = False
+    has_leader_exited: bool = False
+
+
+class _Signals(NamedTuple):
+    """The signals of one step of a stop.
+
+    ``children`` contains the pids of the programs that are children of this program.
+    """
+
+    name: str
+    stop: _Stop
+    step: Step
+    children: set[int]
+
+
+# A function that runs the command that stops a process. It returns why the command failed, or "".
+RunCommand = Callable[[], str]
+
+
+class Stopper:
+    """The stops that are in progress on this machine.
+
+    ``on_done`` is called with the name of a process when none of its programs is running any more.
+    With ``record``, stops that a killed program has begun are continued. If ``is_notified`` is
+    true, the caller calls `handle_exit` when a process that symphony has started has exited.
+    """
+
+    def __init__(
+        self,
+        loop: Timers,
+        *,
+        on_done: Callable[[str], None] = lambda _: None,
+        record: StopRecord | None = None,
+        is_notified: bool = True,
+    ) -> None:
+        self._loop = loop
+        self._pid = os.getpid()
+        self._is_notified = is_notified
+        self._on_done = on_done
+        self._record = record
+        self._stops: dict[str, _Stop] = {}
+        self._pause = FIRST_PAUSE_SECONDS
+        # The number of the timer that is awaited; earlier timers have no effect.
+        self._timer = 0
+        self._is_posted = False
+
+    def begin(
+        self,
+        name: str,
+        leader: ProcessId,
+        order: StopOrder,
+        run_command: RunCommand | None = None,
+        on_problem: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Begin to stop a process. If it is being stopped, its grace period can become shorter.
+
+        ``run_command`` runs the command of the order. It blocks, so it runs in a thread.
+        ``on_problem`` is called in the event loop with a message if the command fails.
+        """
+        now = time.monotonic()
+        stop = self._stops.get(name)
+        if stop is not None and stop.tree.leader == leader:
+            stop.tree.hasten(now, order.grace)
+            stop.next_time = 0.0
+        else:
+            has_command = run_command is not None and order.grace > 0
+            tree = TreeStop(
+                leader,
+                signal.Signals[f"SIG{order.signal}"],
+                begin=now,
+                grace=order.grace,
+                sends_signal=not has_command,
+            )
+            self._stops[name] = stop = _Stop(tree, order, {leader})
+            is_begun = self._resume(stop)
+            if run_command is not None and has_command and not is_begun:
+                if self._record is not None:
+                    self._record.add(Kind.COMMANDED, leader.pid, ())
+                self._run(name, stop, run_command, on_problem)
+        self._pause = FIRST_PAUSE_SECONDS
+        self._schedule(0.0)
+
+    def _resume(self, stop: _Stop) -> bool:
+        """Continue a stop that a killed program has begun. Return whether there is one."""
+        if self._record is None:
+            return False
+        previous = self._record.take_previous(stop.tree.leader.pid)
+        if previous is None:
+            return False
+        signaled = previous.of(Kind.SIGNALED)
+        sends_signal = bool(signaled) or Kind.COMMANDED not in previous.programs
+        asked = signaled or previous.of(Kind.COMMANDED)
+        stop.tree.resume(asked, previous.of(Kind.HELD), sends_signal=sends_signal)
+        stop.recorded |= asked
+        stop.recorded_kind = Kind.SIGNALED if sends_signal else Kind.COMMANDED
+        stop.has_begun = bool(signaled)
+        return True
+
+    def is_active(self, name: str) -> bool:
+        """Return whether programs of a process that is being stopped may be running."""
+        return name in self._stops
+
+    def __len__(self) -> int:
+        return len(self._stops)
+
+    def programs(self) -> set[ProcessId]:
+        """Return the programs of all processes that are being stopped."""
+        return {process for stop in self._stops.values() for process in stop.known}
+
+    def handle_exit(self, name: str, leader: ProcessId) -> None:
+        """Handle the exit of the process that symphony has started."""
+        stop = self._stops.get(name)
+        if stop is None or stop.tree.leader != leader:
+            return
+        stop.has_leader_exited = True
+        if stop.known <= {leader} and not signal_group(leader.pid, 0):
+            self._end(name)
+            return
+        stop.next_time = 0.0
+        self._pause = FIRST_PAUSE_SECONDS
+        self._schedule(FIRST_PAUSE_SECONDS)
+
+    def _end(self, name: str) -> None:
+        del self._stops[name]
+        if not self._stops and self._record is not None:
+            self._record.clear()
+        self._on_done(name)
+
+    def _run(
+        self,
+        name: str,
+        stop: _Stop,
+        run_command: RunCommand,
+        on_problem: Callable[[str], None],
+    ) -> None:
+        """Run the command that stops a process. If it fails, send the signal."""
+
+        def run() -> None:
+            try:
+                problem = run_command()
+            except Exception as exc:
+                problem = f"{type(exc).__name__}: {exc}"
+            if problem:
+                self._loop.post(lambda: fail(problem))
+
+        def fail(problem: str) -> None:
+            on_problem(problem)
+            if self._stops.get(name) is stop:
+                stop.tree.send_signal()
+                stop.next_time = 0.0
+                self._schedule(0.0)
+
+        try:
+            threading.Thread(target=run, daemon=True).start()
+        except RuntimeError as exc:
+            # The user's limit on processes and threads has been reached.
+            problem = str(exc)
+            self._loop.post(lambda: fail(problem))
+
+    # --- progress ---
+
+    def _schedule(self, seconds: float) -> None:
+        if self._is_posted:
+            # The next step comes before each timer.
+            return
+        self._timer += 1
+        number = self._timer
+        if seconds:
+            self._loop.after(seconds, lambda: self._continue(number))
+        else:
+            self._is_posted = True
+            self._loop.post(lambda: self._continue(number))
+
+    def _continue(self, number: int) -> None:
+        if number != self._timer:
+            return
+        self._is_posted = False
+        if not self._stops:
+            return
+        try:
+            self._step()
+        finally:
+            now = time.monotonic()
+            times = [stop.next_time for stop in self._stops.values()]
+            pause = min([self._pause, *(max(0.0, moment - now) for moment in times if moment)])
+            self._pause = min(self._pause * _PAUSE_FACTOR, LONGEST_PAUSE_SECONDS)
+            self._schedule(max(pause, FIRST_PAUSE_SECONDS))
+
+    def _step(self) -> None:
+        """Continue the stops for which a program has exited or a time has passed."""
+        due = [name for name, stop in self._stops.items() if self._is_due(stop)]
+        while due:
+            stops = self._stops.values()
+            table = ProgramTable(stop.tree.leader for stop in stops if not stop.has_leader_exited)
+            signals: list[_Signals] = []
+            for name in due:
+                if name in self._stops:
+                    signals += self._advance(name, table)
+            for start in range(0, len(signals), STOPS_PER_BATCH):
+                self._send(signals[start : start + STOPS_PER_BATCH])
+            due = [item.name for item in signals if item.step.lists_again]
+
+    def _is_due(self, stop: _Stop) -> bool:
+        if time.monotonic() >= stop.next_time:
+            return True
+        return not stop.awaited or not all(is_alive(process) for process in stop.polled)
+
+    def _advance(self, name: str, table: ProgramTable) -> list[_Signals]:
+        """Decide the next step of a stop, and return the signals to send, which can be none."""
+        stop = self._stops[name]
+        members = table.members(stop.tree.leader, stop.known)
+        if not members:
+            self._end(name)
+            return []
+        stop.known = {member.process for member in members}
+        number = stop.tree.number
+        now = time.monotonic()
+        order, stop.has_begun, is_first = stop.order, True, not stop.has_begun
+        if is_first and order.whole_group and not order.command and order.grace > 0:
+            self._signal_group(stop, members)
+        # The only program receives the first signal in any case.
+        programs = programs_of(members, number, reads_single=bool(stop.tree.asked))
+        step = stop.tree.step(programs, now)
+        stop.next_time = stop.tree.next_time(now)
+        stop.awaited = stop.polled = stop.tree.asked & stop.known
+        if self._is_notified and len(members) == 1 and members[0].parent == self._pid:
+            # On tmux, the process is no child, and its exit is reported after the end of the stop.
+            stop.polled = set()
+        children = {member.process.pid for member in members if member.parent == self._pid}
+        return [_Signals(name, stop, step, children)]
+
+    def _send(self, batch: Sequence[_Signals]) -> None:
+        """Record which programs will be asked to exit or suspended, and send the signals.
+
+        The record comes first. A program that receives a signal often runs at once, and this
+        program could be killed before it continues.
+        """
+        if self._record is not None:
+            entries = [entry for item in batch for entry in _new_entries(item.stop, item.step)]
+            if entries:
+                self._record.add_all(entries)
+        for item in batch:
+            for process, sent in item.step.signals:
+                # Programs of other users, such as sudo, accept no signals of this user.
+                with contextlib.suppress(PermissionError):
+                    if process.pid in item.children:
+                        # The pid of a child is not used again before this thread collects its exit.
+                        os.kill(process.pid, sent)
+                    else:
+                        send_signal(process, sent)
+            if item.step.signals:
+                self._pause = FIRST_PAUSE_SECONDS
+
+    def _signal_group(self, stop: _Stop, members: Sequence[TreeStat]) -> None:
+        """Send the signal to the whole process group, whose programs are not asked again."""
+        tree = stop.tree
+        asked = [member for member in members if member.group == tree.leader.pid]
+        tree.asked.update(member.process for member in asked)
+        if self._record is not None:
+            self._record.add_all(_new_entries(stop, Step()))
+        signal_group(tree.leader.pid, tree.number)
+        for member in asked:
+            if member.is_suspended:
+                send_signal(member.process, signal.SIGCONT)
+
+
+def _new_entries(stop: _Stop, step: Step) -> list[Entry]:
+    """Return what must be recorded before the signals of a step are sent."""
+    tree = stop.tree
+    entries: list[Entry] = []
+    held = [process for process, sent in step.signals if sent is signal.SIGSTOP]
+    if held:
+        entries.append(Entry(Kind.HELD, tree.leader.pid, held))
+    kind = Kind.SIGNALED if tree.sends_signal else Kind.COMMANDED
+    if kind is not stop.recorded_kind:
+        stop.recorded.clear()
+        stop.recorded_kind = kind
+    new = tree.asked - stop.recorded
+    if new:
+        entries.append(Entry(kind, tree.leader.pid, new))
+        stop.recorded |= new
+    return entries

@@ -1,0 +1,1 @@
+"""Helpers that contain no word of the domain, for all other packages."""

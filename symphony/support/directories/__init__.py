@@ -1,0 +1,1 @@
+"""The directories in which symphony keeps files."""

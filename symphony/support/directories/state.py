@@ -1,0 +1,80 @@
+"""The state directory, which contains the records of experiments on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from symphony.errors import SpecError, shown
+from symphony.support.argument_checks import is_path
+from symphony.support.directories import private as private_directories
+from symphony.support.directories.home import home_directory
+
+STATE_VARIABLE = "SYMPHONY_STATE_DIR"
+# The directory next to the backends' directories that contains the records of earlier runs.
+ARCHIVE_NAME = "runs"
+
+
+def state_root(purpose: str) -> Path:
+    """Return the subdirectory of the state directory for ``purpose``, such as a backend's name.
+
+    The state directory is SYMPHONY_STATE_DIR if that variable is set, and a subdirectory of the XDG
+    state directory otherwise. Raises `SpecError` if the variable does not contain a path.
+    """
+    configured = _path_in(STATE_VARIABLE)
+    if configured is not None:
+        return configured.absolute() / purpose
+    base = _path_in("XDG_STATE_HOME") or home_directory() / ".local" / "state"
+    return base.absolute() / "symphony" / purpose
+
+
+def backend_roots() -> list[Path]:
+    """Return the directories in which the backends store their records by default, sorted."""
+    state = state_root("any").parent
+    try:
+        names = sorted(os.listdir(state))
+    except OSError:
+        return []
+    paths = [state / name for name in names if name != ARCHIVE_NAME]
+    return [path for path in paths if path.is_dir()]
+
+
+def _path_in(variable: str) -> Path | None:
+    """Return the path in an environment variable, or None if the variable is not set or empty."""
+    value = os.environ.get(variable)
+    if not value:
+        return None
+    if not is_path(value):
+        raise SpecError(f"{variable} must be a path, not {shown(value)}")
+    return Path(value)
+
+
+def create_state_directory(directory: Path) -> None:
+    """Create a directory for symphony's state, and its parents, if they do not exist.
+
+    Raises SpecError if the directory cannot be created, or if another user can change or replace
+    it; see `check_state_directory`.
+    """
+    # The directory of another user is reported, instead of an error during the creation.
+    check_state_directory(directory)
+    try:
+        private_directories.create(directory)
+    except PermissionError as exc:
+        raise SpecError(
+            f"the state directory {directory} cannot be created ({exc.filename}: {exc.strerror}); "
+            f"set {STATE_VARIABLE} to a directory to which you can write"
+        ) from exc
+    check_state_directory(directory)
+
+
+def check_state_directory(directory: Path) -> None:
+    """Raise SpecError if another user can change or replace a directory with symphony's state, or
+    if this user has no access to it because it belongs to another user.
+    """
+    what = "state directory"
+    fix = (
+        f"use a directory of your own, for example with {STATE_VARIABLE}, or with sudo -H if you "
+        "use sudo"
+    )
+    private_directories.check(directory, what, fix)
+    private_directories.check_access(directory, what, fix)

@@ -14,11 +14,11 @@ from symphony.commandline.commands.events import EventsCommands
 from symphony.commandline.commands.graph import GraphCommands
 from symphony.commandline.commands.import_file import ImportCommands
 from symphony.commandline.commands.init import InitCommands
-from symphony.commandline.commands.inspect import InspectCommands
 from symphony.commandline.commands.launch import LaunchCommands
 from symphony.commandline.commands.logs import LogsCommands
 from symphony.commandline.commands.runs import RunsCommands
 from symphony.commandline.commands.submit import SubmitCommands
+from symphony.commandline.commands.table import GROUPS, TABLE
 from symphony.commandline.commands.top import TopCommands
 from symphony.commandline.commands.ui import UiCommands
 from symphony.commandline.commands.up import UpCommands
@@ -43,7 +43,6 @@ class SymphonyParser(
     GraphCommands,
     ImportCommands,
     InitCommands,
-    InspectCommands,
     LaunchCommands,
     LogsCommands,
     RunsCommands,
@@ -88,13 +87,9 @@ class SymphonyParser(
         offer("launch", self._add_launch, group=RUN, changes=True)
         offer("submit", self._add_submit, group=RUN, changes=True)
         offer("rerun", self._add_rerun, group=RUN, changes=True)
-        offer("ls", self._add_ls, "lse", "list", group=INSPECT)
-        offer("ps", self._add_ps, "p", "lsp", "process", "status", group=INSPECT)
         offer("top", self._add_top, group=INSPECT)
-        offer("describe", self._add_describe, "inspect", "info", group=INSPECT)
         offer("logs", self._add_logs, "l", "log", group=INSPECT)
         offer("events", self._add_events, group=INSPECT)
-        offer("wait", self._add_wait, group=INSPECT)
         offer("ui", self._add_ui, "dashboard", group=INSPECT)
         offer("history", self._add_history, group=INSPECT)
         offer("show", self._add_show, group=INSPECT)
@@ -132,6 +127,13 @@ class SymphonyParser(
         offer("backends", self._add_backends, group=SET_UP)
         offer("config", self._add_config, group=SET_UP, changes=True)
         offer("completion", self._add_completion, group=SET_UP)
+        for name in TABLE.titles:
+            self._offer_from_table(TABLE, name)
+        order = [name for group in GROUPS for name in group.order]
+        factories = self._parser_factories
+        self._parser_factories = {
+            name: factories[name] for name in sorted(factories, key=order.index)
+        }
 
     def complete_names(self, action: argparse.Action, given: Sequence[str]) -> Iterable[str] | None:
         """Return the names that ``action`` accepts, or None if it does not accept a name."""

@@ -22,8 +22,19 @@ from symphony.errors import NotFound, SymphonyError
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
-    from symphony.commandline.commands.base_commands import BaseCommands
+    from symphony.commandline.commands.line import Line
     from symphony.status import ExperimentStatus
+
+
+def find_experiment(line: Line, args: argparse.Namespace) -> ExperimentStatus:
+    """Return the status of the experiment that the user meant, and complete ``args``.
+
+    Afterwards, ``line.cluster`` is the cluster with the experiment. With ``--run``, it is the
+    record that `use_run` has opened.
+    """
+    if getattr(args, "run", False):
+        return resolve_experiment(line.cluster, args.experiment, exact=line.changes_something)
+    return ExperimentFinder(line, args, line.get_subparser(args.verb)).find()
 
 
 class ExperimentFinder:
@@ -33,7 +44,7 @@ class ExperimentFinder:
     """
 
     def __init__(
-        self, line: BaseCommands, args: argparse.Namespace, parser: argparse.ArgumentParser
+        self, line: Line, args: argparse.Namespace, parser: argparse.ArgumentParser
     ) -> None:
         self._line = line
         self._args = args

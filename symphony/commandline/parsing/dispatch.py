@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from symphony.commandline import exit_codes
@@ -30,6 +30,7 @@ from symphony.support.argument_checks import CHECKS, Check, check_methods
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
+    from symphony.commandline.parsing.command import Table
     from symphony.hookspecs import BackendInfo, Option
 
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
@@ -79,6 +80,7 @@ class CommandLine:
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._groups: dict[str, str] = {}
         self._reading: set[str] = set()
+        self._table: Table | None = None
         self.backend_info: BackendInfo | None = None
         self._options: tuple[Option, ...] = ()
         self._configuration_error: Exception | None = None
@@ -239,7 +241,7 @@ class CommandLine:
         code, or None for 0. If ``remainder`` is true, the command accepts words after ``--``. By
         default, the commands of a subclass accept them, and other commands do not.
         """
-        method = f"action_{name.replace('-', '_')}"
+        method = _action_name(name)
         action: Callable[[argparse.Namespace], int | None] | None = getattr(self, method, None)
         if not callable(action):
             from symphony.support.names import did_you_mean
@@ -249,13 +251,31 @@ class CommandLine:
                 f"the command {shown(name)} calls {shown(method)[1:-1]}(args), which "
                 f"{type(self).__name__} does not have{did_you_mean(method, others)}"
             )
+        if remainder is None:
+            remainder = name not in self._groups
         aliases = [*aliases, *self._aliases.get(name, ())]
+        return self._add_parser(name, aliases, action, action.__doc__, remainder=remainder)
+
+    def _add_parser(
+        self,
+        name: str,
+        aliases: Iterable[str],
+        action: Callable[[argparse.Namespace], int | None],
+        doc: str | None,
+        *,
+        remainder: bool,
+    ) -> argparse.ArgumentParser:
+        """Add a parser for the command ``name``, which calls ``action`` with the parsed arguments.
+
+        ``doc`` is the help text.
+        """
+        aliases = list(aliases)
         for word in (name, *aliases):
             if not isinstance(word, str):
                 raise SpecError(f"aliases of {name!r} must be text, not {shown(word)}")
             if word in self.subparsers.choices or word in self._parser_factories:
                 raise SpecError(f"{self.prog} already has a command {word!r}; choose another name")
-        summary, description = self._help_text(action.__doc__, self.prog)
+        summary, description = self._help_text(doc, self.prog)
         parser: argparse.ArgumentParser = self.subparsers.add_parser(
             name,
             aliases=aliases,
@@ -267,8 +287,6 @@ class CommandLine:
             self.subparsers.groups[name] = self._groups[name]
         parser.set_defaults(action=action, verb=name)
         _add_common_options(parser, argparse.SUPPRESS, show_backend=self._shows_backend)
-        if remainder is None:
-            remainder = name not in self._groups
         if remainder:
             self._takes_remainder.add(name)
         return parser
@@ -335,6 +353,25 @@ class CommandLine:
         if not changes:
             self._reading.add(name)
 
+    def _offer_from_table(self, table: Table, name: str) -> None:
+        """Register the command ``name`` of a table. Its module is imported when it is needed."""
+        self._table = table
+        self._parser_factories[name] = partial(self._add_from_table, table, name)
+        self._groups[name] = table.titles[name]
+
+    def _add_from_table(self, table: Table, name: str) -> None:
+        module = table.load(name)
+        command = module.COMMAND
+        # A subclass can replace the command.
+        own = getattr(self, _action_name(name), None)
+        action = partial(module.run, line=self) if own is None else own
+        doc = module.run.__doc__ if own is None else own.__doc__
+        parser = self._add_parser(name, command.aliases, action, doc, remainder=command.remainder)
+        if command.command_index is not None:
+            self._command_indices[name] = command.command_index
+        module.add_arguments(parser)
+        command.add_options(parser)
+
     @property
     def changes_something(self) -> bool:
         """True if the command of this command line can change something.
@@ -342,7 +379,10 @@ class CommandLine:
         Such a command accepts only complete names of experiments, processes and runs, so that it
         never acts on a guess. The commands of a subclass count as commands that change something.
         """
-        return getattr(self.args, "verb", None) not in self._reading
+        verb = str(getattr(self.args, "verb", ""))
+        if self._table is not None and verb in self._table.titles:
+            return self._table.load(verb).COMMAND.changes
+        return verb not in self._reading
 
     def _create_parser(self, name: str) -> None:
         create = self._parser_factories.pop(name, None)
@@ -365,6 +405,9 @@ class CommandLine:
         for command, aliases in self._aliases.items():
             if name in aliases:
                 name = command
+        if name not in self._parser_factories and name not in self.subparsers.choices:
+            alias = None if self._table is None or not name else self._table.find_alias(name)
+            name = alias or name
         if name in self._parser_factories or name in self.subparsers.choices:
             self._create_parser(name)
             return
@@ -599,6 +642,11 @@ METHOD_CHECKS = {
     "Sequence[str]": CHECKS["Sequence[str]"]._replace(expected="a list of words"),
 }
 check_methods(CommandLine, METHOD_CHECKS)
+
+
+def _action_name(command: str) -> str:
+    """Return the name of the method with which a subclass implements a command."""
+    return f"action_{command.replace('-', '_')}"
 
 
 def _requests_help(words: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ from symphony.plan.actions import Clear, Start
 from symphony.plan.decisions.draft import Draft
 from symphony.plan.decisions.executions import record_final
 from symphony.plan.state import Track
-from symphony.plan.unit_decision import UnitDecision
+from symphony.plan.unit_decision import FAIL_UNIT, UnitDecision
 from symphony.status import ENDED, ReasonCode, State
 
 # The reason of a process that waits until programs of its previous execution have exited.
@@ -31,7 +31,8 @@ def _record_obstacle(draft: Draft, name: str) -> None:
     track, process = draft.state.tracks[name], draft.wish.processes[name]
     if not _waits_for_others(track) or draft.state.is_stopping_all:
         return
-    if process.gang is not None and draft.decide_unit(process.gang) is not None:
+    unit = None if process.gang is None else draft.decide_unit(process.gang)
+    if unit is not None and (unit.action == FAIL_UNIT or not _starts_anew(track)):
         return
     verdict = start_order.START
     if process.starts_after:
@@ -93,6 +94,14 @@ def _waits_for_others(track: Track) -> bool:
     return track.state is State.PENDING and track.next_start is None
 
 
+def _starts_anew(track: Track) -> bool:
+    """Return whether the start order determines when a rank of a restarting unit starts.
+
+    A user has started the rank, or it has never run. The unit itself starts the others again.
+    """
+    return _waits_for_others(track) and track.first_started is None
+
+
 def _can_start(draft: Draft, name: str, track: Track) -> bool:
     """Return whether the time has come to start a process, and nothing of it is running."""
     if track.state is not State.PENDING or not draft.is_gone(name):
@@ -102,6 +111,11 @@ def _can_start(draft: Draft, name: str, track: Track) -> bool:
             draft.wake(track.next_start)
             return False
         return True
+    return _is_in_order(draft, name)
+
+
+def _is_in_order(draft: Draft, name: str) -> bool:
+    """Return whether a process has to wait for no other one."""
     starts_after = draft.wish.processes[name].starts_after
     if not starts_after:
         return True
@@ -143,6 +157,8 @@ def _add_starts_of_unit(
         if draft.now < decision.next_start:
             draft.wake(decision.next_start)
         can_start = len(pending) == len(ranks) and draft.now >= decision.next_start
+        anew = [name for name in pending if _starts_anew(tracks[name])]
+        can_start = can_start and all(_is_in_order(draft, name) for name in anew)
     if not all(draft.is_gone(name) for name in pending):
         return
     unclear = [name for name in pending if not draft.is_clear(name)]

@@ -97,6 +97,8 @@ class World:
         # The state of the supervisor that was killed last.
         self._lost_state: RunState | None = None
         self._eviction: Ending | None = None
+        # True until it is recorded that the experiment continues on another machine.
+        self._is_moving = False
         # These checks take much time, and most faults show in many histories.
         self._checks_all = scenario.seed % CHECK_ALL_EVERY == 0
         self._is_down_requested = False
@@ -187,6 +189,9 @@ class World:
         return supervisor
 
     def _begin_supervisor(self, lost_since: float | None) -> None:
+        if self._is_moving:
+            self._continue_elsewhere(None)
+            return
         supervisor = self._new_supervisor()
         if self._killed_at is not None:
             self._check_read_back(supervisor.state)
@@ -286,6 +291,7 @@ class World:
         supervisor.executor.is_dead = True
         self._supervisor = None
         self._lost_state = None
+        self._is_moving = True
         self._clock.after(EVICTION_SECONDS, self._continue_elsewhere)
 
     def _continue_elsewhere(self, _: object) -> None:
@@ -300,7 +306,9 @@ class World:
         for event in events:
             if self._supervisor is supervisor:
                 self._guard(partial(supervisor.write, event))
-        self._step()
+        if self._supervisor is supervisor:
+            self._is_moving = False
+            self._step()
 
     def _disrupt(self, happening: Happening) -> None:
         for name in happening.names:

@@ -28,6 +28,7 @@ def check_start(experiment: Experiment, past: Past, program: Program) -> tuple[s
     if previous is None:
         _check_order(experiment, past)
         past.may_start = past.must_start = False
+        _note_first_start(experiment, past)
         return ONCE, STOPPED, ORDER
     if past.settings.gang is not None:
         _check_gang_restart(experiment, past, program)
@@ -73,6 +74,15 @@ def unmet(experiment: Experiment, name: str, condition: str) -> str:
     has_exited = latest is not None and latest.ended is not None and not past.is_given_up
     has_succeeded = has_exited and latest is not None and latest.reported_code == 0
     return "" if has_succeeded else f"{name} has not succeeded"
+
+
+def _note_first_start(experiment: Experiment, past: Past) -> None:
+    """Note that a rank starts that counts anew. Other ranks that start with it do not restart."""
+    name, settings = past.settings.name, past.settings
+    if settings.gang is None:
+        return
+    gang = experiment.gangs.setdefault(settings.gang, Gang())
+    gang.restarted = [name] if name in gang.restarted else [*gang.restarted, name]
 
 
 def _check_restart(past: Past, previous: Program, program: Program) -> None:

@@ -21,20 +21,44 @@ def check_stop(experiment: Experiment, past: Past, now: float) -> None:
     elif past.is_overdue(now):
         return
     elif past.stop_request is not None and past.stop_request.grace != 0.0:
+        if _is_turn_of_earlier_stop(experiment, past):
+            return
         asked = past.stop_request
         together = [each for each in experiment.pasts.values() if each.stop_request is asked]
         _check_turn(past, together)
 
 
+def _is_turn_of_earlier_stop(experiment: Experiment, past: Past) -> bool:
+    """Return whether it is the turn of a process in an earlier request, which is in progress.
+
+    A later request can stop more processes, but the earlier one goes on as it would without it.
+    """
+    name, pasts = past.settings.name, experiment.pasts
+    for asked in experiment.asked.values():
+        is_other = asked is not past.stop_request and asked.kind == "stop"
+        if is_other and not asked.is_done and name in asked.names:
+            together = [pasts[other] for other in asked.names if other in pasts]
+            if _running_after(past, together) is None:
+                return True
+    return False
+
+
 def _check_turn(past: Past, others: Iterable[Past]) -> None:
     """Check that no process runs any more that starts after this one."""
+    later = _running_after(past, others)
+    if later is not None:
+        message = f"{past.settings.name} was stopped while {later}, which starts after it, ran"
+        raise Broken(STOP_ORDER, message)
+
+
+def _running_after(past: Past, others: Iterable[Past]) -> str | None:
+    """Return the name of a process that runs and starts after another one, or None."""
     name = past.settings.name
     for other in others:
         is_later = name in other.settings.starts_after and other is not past
         if is_later and other.is_running and other.is_recorded_as_running:
-            later = other.settings.name
-            message = f"{name} was stopped while {later}, which starts after it, ran"
-            raise Broken(STOP_ORDER, message)
+            return other.settings.name
+    return None
 
 
 def _has_reason(experiment: Experiment, past: Past, now: float) -> bool:

@@ -139,5 +139,33 @@ class Finish(NamedTuple):
 Action = Start | Stop | Kill | Clear | Reserve | Remove | Release | Sweep | Answer | Finish
 
 
+class Update(NamedTuple):
+    """Replace the description of a running process, or of the experiment if ``process`` is ``""``.
+
+    Nothing is stopped or started. No executor has to do it: a changed `symphony.plan.wish.Wish` has
+    this effect.
+    """
+
+    process: str
+    cause: str = ""
+
+    def __str__(self) -> str:
+        return _line("update", self.process or "the experiment", self.cause)
+
+
+class Relaunch(NamedTuple):
+    """Delete the experiment and launch it again, which only a user can decide."""
+
+    cause: str = ""
+    process: str = ""
+
+    def __str__(self) -> str:
+        return f"launch the experiment again: {self.cause}"
+
+
+# What follows from the difference between a running experiment and a new description of it.
+ChangeAction = Relaunch | Update | Stop | Remove | Start
+
+
 def _line(verb: str, process: str, cause: str) -> str:
     return f"{verb} {process}: {cause}" if cause else f"{verb} {process}"

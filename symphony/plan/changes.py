@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.code.snapshot import SHORT_DIGEST_LENGTH
 from symphony.errors import shown
+from symphony.plan.actions import ChangeAction, Relaunch, Remove, Start, Stop, Update
 from symphony.plan.addresses import endpoints_of
 from symphony.plan.configs import digests
+from symphony.plan.stop_order import stop_waves
+from symphony.plan.wish import start_cause
 from symphony.status import ENDED, State
 from symphony.support.hidden_values import CHANGED, HIDDEN, HiddenValues, shown_pair
 from symphony.support.names import join_names
@@ -38,20 +41,12 @@ ADDED, REMOVED, RESTARTED, STARTED, UPDATED, UNCHANGED = (
 ACTIONS = (ADDED, REMOVED, RESTARTED, STARTED, UPDATED, UNCHANGED)
 # The actions after which a process that existed before is started again.
 STARTED_AGAIN = (RESTARTED, STARTED)
+_NOT_DESCRIBED = "not part of the experiment any more"
 
 # The maximum number of process names in one line of text.
 _MAX_NAMES = 6
 # The maximum length of the common start of two texts in a message.
 _MAX_COMMON_START = 40
-_VERBS = {
-    ADDED: "add",
-    REMOVED: "remove",
-    RESTARTED: "restart",
-    STARTED: "start",
-    UPDATED: "update",
-}
-_RELAUNCH = "relaunch"
-_WIDTH = len(_RELAUNCH) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +161,8 @@ class ProcessChange:
     ``action`` is one of `ACTIONS`. A process is ``started`` if it should run and does not, and
     nothing else requires a restart. ``settings`` contains the process's own settings that have
     changed, and ``reasons`` the other reasons for the action, such as the address of a service.
+    ``starts_after`` maps the processes for which it waits to the conditions. ``is_running`` is
+    false if nothing of it is running, so that it is not stopped before it is started or removed.
     """
 
     name: str
@@ -173,6 +170,8 @@ class ProcessChange:
     action: str
     settings: tuple[SettingChange, ...] = ()
     reasons: tuple[str, ...] = ()
+    starts_after: Mapping[str, str] = field(default_factory=dict)
+    is_running: bool = True
 
     @property
     def path(self) -> str:
@@ -250,17 +249,35 @@ class Changes:
         given = [f"{count} {action}" for action, count in counts.items() if count]
         return ", ".join(given) or "no processes"
 
-    def lines(self) -> list[str]:
-        """Return the differences as lines of text, without the unchanged processes.
-
-        Processes with the same change share a line.
+    @property
+    def actions(self) -> list[ChangeAction]:
+        """What has to be done, with the causes: first what changes without a restart, then the
+        stops, in the reverse of the start order, and then the starts, in the start order.
         """
-        lines = [f"{_RELAUNCH:<{_WIDTH}}{reason}" for reason in self.relaunch]
-        lines += [f"{'update':<{_WIDTH}}the experiment: {change.text}" for change in self.policies]
-        for (action, text), paths in _grouped(self.processes).items():
-            names = join_names(paths, limit=_MAX_NAMES)
-            lines.append(f"{_VERBS[action]:<{_WIDTH}}{names}{': ' if text else ''}{text}")
-        return lines
+        actions: list[ChangeAction] = [Relaunch(reason) for reason in self.relaunch]
+        actions += [Update("", change.text) for change in self.policies]
+        by_name = {process.name: process for process in self.processes}
+        starts_after = {name: process.starts_after for name, process in by_name.items()}
+        waves = stop_waves(by_name, starts_after)
+        updated = [process for process in self.processes if process.action == UPDATED]
+        actions += [Update(process.name, process.text) for process in updated]
+        in_stop_order = [by_name[name] for wave in waves for name in wave]
+        removed = [process for process in in_stop_order if process.action == REMOVED]
+        for process in in_stop_order:
+            if process.is_running and process.action in (REMOVED, *STARTED_AGAIN):
+                cause = _NOT_DESCRIBED if process.action == REMOVED else process.text
+                actions.append(Stop(process.name, cause))
+        actions += [Remove(process.name) for process in removed]
+        for process in [by_name[name] for wave in reversed(waves) for name in wave]:
+            if process.action in (ADDED, *STARTED_AGAIN):
+                actions.append(Start(process.name, _cause_of_start(process)))
+        return actions
+
+    def lines(self) -> list[str]:
+        """Return the actions as lines of text. Processes with the same action and cause share a
+        line.
+        """
+        return _lines(self.actions, {process.name: process.path for process in self.processes})
 
     def __str__(self) -> str:
         """Return the differences as text that ends with a newline."""
@@ -281,18 +298,45 @@ class Changes:
             "relaunch": list(self.relaunch),
             "policies": [change.to_dict() for change in self.policies],
             "processes": [process.to_dict() for process in self.processes],
+            "actions": [_action_dict(action) for action in self.actions],
             "notes": list(self.notes),
         }
 
 
-def _grouped(processes: Iterable[ProcessChange]) -> dict[tuple[str, str], list[str]]:
-    """Return a mapping from actions and texts to the paths of the processes that have them."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for process in processes:
-        if process.action != UNCHANGED:
-            groups.setdefault((process.action, process.text), []).append(process.path)
-    ordered = sorted(groups, key=lambda group: ACTIONS.index(group[0]))
-    return {group: groups[group] for group in ordered}
+def _lines(actions: Iterable[ChangeAction], paths: Mapping[str, str]) -> list[str]:
+    """Return actions as lines of text. Processes with the same action and cause share a line.
+
+    ``paths`` maps the names of processes to those that the lines show.
+    """
+    shared: dict[tuple[type[ChangeAction], str], list[str]] = {}
+    first: dict[tuple[type[ChangeAction], str], ChangeAction] = {}
+    for action in actions:
+        key = (type(action), action.cause)
+        first.setdefault(key, action)
+        if action.process:
+            shared.setdefault(key, []).append(paths[action.process])
+    lines = []
+    for key, action in first.items():
+        names = join_names(shared[key], limit=_MAX_NAMES) if key in shared else ""
+        lines.append(str(action._replace(process=names)))
+    return lines
+
+
+def _cause_of_start(change: ProcessChange) -> str:
+    """Return why a process is started, and what it waits for, such as ``new; after replay is
+    ready``.
+    """
+    why = ""
+    if change.action == ADDED:
+        why = "new"
+    elif not change.is_running:
+        why = change.text
+    return "; ".join(filter(None, [why, start_cause(change.starts_after)]))
+
+
+def _action_dict(action: ChangeAction) -> dict[str, str]:
+    kind = type(action).__name__.lower()
+    return {"action": kind, "process": action.process, "cause": action.cause}
 
 
 def _simple(value: Any) -> Any:
@@ -322,10 +366,7 @@ def launching(snapshot: Snapshot, reason: str) -> Changes:
     return Changes(
         experiment=snapshot.experiment,
         backend=snapshot.backend,
-        processes=tuple(
-            ProcessChange(name=name, group=process.group, action=ADDED)
-            for name, process in snapshot.processes.items()
-        ),
+        processes=tuple(_added(name, process) for name, process in snapshot.processes.items()),
         launch=reason,
     )
 
@@ -337,6 +378,7 @@ def compare(
     live_settings: Collection[str] = (),
     unfinished: Collection[str] = (),
     idle: Mapping[str, str] = MappingProxyType({}),
+    ended: Collection[str] = (),
     finished: Collection[str] = (),
     scaled: Collection[str] | None = None,
 ) -> Changes:
@@ -345,9 +387,10 @@ def compare(
     ``live_settings`` contains the settings that the backend changes without a restart.
     ``unfinished`` contains the processes that an earlier change has not restarted yet. ``idle``
     contains the processes that should run and do not, with the reasons; see `idle_processes`.
-    ``finished`` contains the one-shots that have succeeded; see `symphony.plan.one_shots`. They run
-    again only if their own settings have changed. ``scaled`` contains the processes whose number is
-    changed, or is None if the settings of all processes can have changed.
+    ``ended`` contains the processes of which nothing is running. ``finished`` contains the
+    one-shots that have succeeded; see `symphony.plan.one_shots`. They run again only if their own
+    settings have changed. ``scaled`` contains the processes whose number is changed, or is None if
+    the settings of all processes can have changed.
 
     A process is restarted if another setting of it has changed, or if it has to know that the
     address of a service or the contents of a secret have changed. A process uses a service if it
@@ -363,7 +406,7 @@ def compare(
     for name, process in new.processes.items():
         old = running.processes.get(name)
         if old is None:
-            changes.append(ProcessChange(name=name, group=process.group, action=ADDED))
+            changes.append(_added(name, process))
             continue
         reasons = () if name in finished else notices.of(name)
         if name in unfinished:
@@ -374,9 +417,15 @@ def compare(
             change = replace(change, action=UNCHANGED, settings=())
         if name in idle and change.action in (UNCHANGED, UPDATED):
             change = replace(change, action=STARTED, reasons=(idle[name],))
-        changes.append(change)
+        changes.append(replace(change, is_running=name not in ended))
     changes += [
-        ProcessChange(name=name, group=process.group, action=REMOVED)
+        ProcessChange(
+            name=name,
+            group=process.group,
+            action=REMOVED,
+            starts_after=_starts_after(process),
+            is_running=name not in ended,
+        )
         for name, process in running.processes.items()
         if name not in new.processes
     ]
@@ -459,8 +508,24 @@ def _compare_process(
         is_live = not reasons and changed <= set(live_settings)
         action = UPDATED if is_live else RESTARTED
     return ProcessChange(
-        name=name, group=new.group, action=action, settings=settings, reasons=reasons
+        name=name,
+        group=new.group,
+        action=action,
+        settings=settings,
+        reasons=reasons,
+        starts_after=_starts_after(new),
     )
+
+
+def _added(name: str, process: ProcessSnapshot) -> ProcessChange:
+    return ProcessChange(
+        name=name, group=process.group, action=ADDED, starts_after=_starts_after(process)
+    )
+
+
+def _starts_after(process: ProcessSnapshot) -> Mapping[str, str]:
+    found: Mapping[str, str] = process.settings.get("starts_after", {})
+    return found
 
 
 def _setting_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[SettingChange]:

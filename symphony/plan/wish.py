@@ -44,12 +44,15 @@ class ProcessWish(NamedTuple):
     reserves: bool = False
     fingerprint: str = ""
 
-    @property
-    def start_cause(self) -> str:
-        """What the process has waited for, such as ``after replay is ready``, or ``""``."""
-        words = {"ready": "is ready", "started": "has started", "succeeded": "has succeeded"}
-        texts = [f"{name} {words[condition]}" for name, condition in self.starts_after.items()]
-        return f"after {' and '.join(texts)}" if texts else ""
+
+def start_cause(starts_after: Mapping[str, str]) -> str:
+    """Return what a process has waited for, such as ``after replay is ready``, or ``""``.
+
+    ``starts_after`` is that of a `ProcessWish`.
+    """
+    words = {"ready": "is ready", "started": "has started", "succeeded": "has succeeded"}
+    texts = [f"{name} {words[condition]}" for name, condition in starts_after.items()]
+    return f"after {' and '.join(texts)}" if texts else ""
 
 
 class Wish:
@@ -83,7 +86,9 @@ class Wish:
         """The position of each process in the start order. Processes with the largest are stopped
         first; see `symphony.plan.stop_order`.
         """
-        self.start_causes = {name: process.start_cause for name, process in self.processes.items()}
+        self.start_causes = {
+            name: start_cause(process.starts_after) for name, process in self.processes.items()
+        }
         self.deadlines = {
             name: process.deadline
             for name, process in self.processes.items()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from symphony.errors import SymphonyError
 from symphony.plan.changes import ADDED, STARTED_AGAIN, Changes, compare, idle_processes
 from symphony.plan.one_shots import finished_one_shots
-from symphony.status import ENDED, ExperimentStatus
+from symphony.status import ENDED, ExperimentStatus, State
 from symphony.supervised.changes import (
     LIVE_SETTINGS,
     next_manifest,
@@ -122,6 +122,7 @@ class Update:
             live_settings=LIVE_SETTINGS,
             unfinished=[name for name, track in state.tracks.items() if track.outdated],
             idle=idle_processes(status, start),
+            ended=[process.name for process in status if process.state is not State.RUNNING],
             finished=finished_one_shots(status, [item.starts_after for item in new.processes]),
             scaled=start,
         )

@@ -391,8 +391,8 @@ class BackendContract:
         assert cluster.get_log("contract", "client") == "server-0\nserver-1\n"
         changes = cluster.diff(larger)
         assert changes.lines() == [
-            "add      server-2",
-            "restart  client: the number of replicas of service 'pool' changed from 2 to 3",
+            "start server-2 (new)",
+            "start client (the number of replicas of service 'pool' changed from 2 to 3)",
         ]
 
     def test_the_ranks_of_a_unit_find_each_other_and_restart_and_fail_together(
@@ -927,7 +927,9 @@ class BackendContract:
         before = cluster.describe_experiment("contract")
         assert cluster.diff(experiment, start=[]).is_empty
         assert cluster.diff(experiment).names("started") == ["added"]
-        assert cluster.up(experiment).lines() == ["start    added: it was stopped"]
+        assert cluster.up(experiment).lines() == [
+            "start added (it was stopped; after changed is ready)"
+        ]
         after = cluster.wait("contract", until="ready", timeout=self.timeout)
         assert [process.state for process in after] == [State.RUNNING] * 3
         assert after.processes[:2] == before.processes[:2]
@@ -990,7 +992,8 @@ class BackendContract:
         assert cluster.removed_processes("contract") == []
         before = cluster.wait("contract", timeout=self.timeout, until="started").processes[0]
         done = control(cluster, Action.SCALE, replicas={"worker": 1})
-        assert done == "contract: remove worker-1"
+        assert done.startswith("contract: stop worker-1: ")
+        assert done.endswith("; remove worker-1")
         assert list(cluster.describe_experiment("contract")) == [before]
         assert cluster.removed_processes("contract") == ["worker-1"]
         assert cluster.get_log("contract", "worker-1") == "up\n"
@@ -999,7 +1002,7 @@ class BackendContract:
         with pytest.raises(NotFound, match="has no process 'other'"):
             cluster.get_log("contract", "other")
         done = control(cluster, Action.SCALE, replicas={"worker": "+1"})
-        assert done == "contract: add worker-1"
+        assert done == "contract: start worker-1 (new)"
         assert cluster.removed_processes("contract") == []
 
     def test_added_processes_join_the_output_that_is_followed(self, cluster: Cluster) -> None:

@@ -80,9 +80,7 @@ def perform(cluster: Cluster, control: Control) -> str:
         return f"deleted {experiment}"
     if control.action is Action.SCALE:
         changes = cluster.scale(experiment, control.replicas or {})
-        # The lines are columns of a table.
-        lines = [" ".join(line.split()) for line in changes.lines()]
-        return f"{experiment}: {'; '.join(lines) or 'nothing to change'}"
+        return f"{experiment}: {'; '.join(changes.lines()) or 'nothing to change'}"
     if control.action is Action.SIGNAL:
         signaled = cluster.signal_processes(experiment, selected, control.signal)
         return f"sent {control.signal} to {_description(experiment, signaled)}"

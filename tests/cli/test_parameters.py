@@ -137,8 +137,9 @@ def test_up_keeps_the_options_of_the_launch_and_the_views_list_the_parameters(
     assert "keeping --set rate=2 --set 'api_token=(hidden)' of 'kept'" in done.stderr
     assert done.stdout.splitlines() == [
         "kept on local: 1 restarted",
-        "update   the experiment: deadline changed from 21600 to 25200",
-        "restart  web: env.AGENTS changed from '2' to '3'",
+        "update the experiment: deadline changed from 21600 to 25200",
+        "stop web: env.AGENTS changed from '2' to '3'",
+        "start web",
         "changed kept on local: 1 restarted",
         address,
     ]

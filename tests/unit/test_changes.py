@@ -70,19 +70,22 @@ def move_without_clients(experiment: Experiment) -> None:
         (lambda _: None, []),
         (
             lambda experiment: experiment.new_process("agent", command=["act"]),
-            ["add      agent"],
+            ["start agent (new)"],
         ),
         (
             set_seed,
-            ["restart  learner: env.SEED changed from '1' to '2'; env.RATE set to '3'"],
+            [
+                "stop learner: env.SEED changed from '1' to '2'; env.RATE set to '3'",
+                "start learner",
+            ],
         ),
         (
             lambda experiment: experiment.get_process("viewer").restart_policy("Always"),
-            ["update   viewer: restart_policy set to 'Always'"],
+            ["update viewer: restart_policy set to 'Always'"],
         ),
         (
             lambda experiment: setattr(experiment, "deadline", 60),
-            ["update   the experiment: deadline set to 60"],
+            ["update the experiment: deadline set to 60"],
         ),
     ],
 )
@@ -173,10 +176,10 @@ def test_an_idle_process_is_started_with_its_other_changes_or_with_its_unit() ->
     experiment = rl()
     experiment.get_process("viewer").restart_policy("Always")
     idle = {"viewer": "it was stopped", "replay": "it has failed"}
-    found = compare(snapshot(rl()), snapshot(experiment), live_settings=LIVE, idle=idle)
+    found = compare(snapshot(rl()), snapshot(experiment), live_settings=LIVE, idle=idle, ended=idle)
     assert found.lines() == [
-        "start    replay: it has failed",
-        "start    viewer: restart_policy set to 'Always'; it was stopped",
+        "start replay (it has failed)",
+        "start viewer (restart_policy set to 'Always'; it was stopped)",
     ]
     # A process that is restarted anyway is not started in addition.
     experiment.get_process("viewer").set_env("SEED", "1")
@@ -186,10 +189,11 @@ def test_an_idle_process_is_started_with_its_other_changes_or_with_its_unit() ->
     unit = Experiment("unit")
     unit.new_ranks("worker", 2, command=["work"])
     described = snapshot(unit)
-    found = compare(described, described, idle={"worker-1": "it has failed"})
+    found = compare(described, described, idle={"worker-1": "it has failed"}, ended=["worker-1"])
     assert found.lines() == [
-        "restart  worker-0: worker-1 of the same unit is started",
-        "start    worker-1: it has failed",
+        "stop worker-0: worker-1 of the same unit is started",
+        "start worker-0",
+        "start worker-1 (it has failed)",
     ]
 
 

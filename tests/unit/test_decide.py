@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from symphony.plan.actions import (
+    Action,
     Answer,
     Clear,
     Finish,
@@ -22,6 +23,7 @@ from symphony.plan.actions import (
     Stop,
     Sweep,
 )
+from symphony.plan.changes import ProcessSnapshot, Snapshot, compare
 from symphony.plan.decide import Decision, decide
 from symphony.plan.disruption import Disruption, DisruptionCause
 from symphony.plan.observation import ABSENT, Observation, Seen
@@ -1189,6 +1191,84 @@ def test_change_adds_removes_and_restarts() -> None:
         "started d",
     ]
     assert not story.state.tracks["a"].outdated
+
+
+def described(**processes: dict[str, Any]) -> Snapshot:
+    """Return the snapshot of an experiment whose processes have these settings."""
+    return Snapshot(
+        experiment="shop",
+        backend="local",
+        processes={name: ProcessSnapshot(settings=items) for name, items in processes.items()},
+    )
+
+
+def wishes(snapshot: Snapshot) -> list[ProcessWish]:
+    return [
+        process(
+            name,
+            starts_after=item.settings.get("starts_after", {}),
+            gang=item.settings.get("rank_of"),
+            fingerprint=str(item.settings.get("command")),
+        )
+        for name, item in snapshot.processes.items()
+    ]
+
+
+def carried_out(story: Story) -> list[str]:
+    """Carry out the actions of a change, in which every process exits when it is told to stop."""
+    actions: list[Action] = []
+    while True:
+        decision = story.decide()
+        done = [action for action in decision.actions if type(action) in (Start, Stop, Remove)]
+        if not decision.actions and not decision.events:
+            return [f"{type(action).__name__} {action.process}" for action in actions]
+        for action in decision.actions:
+            story._carry_out(action)
+            if isinstance(action, Stop):
+                story.exits(action.process, 143)
+        actions += done
+
+
+def test_up_shows_the_actions_that_follow_from_the_change() -> None:
+    """The text of `up` comes from the descriptions alone, and the decisions are made later."""
+    old = described(
+        web={"command": "1", "starts_after": {"app": "started"}},
+        app={"command": "1", "starts_after": {"db": "started"}},
+        db={"command": "1"},
+        **{f"rank-{number}": {"command": "1", "rank_of": "rank"} for number in range(2)},
+        viewer={"command": "1"},
+        old={"starts_after": {"app": "started"}},
+    )
+    new = described(
+        web={"command": "2", "starts_after": {"app": "started"}},
+        app={"command": "1", "starts_after": {"db": "started"}},
+        db={"command": "2"},
+        **{
+            f"rank-{number}": {"command": str(2 - number), "rank_of": "rank"} for number in range(2)
+        },
+        viewer={"command": "1", "log_limit": "1G"},
+        extra={"starts_after": {"web": "started"}},
+    )
+    story = Story(*wishes(old))
+    story.lines()
+    shown = compare(old, new, live_settings=["log_limit"])
+    assert str(shown).splitlines() == [
+        "shop on local: 1 added, 1 removed, 4 restarted, 1 updated, 1 unchanged",
+        "update viewer: log_limit set to '1G'",
+        "stop web, db, rank-0: command changed from '1' to '2'",
+        "stop old: not part of the experiment any more",
+        "stop rank-1: rank-0 of the same unit is restarted",
+        "remove old",
+        "start db, rank-0, rank-1",
+        "start web (after app has started)",
+        "start extra (new; after web has started)",
+    ]
+    changed(story.at(1), *wishes(new))
+    found = carried_out(story)
+    expected = [f"{type(action).__name__} {action.process}" for action in shown.actions]
+    assert sorted(found) == sorted(line for line in expected if not line.startswith("Update"))
+    stops = [line for line in expected if line.startswith("Stop")]
+    assert [line for line in found if line.startswith("Stop")] == stops
 
 
 def test_change_without_running_processes() -> None:

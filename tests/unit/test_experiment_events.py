@@ -166,7 +166,7 @@ def test_events_of_a_changed_experiment() -> None:
     for past in (event("launched", 100.0), started(101.0, "c"), started(101.0, "s")):
         translator.translate(past)
     change = event("changed", 110.0, revision=1, added=["new"], removed=["s"], restarted=["c"])
-    change["changes"] = ["add      new", "remove   s", "restart  c: env.SEED set to 1"]
+    change["changes"] = ["stop c: env.SEED set to 1", "remove s", "start new (new)"]
     new = ProcessSpec(name="new", argv=("true",), cwd="/").to_dict()
     translator.use_manifest({**MANIFEST, "processes": [MANIFEST["processes"][0], new]})
     later = [
@@ -179,7 +179,7 @@ def test_events_of_a_changed_experiment() -> None:
     ]
     lines = [found.line for item in later for found in translator.translate(item)]
     assert lines == [
-        "experiment changed: add new; remove s; restart c: env.SEED set to 1",
+        "experiment changed: stop c: env.SEED set to 1; remove s; start new (new)",
         "process s stopped, killed by SIGTERM",
         "process new started",
         "process new exited with 0",

@@ -159,9 +159,10 @@ def test_changes_hide_secrets() -> None:
     changes = Changes(experiment="e", backend="local", processes=(change,))
     shown = changes.with_hidden_secrets(HiddenValues(["Secret-1", "Secret-2"]))
     assert shown.lines() == [
-        f"restart  a: env.TOKEN changed {HIDDEN}; env.SEED changed from '1' to '2'; "
+        f"stop a: env.TOKEN changed {HIDDEN}; env.SEED changed from '1' to '2'; "
         f"env.NEW_KEY set to '{HIDDEN}'; "
-        f"command changed from \"run '{HIDDEN}' a\" to \"run '{HIDDEN} (changed)' a\""
+        f"command changed from \"run '{HIDDEN}' a\" to \"run '{HIDDEN} (changed)' a\"",
+        "start a",
     ]
     assert shown.to_dict()["processes"][0]["settings"][0]["new"] == f"{HIDDEN} (changed)"
 

@@ -171,7 +171,7 @@ def test_a_change_restarts_all_ranks_of_a_unit() -> None:
     changed.get_process("train-1").set_env("A", "1")
     found = changes(training(), changed)
     assert found.names("restarted") == ["train-0", "train-1", "train-2"]
-    assert "restart  train-0, train-2: train-1 of the same unit is restarted" in found.lines()
+    assert "stop train-0, train-2: train-1 of the same unit is restarted" in found.lines()
     assert changes(training(2), training(3)).summary == "1 added, 2 restarted"
     assert changes(training(3), training(2)).summary == "1 removed, 2 restarted"
 

@@ -166,13 +166,23 @@ def changes(old: Experiment, new: Experiment) -> Changes:
 
 
 def test_another_number_of_replicas_restarts_only_the_processes_that_connect() -> None:
-    reason = "restart  client: the number of replicas of service 'inference' changed from"
-    assert changes(pool(2), pool(4)).lines() == ["add      server-2, server-3", f"{reason} 2 to 4"]
-    assert changes(pool(3), pool(0)).lines() == [
-        "remove   server-0, server-1, server-2",
-        f"{reason} 3 to 0",
+    reason = "stop client: the number of replicas of service 'inference' changed from"
+    assert changes(pool(2), pool(4)).lines() == [
+        f"{reason} 2 to 4",
+        "start server-2, server-3 (new)",
+        "start client",
     ]
-    assert changes(pool(0), pool(1)).lines() == ["add      server-0", f"{reason} 0 to 1"]
+    assert changes(pool(3), pool(0)).lines() == [
+        f"{reason} 3 to 0",
+        "stop server-0, server-1, server-2: not part of the experiment any more",
+        "remove server-0, server-1, server-2",
+        "start client",
+    ]
+    assert changes(pool(0), pool(1)).lines() == [
+        f"{reason} 0 to 1",
+        "start server-0 (new)",
+        "start client",
+    ]
 
 
 def test_the_new_address_of_a_replica_restarts_it_and_the_clients() -> None:

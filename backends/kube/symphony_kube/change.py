@@ -36,7 +36,7 @@ from symphony.plan.changes import (
 )
 from symphony.plan.one_shots import finished_one_shots
 from symphony.plan.policies import Policies, seconds_to_deadline
-from symphony.status import ReasonCode
+from symphony.status import ENDED, ReasonCode
 from symphony.support.names import join_names
 from symphony_kube import control
 from symphony_kube.api import error_messages
@@ -324,6 +324,7 @@ def _compare(
             **_without_pods(new, observation, running, start),
             **idle_processes(status, start),
         },
+        ended=[process.name for process in status if process.state in ENDED],
         finished=finished_one_shots(status, [unit.starts_after for unit in roster]),
         scaled=start,
     )

@@ -95,7 +95,7 @@ def test_a_supervisor_in_the_cluster_records_with_the_rights_of_its_role(
         )
         thread.start()
         changes = cluster.up(experiment(record_usage=True))
-        assert changes.lines() == ["update   the experiment: record_usage set to True"]
+        assert changes.lines() == ["update the experiment: record_usage set to True"]
         assert changes.notes[-1].startswith("the resource use is not recorded: the cluster serves")
         wait_until(lambda: cluster.recorded_usage(name))
         metrics_rule = {"apiGroups": ["metrics.k8s.io"], "resources": ["pods"], "verbs": ["list"]}

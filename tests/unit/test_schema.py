@@ -19,7 +19,8 @@ from symphony.model.experiment.component import Component
 from symphony.model.experiment.experiment import EXPERIMENT_OPTIONS
 from symphony.model.experiment.group import GROUP_OPTIONS
 from symphony.model.experiment.process import PROCESS_OPTIONS, ProcessOptions
-from symphony.model.settings.table import SETTINGS, VOLUME_KINDS
+from symphony.model.settings.setting_types import VOLUME_KINDS
+from symphony.model.settings.table import SETTINGS
 from symphony.model.settings.value_types import Field
 from tests.unit.strategies import experiments
 

@@ -391,7 +391,7 @@ def parse_label(text: str) -> Pair:
 
 def parse_toleration(text: str) -> dict[str, str]:
     """Parse a taint in kubectl notation, ``KEY[=VALUE][:EFFECT]``, and return its toleration."""
-    from symphony.model.settings.table import TAINT_EFFECTS
+    from symphony.model.settings.setting_types import TAINT_EFFECTS
     from symphony.model.settings.validators import label_pair, one_of
 
     pair, colon, effect = text.partition(":")

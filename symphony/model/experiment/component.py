@@ -7,27 +7,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from symphony.errors import SpecError, error_path, shown
 from symphony.model.settings import validators
-from symphony.model.settings.table import (
+from symphony.model.settings.own_settings import OwnSettings, check_unchanged
+from symphony.model.settings.setting_types import (
     CONDITIONS,
     JOB_FIELDS,
     LIMIT_FIELDS,
-    POD,
     PULL_POLICY,
     READY_FIELDS,
     RESTART_FIELDS,
     RESTARTING_POLICIES,
     SCHEDULING_TIME,
-    SETTINGS,
     SHARED_MEMORY,
     TOLERATION_FIELDS,
     TOPOLOGY,
     TOPOLOGY_SPREAD_FIELDS,
     VOLUME_KINDS,
-    OwnSettings,
-    Settings,
-    check_unchanged,
     one_ready_test,
 )
+from symphony.model.settings.table import POD, SETTINGS, Settings
 from symphony.model.settings.value_types import (
     ENV,
     ENV_FILES,

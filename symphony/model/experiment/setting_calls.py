@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import SpecError, shown
 from symphony.model.error_collector import ErrorCollector
 from symphony.model.settings import validators
-from symphony.model.settings.table import SETTINGS, VOLUME_KINDS, FileForm, Setting
+from symphony.model.settings.setting_types import VOLUME_KINDS
+from symphony.model.settings.table import SETTINGS, FileForm, Setting
 from symphony.model.settings.value_types import Field
 
 if TYPE_CHECKING:

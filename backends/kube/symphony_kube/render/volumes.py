@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.model.settings.table import SHARED_MEMORY, Settings
+from symphony.model.settings.setting_types import SHARED_MEMORY
+from symphony.model.settings.table import Settings
 from symphony_kube.api.labels import SCRATCH, SECRETS
 from symphony_kube.render.code import (
     code_mount,

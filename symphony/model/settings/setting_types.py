@@ -1,0 +1,491 @@
+"""The types of the settings that are mappings, lists or words of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from symphony.errors import SpecError, error_path, shown
+from symphony.model.settings import validators
+from symphony.model.settings.value_types import (
+    ABSOLUTE_PATH,
+    DURATION,
+    FILES,
+    FLAG,
+    HTTP_TEST,
+    MEMORY,
+    NAME,
+    NONEMPTY_TEXT,
+    PROGRAM_OR_LINE,
+    QUANTITY,
+    REGULAR_EXPRESSION,
+    RESOURCE_NAME,
+    TEXT,
+    TIMEOUT,
+    WHOLE_NUMBER,
+    WHOLE_SECONDS,
+    Field,
+    Schema,
+    ValueType,
+    any_of,
+    choice,
+    described,
+    field_table,
+    has_key,
+    list_of,
+    mapping_of,
+    not_both,
+    object_schema,
+    or_null,
+    or_reference,
+    pairs,
+    parse_list,
+    parse_record,
+    policy_fields,
+    policy_type,
+    policy_word,
+    whole_match,
+)
+from symphony.names import check_name
+
+CONDITIONS = ("ready", "started", "succeeded")
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
+RESTARTING_POLICIES = ("Always", "OnFailure")
+PULL_POLICY = policy_word(PULL_POLICIES)
+TOLERATION_OPERATORS = ("Equal", "Exists")
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+HOST_PATH_TYPES = (
+    "",
+    "DirectoryOrCreate",
+    "Directory",
+    "FileOrCreate",
+    "File",
+    "Socket",
+    "CharDevice",
+    "BlockDevice",
+)
+UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
+SHARED_MEMORY = "/dev/shm"
+# The label by which the nodes themselves are distinguished.
+NODE_TOPOLOGY = "kubernetes.io/hostname"
+# The default time within which all ranks of a unit must be scheduled.
+TOGETHER_SECONDS = 60
+
+
+# --- the fields of settings that are mappings ---
+
+RESOURCE_FIELDS = field_table(
+    Field(name="cpu", type=QUANTITY, description="the number of CPU cores"),
+    Field(
+        name="memory",
+        type=MEMORY,
+        description="the number of bytes, or an amount with a unit such as '4Gi'",
+    ),
+    Field(name="mem", type=MEMORY, description="a synonym for memory", subject="memory"),
+)
+LIMIT_FIELDS = {
+    **RESOURCE_FIELDS,
+    **field_table(
+        Field(name="gpu", type=WHOLE_NUMBER, description="the number of whole GPUs"),
+        Field(
+            name="gpu_resource",
+            type=RESOURCE_NAME,
+            description="the resource of Kubernetes that the GPUs are, for example "
+            "nvidia.com/mig-1g.5gb, amd.com/gpu or google.com/tpu; the default is the option "
+            "gpu_resource of the cluster",
+        ),
+    ),
+}
+_ONE_MEMORY: Schema = {"allOf": [not_both("memory", "mem")]}
+
+READY_FIELDS = field_table(
+    Field(
+        name="tcp",
+        type=NAME,
+        description="a service of the process; the test succeeds when the service accepts a "
+        "connection",
+        subject="service",
+    ),
+    Field(
+        name="http",
+        type=HTTP_TEST,
+        description="[service, path]; the test succeeds when the service answers a GET request for "
+        "the path with a status from 200 to 399",
+    ),
+    Field(
+        name="command",
+        type=PROGRAM_OR_LINE,
+        description="a shell line, or a command as a list, that runs in the process's environment "
+        "and directory; the test succeeds when the command exits with 0",
+        subject="ready command",
+    ),
+    Field(
+        name="log",
+        type=REGULAR_EXPRESSION,
+        description="a regular expression; the test succeeds when the expression matches "
+        "part of an output line, without its colours and other control characters",
+    ),
+    Field(
+        name="timeout",
+        type=TIMEOUT,
+        description="the time within which the process must become ready, in seconds or as in '2m'",
+        subject="the timeout of ready",
+        nullable=False,
+    ),
+)
+READY_TESTS = tuple(name for name in READY_FIELDS if name != "timeout")
+
+_USE_NEVER = "use never"
+_RESTART_HINTS = {
+    "unless-stopped": "use always, which does not restart a process after 'symphony stop'",
+    "any": "use always",
+    "no": _USE_NEVER,
+    "none": _USE_NEVER,
+    "false": _USE_NEVER,
+}
+RESTART_FIELDS = policy_fields(
+    RESTART_POLICIES, "the condition under which the process is restarted", _RESTART_HINTS
+)
+
+JOB_FIELDS = field_table(
+    Field(
+        name="backoff_limit",
+        type=WHOLE_NUMBER,
+        description="the number of retries after a failure",
+    ),
+    Field(
+        name="active_deadline",
+        type=WHOLE_SECONDS,
+        description="the time limit for all attempts together",
+    ),
+    Field(
+        name="ttl",
+        type=WHOLE_SECONDS,
+        description="the time after which a finished Job is deleted",
+    ),
+)
+
+
+def _label_key(value: object, subject: str) -> str:
+    return validators.label_key(value, subject)
+
+
+_LABEL_KEY = ValueType(TEXT.schema, _label_key)
+
+TOLERATION_FIELDS = field_table(
+    Field(name="key", type=_LABEL_KEY, description="the key of the taint"),
+    Field(
+        name="operator",
+        type=choice(TOLERATION_OPERATORS),
+        description="Equal requires the same value, and Exists accepts any value; "
+        "the default is Equal",
+    ),
+    Field(name="value", type=TEXT, description="the value of the taint"),
+    Field(
+        name="effect",
+        type=choice(TAINT_EFFECTS),
+        description="the effect of the taint; the default is every effect",
+    ),
+    Field(
+        name="toleration_seconds",
+        type=WHOLE_SECONDS,
+        description="the time for which a NoExecute taint is tolerated",
+    ),
+)
+_HAS_EXISTS_OPERATOR: Schema = {
+    "required": ["operator"],
+    "properties": {"operator": {"const": "Exists"}},
+}
+
+TOPOLOGY_SPREAD_FIELDS = field_table(
+    Field(
+        name="key",
+        type=_LABEL_KEY,
+        description="the node label whose values are the domains, such as "
+        "topology.kubernetes.io/zone",
+        required=True,
+    ),
+    Field(
+        name="max_skew",
+        type=WHOLE_NUMBER,
+        description="how many more Pods one domain can have than another; the default is 1",
+    ),
+    Field(
+        name="when_unsatisfiable",
+        type=choice(UNSATISFIABLE),
+        description="DoNotSchedule waits for a node that satisfies the constraint, and "
+        "ScheduleAnyway prefers such nodes; the default is DoNotSchedule",
+    ),
+)
+
+_MOUNT_PATH = Field(
+    name="mount_path",
+    type=ABSOLUTE_PATH,
+    description="the path at which the volume is mounted",
+    required=True,
+)
+_VOLUME_NAME = Field(
+    name="name",
+    type=NAME,
+    description="the name of the volume; symphony chooses one by default",
+    subject="volume",
+)
+_READ_ONLY = Field(
+    name="read_only",
+    type=ValueType({"default": False, **FLAG.schema}, FLAG.parse),
+    description="mount the volume read-only; the default is false",
+    nullable=False,
+)
+_SIZE = Field(name="size", type=QUANTITY, description="the maximum size, such as '8Gi'")
+_FILES = Field(
+    name="files",
+    type=FILES,
+    description="the files from which the Secret or ConfigMap is created; without files, it must "
+    "already exist",
+    subject="the files of the volume",
+)
+
+# The volume kinds, each with its description and its fields.
+VOLUME_KINDS: dict[str, tuple[str, dict[str, Field]]] = {
+    "nfs": (
+        "A directory that an NFS server exports.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="server",
+                type=NONEMPTY_TEXT,
+                description="the name or the address of the server",
+                subject="the NFS server",
+                required=True,
+            ),
+            Field(
+                name="path",
+                type=ABSOLUTE_PATH,
+                description="the exported directory",
+                subject="the NFS path",
+                required=True,
+            ),
+            _VOLUME_NAME,
+        ),
+    ),
+    "host_path": (
+        "A file or directory on the node.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="path",
+                type=ABSOLUTE_PATH,
+                description="the path on the node",
+                subject="the host path",
+                required=True,
+            ),
+            Field(
+                name="type",
+                type=choice(HOST_PATH_TYPES),
+                description="the type of the path, which Kubernetes checks before it mounts the "
+                "path; the default is no check",
+                nullable=False,
+            ),
+            _READ_ONLY,
+            _VOLUME_NAME,
+        ),
+    ),
+    "pvc": (
+        "A persistent volume claim.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="claim",
+                type=NONEMPTY_TEXT,
+                description="the name of the claim",
+                subject="the claim",
+                required=True,
+            ),
+            _READ_ONLY,
+            _VOLUME_NAME,
+        ),
+    ),
+    "empty_dir": (
+        "A directory that is empty when the Pod starts and is deleted with the Pod.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="memory", type=FLAG, description="store the files in memory", nullable=False
+            ),
+            _SIZE,
+            _VOLUME_NAME,
+        ),
+    ),
+    "shared_memory": (
+        "A /dev/shm directory with a maximum size; the default is no limit.",
+        field_table(_SIZE),
+    ),
+    "secret": (
+        "An existing Secret, or a Secret that is created from files.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="secret",
+                type=NONEMPTY_TEXT,
+                description="the name of the Secret",
+                subject="the secret",
+                required=True,
+            ),
+            _FILES,
+            _VOLUME_NAME,
+        ),
+    ),
+    "config": (
+        "An existing ConfigMap, or a ConfigMap that is created from files.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="config",
+                type=NONEMPTY_TEXT,
+                description="the name of the ConfigMap",
+                subject="the config",
+                required=True,
+            ),
+            _FILES,
+            _VOLUME_NAME,
+        ),
+    ),
+    "git_repo": (
+        "A git repository that is checked out before the process starts.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="repository",
+                type=NONEMPTY_TEXT,
+                description="the URL of the repository",
+                subject="the repository",
+                required=True,
+            ),
+            Field(
+                name="revision",
+                type=NONEMPTY_TEXT,
+                description="a branch, a tag or a commit",
+                subject="the revision",
+            ),
+            _VOLUME_NAME,
+        ),
+    ),
+}
+
+
+def _volume_schema() -> Schema:
+    """Return the schema of one volume: a mapping whose only key is the kind."""
+    kinds: dict[str, Schema] = {}
+    for kind, (description, volume_fields) in VOLUME_KINDS.items():
+        schema = object_schema(volume_fields)
+        kinds[kind] = described(description, schema if "required" in schema else or_null(schema))
+    return {
+        "type": "object",
+        "properties": kinds,
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
+
+
+def one_ready_test(given: Mapping[str, Any]) -> None:
+    """Raise `SpecError` unless exactly one readiness test is given."""
+    tests = [name for name in READY_TESTS if given.get(name) is not None]
+    if len(tests) != 1:
+        raise SpecError(f"ready takes exactly one of {', '.join(READY_TESTS)}, not {len(tests)}")
+
+
+def _record(fields: dict[str, Field]) -> Callable[[Any, str], dict[str, Any]]:
+    def parse(value: object, subject: str) -> dict[str, Any]:
+        return parse_record(fields, value, subject)
+
+    return parse
+
+
+def _ready(value: object, subject: str) -> dict[str, Any]:
+    result = parse_record(READY_FIELDS, value, subject)
+    one_ready_test(result)
+    return result
+
+
+def _volume(value: object, subject: str) -> dict[str, Any]:
+    kinds = validators.mapping(value, subject)
+    validators.refuse_unknown(kinds, VOLUME_KINDS, subject)
+    if len(kinds) != 1:
+        raise SpecError(f"{subject} must have one kind, such as nfs: {{...}}, not {shown(value)}")
+    ((kind, details),) = kinds.items()
+    _, fields = VOLUME_KINDS[kind]
+    with error_path(kind):
+        return {kind: parse_record(fields, details, f"a volume of kind {kind}")}
+
+
+def _volumes(value: object, subject: str) -> list[dict[str, Any]]:
+    return parse_list(_volume, value, subject)
+
+
+def _topology(value: object, subject: str) -> str | None:
+    """Return the node label whose values are the domains, or None for the value false."""
+    if isinstance(value, bool):
+        return NODE_TOPOLOGY if value else None
+    return validators.label_key(value, subject)
+
+
+def _scheduling_seconds(value: Any, subject: str) -> float | None:
+    """Return the time within which all ranks must be scheduled, or None for the value false."""
+    if isinstance(value, bool):
+        return TOGETHER_SECONDS if value else None
+    return DURATION.parse(value, subject)  # type: ignore[no-any-return]
+
+
+def _topology_spreads(value: object, subject: str) -> list[dict[str, Any]]:
+    return parse_list(_record(TOPOLOGY_SPREAD_FIELDS), value, subject)
+
+
+def _tolerations(value: object, subject: str) -> list[dict[str, Any]]:
+    return parse_list(_record(TOLERATION_FIELDS), value, subject)
+
+
+def _condition_pair(name: object, condition: object) -> tuple[str, str]:
+    condition = validators.one_of(condition, CONDITIONS, "the condition of starts_after")
+    return check_name(name, "process"), condition
+
+
+def _env_secret_pair(key: object, secret: object) -> tuple[str, str]:
+    name = validators.env_name(key)
+    return name, validators.nonempty_text(secret, f"the secret of variable {name!r}")
+
+
+READY = ValueType(
+    {**object_schema(READY_FIELDS), "oneOf": [has_key(test) for test in READY_TESTS]}, _ready
+)
+_TOLERATION_SCHEMA: Schema = {
+    **object_schema(TOLERATION_FIELDS),
+    **any_of(has_key("key"), _HAS_EXISTS_OPERATOR),
+}
+ENV_SECRETS = ValueType(
+    mapping_of(
+        {"pattern": or_reference(whole_match(validators.ENV_NAME_PATTERN))}, NONEMPTY_TEXT.schema
+    ),
+    pairs(_env_secret_pair),
+)
+START_CONDITIONS = ValueType(
+    any_of(NAME.schema, list_of(NAME.schema), mapping_of(NAME.schema, choice(CONDITIONS).schema)),
+    pairs(_condition_pair),
+)
+TOPOLOGY = ValueType(any_of(FLAG.schema, TEXT.schema), _topology)
+SCHEDULING_TIME = ValueType(any_of(FLAG.schema, DURATION.schema), _scheduling_seconds)
+JOB = ValueType(any_of(FLAG.schema, object_schema(JOB_FIELDS)), _record(JOB_FIELDS))
+OBJECT_NAME = ValueType(
+    {"type": "string", "pattern": or_reference(whole_match(validators.OBJECT_NAME_PATTERN))},
+    validators.object_name,
+)
+OBJECT = ValueType({"type": "object"}, validators.plain_mapping)
+RESOURCE_REQUEST = ValueType(
+    {**object_schema(RESOURCE_FIELDS), **_ONE_MEMORY}, _record(RESOURCE_FIELDS)
+)
+RESOURCE_LIMIT = ValueType({**object_schema(LIMIT_FIELDS), **_ONE_MEMORY}, _record(LIMIT_FIELDS))
+RESTART_POLICY = policy_type(RESTART_FIELDS, RESTART_POLICIES, restarting=RESTARTING_POLICIES)
+VOLUMES = ValueType(list_of(_volume_schema()), _volumes)
+TOLERATIONS = ValueType(list_of(_TOLERATION_SCHEMA), _tolerations)
+TOPOLOGY_SPREAD = ValueType(list_of(object_schema(TOPOLOGY_SPREAD_FIELDS)), _topology_spreads)

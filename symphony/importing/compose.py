@@ -21,7 +21,7 @@ from symphony.model.document import foreign_keys
 from symphony.model.document.foreign_keys import Untranslatable, translate
 from symphony.model.document.foreign_values import flag, signal_name, words
 from symphony.model.settings.merging import deep_merged
-from symphony.names import suggested_name
+from symphony.support.names import suggested_name
 
 # The keys of a service that this package translates, because other keys or files affect them.
 _OWN_KEYS = frozenset(

@@ -21,7 +21,7 @@ from symphony.code.snapshot import ARCHIVE_SUFFIX, CodeSnapshot
 from symphony.config.locations import expand_user
 from symphony.errors import SpecError
 from symphony.model.settings.quantities import parse_quantity
-from symphony.model.settings.table import Settings
+from symphony.model.settings.table import SUPERVISED, Settings, honoured_by
 from symphony.plan.addresses import endpoints_of
 from symphony.plan.configs import digest as configs_digest
 from symphony.plan.configs import digests
@@ -49,38 +49,8 @@ _CONFIG_DIGEST_LENGTH = 12
 
 DEFAULT_READY_TIMEOUT_SECONDS = 60.0
 
-# The settings that the single-machine backends implement. These backends ignore all other settings.
-HONOURED = frozenset(
-    {
-        "code",
-        "configs",
-        "env",
-        "env_file",
-        "env_secrets",
-        "binds",
-        "connects",
-        "exposes",
-        "encrypted",
-        "replicated",
-        "rank_of",
-        "resource_limit.gpu",
-        "restart_policy",
-        "termination_grace_period",
-        "stop_signal",
-        "stop_command",
-        "signal_group",
-        "ready",
-        "starts_after",
-        "log_limit",
-        "tty",
-        "job.backoff_limit",
-        "job.active_deadline",
-        "ends_with",
-        "on_failure",
-        "deadline",
-        "record_usage",
-    }
-)
+# The settings and options that a supervisor honours. It ignores all others.
+HONOURED = honoured_by(SUPERVISED) | {"ends_with", "on_failure", "deadline", "record_usage"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

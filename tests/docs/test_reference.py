@@ -16,10 +16,10 @@ from docs import command_line, examples, experiment_file, md, pages, parity
 from symphony import Cluster
 from symphony.cluster.plugins import installed_backends
 from symphony.commandline import SymphonyParser
-from symphony.host.render import HONOURED
 from symphony.model.document import schema
 from symphony.model.settings.setting_types import VOLUME_KINDS
 from symphony.model.settings.table import SETTINGS
+from symphony.supervised.render import HONOURED
 from symphony.testing import BackendContract
 
 API = pages.REFERENCE / "api"
@@ -264,14 +264,14 @@ OTHER_NAMES = {
     "symphony.hookspecs.BackendInfo",
     "symphony.hookspecs.Option",
     "symphony.hookspecs.hookimpl",
-    "symphony.host.cluster.HostCluster",
+    "symphony.supervised.cluster.HostCluster",
     "symphony.log_blocks.LogBlock",
     "symphony.plan.changes.Changes",
     "symphony.plan.changes.ProcessChange",
     "symphony.plan.changes.SettingChange",
-    "symphony.runs.archive.Run",
-    "symphony.runs.usage.RecordedUsage",
-    "symphony.runs.usage.Statistics",
+    "symphony.archive.archive.Run",
+    "symphony.archive.usage.RecordedUsage",
+    "symphony.archive.usage.Statistics",
     "symphony.status.ReasonCode",
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from symphony.model.settings import table as model_settings
+from symphony.model.settings import setting_types
 from symphony.plan.addresses import AddressScheme
 
 SCHEME = AddressScheme(
@@ -152,7 +152,7 @@ volumes: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "nfs": record({"server": filled, "path": absolute, **_mount}, name=names),
     "host_path": record(
         {"path": absolute, **_mount},
-        type=st.sampled_from(model_settings.HOST_PATH_TYPES),
+        type=st.sampled_from(setting_types.HOST_PATH_TYPES),
         read_only=st.booleans(),
         name=names,
     ),
@@ -178,7 +178,7 @@ tolerations = st.one_of(
         {"key": label_keys},
         operator=st.just("Equal"),
         value=texts,
-        effect=st.sampled_from(model_settings.TAINT_EFFECTS),
+        effect=st.sampled_from(setting_types.TAINT_EFFECTS),
     ),
     record({"operator": st.just("Exists")}, key=label_keys),
     record({"key": label_keys, "effect": st.just("NoExecute")}, toleration_seconds=counts),
@@ -203,7 +203,7 @@ container_level: dict[str, st.SearchStrategy[Any]] = {
         gpu=st.integers(0, 8),
         gpu_resource=st.sampled_from(["amd.com/gpu", "nvidia.com/mig-1g.5gb"]),
     ),
-    "image_pull_policy": st.sampled_from(model_settings.PULL_POLICIES),
+    "image_pull_policy": st.sampled_from(setting_types.PULL_POLICIES),
     "volumes": st.lists(volume, max_size=2, unique_by=_mounted_at),
     "container_yml": yml,
     "ready": st.one_of(
@@ -212,7 +212,7 @@ container_level: dict[str, st.SearchStrategy[Any]] = {
     ),
 }
 pod_level: dict[str, st.SearchStrategy[Any]] = {
-    "restart_policy": st.sampled_from(model_settings.RESTART_POLICIES),
+    "restart_policy": st.sampled_from(setting_types.RESTART_POLICIES),
     "termination_grace_period": counts,
     "job": st.one_of(
         st.booleans(), record(backoff_limit=counts, active_deadline=counts, ttl=counts)
@@ -357,7 +357,7 @@ def _order(draw: st.DrawFn, members: dict[str, Any]) -> None:
         if earlier and draw(st.booleans()):
             waits = draw(
                 st.dictionaries(
-                    st.sampled_from(earlier), st.sampled_from(model_settings.CONDITIONS), min_size=1
+                    st.sampled_from(earlier), st.sampled_from(setting_types.CONDITIONS), min_size=1
                 )
             )
             member["starts_after"] = draw(st.sampled_from([waits, list(waits), next(iter(waits))]))

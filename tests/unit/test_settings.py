@@ -11,7 +11,8 @@ import pytest
 
 from symphony import Experiment, Process, ProcessGroup, SpecError
 from symphony.model.experiment.component import Component
-from symphony.model.settings.keywords import SettingOptions
+from symphony.model.settings import write_signatures
+from symphony.model.settings.signatures import SettingOptions
 from symphony.model.settings.table import CONTAINER, POD, SETTINGS, FileForm, Settings
 from symphony.plan import configs, env_files
 from symphony.plan.resolve import resolve
@@ -307,6 +308,8 @@ def test_a_mapping_and_other_arguments_are_refused() -> None:
 
 def test_type_checkers_know_every_setting() -> None:
     assert SettingOptions.__annotations__.keys() == SETTINGS.keys()
+    is_current = write_signatures.path().read_text() == write_signatures.text()
+    assert is_current, "write the signatures again: scripts/docs pages"
 
 
 def test_replicas_replicate_the_services_that_they_bind_and_expose() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from symphony.model.document import foreign_values as values
 from symphony.model.settings.merging import deep_merged
-from symphony.names import suggested_name
+from symphony.support.names import suggested_name
 
 # A longer translation would hide the rest of an error message.
 _MAX_HINT_LENGTH = 160

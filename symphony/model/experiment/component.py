@@ -12,41 +12,34 @@ from symphony.model.settings.setting_types import (
     CONDITIONS,
     JOB_FIELDS,
     LIMIT_FIELDS,
-    PULL_POLICY,
     READY_FIELDS,
     RESTART_FIELDS,
     RESTARTING_POLICIES,
-    SCHEDULING_TIME,
     SHARED_MEMORY,
     TOLERATION_FIELDS,
-    TOPOLOGY,
     TOPOLOGY_SPREAD_FIELDS,
     VOLUME_KINDS,
     one_ready_test,
 )
+from symphony.model.settings.signatures import SettingMethods
 from symphony.model.settings.table import POD, SETTINGS, Settings
 from symphony.model.settings.value_types import (
     ENV,
     ENV_FILES,
     FILES,
     LABELS,
-    LOG_SIZE,
-    PROGRAM_OR_LINE,
     SERVICE_NAMES,
-    STOP_SIGNAL,
-    WHOLE_SECONDS,
     parse_fields,
     parse_policy,
     read_policy,
 )
-from symphony.support.attribute_checks import CheckedAttributes
 from symphony.support.names import check_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from symphony.model.document_path import DocumentPath
-    from symphony.model.settings.keywords import SettingOptions
+    from symphony.model.settings.signatures import SettingOptions
     from symphony.model.settings.validators import ServiceSpec
     from symphony.model.settings.value_types import Field
 
@@ -54,7 +47,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 
-class Component(CheckedAttributes):
+class Component(SettingMethods):
     """A named part of an experiment: a process or a group.
 
     The methods that change a setting return the component, so that calls can be chained. These
@@ -163,21 +156,6 @@ class Component(CheckedAttributes):
         _add_new(self._settings.replicated, SERVICE_NAMES.parse(services, "replicates"))
         return self
 
-    def rank_of(self, unit: str) -> Self:
-        """Make the process a rank of a unit, such as one rank of a distributed training.
-
-        The order of the unit's processes in the experiment determines their ranks. Each of them
-        receives the variables RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, NODE_RANK,
-        GROUP_RANK, MASTER_ADDR and MASTER_PORT. The ranks of a unit restart and fail together.
-        """
-        self._settings.rank_of = check_name(unit, "unit")
-        return self
-
-    def per_pod(self, ranks: int) -> Self:
-        """Run several ranks of the unit in one Pod, which has the resources of all of them."""
-        self._settings.per_pod = validators.whole_number(ranks, "per_pod", least=1)
-        return self
-
     def connects(self, services: ServiceSpec) -> Self:
         """Declare services that the process connects to.
 
@@ -230,18 +208,6 @@ class Component(CheckedAttributes):
         is launched, changed, rendered or checked.
         """
         self._settings.configs.update(FILES.parse(files, "configs"))
-        return self
-
-    def code(self, source: validators.Code) -> Self:
-        """Set the code of the process, of which a launch takes a snapshot.
-
-        ``source`` is a directory, relative to the experiment's ``base_dir``. It can also be a
-        mapping with the key ``path`` and lists of patterns, as in .gitignore, with the keys
-        ``include`` and ``exclude``. With ``sync``, `Cluster.up` sends only the changed files to a
-        running container on Kubernetes, and restarts the program in place. False means that the
-        process does not have the code of its group or experiment.
-        """
-        self._settings.code = SETTINGS["code"].parse(source, "code")
         return self
 
     def set_env_secret(self, key: str, secret: str) -> Self:
@@ -307,11 +273,6 @@ class Component(CheckedAttributes):
         self._settings.resource_limit.update(given)
         return self
 
-    def image_pull_policy(self, policy: str) -> Self:
-        """Set when the image is pulled: ``Always``, ``IfNotPresent`` or ``Never``."""
-        self._settings.image_pull_policy = PULL_POLICY.parse(policy, "image_pull_policy")
-        return self
-
     # --- life cycle ---
 
     def restart_policy(
@@ -347,38 +308,6 @@ class Component(CheckedAttributes):
         self._settings.restart_policy = parse_policy(
             RESTART_FIELDS, given, "restart_policy", restarting=RESTARTING_POLICIES
         )
-        return self
-
-    def termination_grace_period(self, seconds: int | str) -> Self:
-        """Set the time between SIGTERM and SIGKILL, in seconds or with a unit such as ``"2m"``.
-
-        The default is 30.
-        """
-        self._refuse_pod_setting("termination_grace_period")
-        self._settings.termination_grace_period = WHOLE_SECONDS.parse(
-            seconds, "termination_grace_period"
-        )
-        return self
-
-    def stop_signal(self, signal: str) -> Self:
-        """Set the signal that stops the process, such as ``"INT"``. The default is TERM."""
-        self._settings.stop_signal = STOP_SIGNAL.parse(signal, "stop_signal")
-        return self
-
-    def stop_command(self, command: str | list[str] | tuple[str, ...]) -> Self:
-        """Set a command that stops the process instead of a signal.
-
-        ``command`` is a list of arguments, or a shell line. It runs in the process's environment
-        and directory.
-        """
-        self._settings.stop_command = PROGRAM_OR_LINE.parse(command, "stop_command")
-        return self
-
-    def signal_group(self, enabled: bool = True) -> Self:
-        """Send the signal that stops the process to all programs of its process group, instead of
-        only to the programs that handle it.
-        """
-        self._settings.signal_group = validators.flag(enabled, "signal_group")
         return self
 
     def job(
@@ -457,24 +386,6 @@ class Component(CheckedAttributes):
             for other in others
         ]
         self._settings.starts_after.update(dict.fromkeys(names, checked))
-        return self
-
-    def log_limit(self, size: int | str) -> Self:
-        """Set the maximum size of the process's log. The oldest lines are removed.
-
-        ``size`` is a number of bytes, or a string such as ``"100Mi"``. The default is ``"1Gi"``,
-        and the minimum is ``"64Ki"``.
-        """
-        self._settings.log_limit = LOG_SIZE.parse(size, "log_limit")
-        return self
-
-    def tty(self, enabled: bool = True) -> Self:
-        """Run the process on a terminal, which ``symphony attach`` joins and leaves.
-
-        Debuggers such as ``breakpoint()`` can then be used. Standard output and standard error are
-        the same stream, and both are written to the log. On tmux, every process has a terminal.
-        """
-        self._settings.tty = validators.flag(enabled, "tty")
         return self
 
     # --- volumes ---
@@ -616,26 +527,6 @@ class Component(CheckedAttributes):
         _add_new(self._settings.tolerations, [toleration])
         return self
 
-    def spread(self, topology: str | bool = True) -> Self:
-        """Run the ranks of the unit, or the replicas of the process, on different nodes.
-
-        ``topology`` is the label of nodes whose values must differ, such as
-        ``topology.kubernetes.io/zone``, or True for the nodes themselves.
-        """
-        self._refuse_pod_setting("spread")
-        self._settings.spread = TOPOLOGY.parse(topology, "spread")
-        return self
-
-    def together(self, topology: str | bool = True) -> Self:
-        """Run the ranks of the unit, or the replicas of the process, on one node.
-
-        ``topology`` is the label of nodes whose value must be the same, or True for the node
-        itself.
-        """
-        self._refuse_pod_setting("together")
-        self._settings.together = TOPOLOGY.parse(topology, "together")
-        return self
-
     def add_topology_spread(
         self, *, key: str, max_skew: int | None = None, when_unsatisfiable: str | None = None
     ) -> Self:
@@ -648,35 +539,6 @@ class Component(CheckedAttributes):
         given = {"key": key, "max_skew": max_skew, "when_unsatisfiable": when_unsatisfiable}
         constraint = parse_fields(TOPOLOGY_SPREAD_FIELDS, given)
         _add_new(self._settings.topology_spread, [constraint])
-        return self
-
-    def priority_class(self, name: str) -> Self:
-        """Set the PriorityClass of the Pod."""
-        self._refuse_pod_setting("priority_class")
-        self._settings.priority_class = validators.object_name(name, "priority_class")
-        return self
-
-    def queue(self, name: str) -> Self:
-        """Let the Pod wait for quota in a queue of Kueue. The ranks of a unit wait together."""
-        self._refuse_pod_setting("queue")
-        self._settings.queue = validators.object_name(name, "queue")
-        return self
-
-    def together_or_not(self, within: float | str | bool = True) -> Self:
-        """Stop all ranks of the unit, and try again later, if some of them are not scheduled.
-
-        ``within`` is the time in seconds within which all ranks must be scheduled, or a text such
-        as ``"5m"``. True means 60 seconds.
-        """
-        self._settings.together_or_not = SCHEDULING_TIME.parse(within, "together_or_not")
-        return self
-
-    def jobset(self, enabled: bool = True) -> Self:
-        """Run the ranks of the unit as a JobSet, whose controller restarts and fails them together.
-
-        The cluster must have the JobSet controller (``jobset.x-k8s.io``).
-        """
-        self._settings.jobset = validators.flag(enabled, "jobset")
         return self
 
     def add_label(self, key: str, value: object) -> Self:
@@ -739,9 +601,6 @@ class Component(CheckedAttributes):
         invalid.
         """
         check_in_place(self, self._fields)
-
-    def _refuse_pod_setting(self, call: str) -> None:
-        """Raise `SpecError` if the component shares its group's Pod."""
 
     def _pod_settings(self) -> list[str]:
         return [name for name in self._settings.dump() if SETTINGS[name].level == POD]

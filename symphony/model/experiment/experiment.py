@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from symphony.model.document.scaling import Source
     from symphony.model.experiment.given_options import GivenOptions
     from symphony.model.experiment.process import ProcessOptions
-    from symphony.model.settings.keywords import SettingOptions
+    from symphony.model.settings.signatures import SettingOptions
 
 Member = Process | ProcessGroup
 

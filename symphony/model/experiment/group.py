@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from symphony.model.experiment.experiment import Experiment
     from symphony.model.experiment.process import ProcessOptions
-    from symphony.model.settings.keywords import SettingOptions
+    from symphony.model.settings.signatures import SettingOptions
 
 GROUP_OPTIONS = field_table(START_DIR, PREAMBLE_CMDS)
 

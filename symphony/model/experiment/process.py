@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from symphony.errors import SpecError
 from symphony.model.experiment.component import Component, attribute_parsers
 from symphony.model.settings import validators
-from symphony.model.settings.keywords import SettingOptions
+from symphony.model.settings.signatures import SettingOptions
 from symphony.model.settings.value_types import (
     ENV,
     ENV_FILES,

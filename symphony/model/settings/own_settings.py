@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError, error_path, shown
 from symphony.model.settings.table import SETTINGS, UNSET, Settings
-from symphony.names import did_you_mean
+from symphony.support.names import did_you_mean
 
 
 class OwnSettings(Settings):
@@ -17,6 +17,10 @@ class OwnSettings(Settings):
     def __init__(self) -> None:
         # This is faster than setting the attributes one by one.
         vars(self).update(vars(Settings()))
+
+    def replace(self, name: str, value: Any) -> None:
+        """Set a setting to a value in its normalized form."""
+        vars(self)[name] = value
 
     # mypy accepts any attribute of a class that has __setattr__.
     if not TYPE_CHECKING:

@@ -46,7 +46,7 @@ from symphony.model.settings.value_types import (
     policy_word,
     whole_match,
 )
-from symphony.names import check_name
+from symphony.support.names import check_name
 
 CONDITIONS = ("ready", "started", "succeeded")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -424,6 +424,14 @@ def _volumes(value: object, subject: str) -> list[dict[str, Any]]:
     return parse_list(_volume, value, subject)
 
 
+def _unit(value: object, _: str) -> str:
+    return check_name(value, "unit")
+
+
+def _ranks_of_pod(value: object, subject: str) -> int:
+    return validators.whole_number(value, subject, least=1)
+
+
 def _topology(value: object, subject: str) -> str | None:
     """Return the node label whose values are the domains, or None for the value false."""
     if isinstance(value, bool):
@@ -473,6 +481,8 @@ START_CONDITIONS = ValueType(
     any_of(NAME.schema, list_of(NAME.schema), mapping_of(NAME.schema, choice(CONDITIONS).schema)),
     pairs(_condition_pair),
 )
+UNIT = ValueType(NAME.schema, _unit)
+RANKS_OF_POD = ValueType(WHOLE_NUMBER.schema, _ranks_of_pod)
 TOPOLOGY = ValueType(any_of(FLAG.schema, TEXT.schema), _topology)
 SCHEDULING_TIME = ValueType(any_of(FLAG.schema, DURATION.schema), _scheduling_seconds)
 JOB = ValueType(any_of(FLAG.schema, object_schema(JOB_FIELDS)), _record(JOB_FIELDS))

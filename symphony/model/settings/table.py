@@ -1,14 +1,18 @@
 """The table of the settings that processes and groups have in common.
 
-Each setting is declared once, as a field of `Settings`. The declaration contains the setting's
-schema, level and description, and the name of the `Component` method that sets it. The loader, the
-JSON Schema, the dump and the list of ignored settings are based on this table.
+Each setting is declared once, as a field of `Settings`. The declaration contains the type of the
+setting's value, its level, its description, an example, and the backends that honour it. The
+methods and keyword arguments of processes and groups, the loader, the JSON Schema, the dump, the
+list of ignored settings and the reference documentation follow from this table.
+
+After a change of the table, run ``scripts/docs pages``. It writes the files that contain all
+settings for type checkers, editors and readers.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -22,6 +26,7 @@ from symphony.model.settings.setting_types import (
     OBJECT,
     OBJECT_NAME,
     PULL_POLICY,
+    RANKS_OF_POD,
     READY,
     READY_FIELDS,
     RESOURCE_FIELDS,
@@ -36,6 +41,7 @@ from symphony.model.settings.setting_types import (
     TOPOLOGY,
     TOPOLOGY_SPREAD,
     TOPOLOGY_SPREAD_FIELDS,
+    UNIT,
     VOLUMES,
 )
 from symphony.model.settings.value_types import (
@@ -45,12 +51,10 @@ from symphony.model.settings.value_types import (
     FLAG,
     LABELS,
     LOG_SIZE,
-    NAME,
     PROGRAM_OR_LINE,
     SERVICE_NAMES,
     SERVICES,
     STOP_SIGNAL,
-    WHOLE_NUMBER,
     WHOLE_SECONDS,
     Field,
     Schema,
@@ -62,6 +66,15 @@ from symphony.model.settings.value_types import (
 # to every member of the group, and any other setting applies only to the component on which it is
 # set.
 POD, CONTAINER, OWN = "pod", "container", "own"
+
+# The two ways in which the backends of symphony run processes: below a supervisor of symphony, as
+# on local, tmux and Slurm, and in the Pods of Kubernetes. A setting maps each way that honours it
+# to the parts of the value that are honoured, or to nothing if it is the whole value.
+SUPERVISED, KUBE = "supervised", "kube"
+HonouredBy = Mapping[str, tuple[str, ...]]
+ONLY_SUPERVISED: HonouredBy = {SUPERVISED: ()}
+ONLY_KUBE: HonouredBy = {KUBE: ()}
+EVERYWHERE: HonouredBy = {SUPERVISED: (), KUBE: ()}
 
 
 class FileForm(enum.Enum):
@@ -82,11 +95,17 @@ class FileForm(enum.Enum):
 class Setting:
     """The declaration of a setting.
 
-    ``method`` is the name of the `Component` method or attribute that sets the value. ``schema`` is
-    the JSON Schema of the value in a file. ``parse`` takes the value in the form that `Settings`
-    contains, and its name for error messages; it returns the value in its normalized form, or
-    raises `SpecError`. ``fields`` contains the keys of the value if the value is a mapping with
-    fixed keys.
+    * ``schema`` is the JSON Schema of the value in a file.
+    * ``parse`` takes the value in the form that `Settings` contains, and its name for error
+      messages; it returns the value in its normalized form, or raises `SpecError`.
+    * ``fields`` contains the keys of the value if the value is a mapping with fixed keys.
+    * ``accepts`` is the annotation of the value as a keyword argument.
+    * ``method`` is the name of the `Component` method or attribute that sets the value.
+    * ``argument`` is the name of the method's argument if the method only sets the value. The
+      method is then generated, and ``default`` is the default of the argument, if it has one.
+    * ``text`` is the docstring of the generated method.
+    * ``example`` is an example in YAML, with the other settings that it needs.
+    * ``honoured_by`` contains the ways of running processes that honour the setting.
     """
 
     name: str
@@ -98,6 +117,12 @@ class Setting:
     form: FileForm
     fields: dict[str, Field]
     reports_parts: bool
+    accepts: str
+    argument: str | None
+    default: bool | None
+    text: str
+    example: str
+    honoured_by: HonouredBy
 
     def reported_names(self, value: Any) -> list[str]:
         """Return the names under which a backend lists the value as supported or ignored."""
@@ -120,14 +145,22 @@ def _setting(
     description: str,
     value_type: ValueType,
     *,
+    accepts: str,
+    example: str,
+    honoured_by: HonouredBy,
     method: str = "",
+    argument: str | None = None,
+    default: bool | None = None,
+    text: str = "",
     form: FileForm = FileForm.VALUE,
     unset: Callable[[], Any] | None = dict,
     fields: dict[str, Field] | None = None,
     reports_parts: bool = False,
 ) -> Any:
     """Declare a setting as a field of `Settings`. ``unset`` creates the field's initial value,
-    which is None if ``unset`` is None.
+    which is None if ``unset`` is None. For the other arguments, see `Setting`.
+
+    ``method`` is the setting's name by default, and ``text`` follows from the description.
     """
     declaration = {
         "level": level,
@@ -138,6 +171,12 @@ def _setting(
         "form": form,
         "fields": fields or {},
         "reports_parts": reports_parts,
+        "accepts": accepts,
+        "argument": argument,
+        "default": default,
+        "text": text,
+        "example": example,
+        "honoured_by": honoured_by,
     }
     if unset is None:
         return field(default=None, metadata=declaration)
@@ -154,6 +193,9 @@ class Settings:
         "addresses, take precedence.",
         ENV,
         method="set_envs",
+        accepts="Mapping[str, object]",
+        example="env: {SEED: 7, DEBUG: true}",
+        honoured_by=EVERYWHERE,
     )
     env_file: list[str] = _setting(
         CONTAINER,
@@ -162,6 +204,9 @@ class Settings:
         ENV_FILES,
         method="add_env_file",
         unset=list,
+        accepts="validators.Paths",
+        example="env_file: [common.env, train.env]     # later files take precedence",
+        honoured_by=EVERYWHERE,
     )
     configs: dict[str, str] = _setting(
         CONTAINER,
@@ -170,6 +215,9 @@ class Settings:
         "and a line with ${service.*.addr} is repeated for each replica.",
         FILES,
         method="configs",
+        accepts="validators.Files",
+        example="configs: {nginx.conf: nginx.conf.in}     # or a path, or a list of paths",
+        honoured_by=EVERYWHERE,
     )
     code: dict[str, Any] | bool | None = _setting(
         CONTAINER,
@@ -177,8 +225,20 @@ class Settings:
         "{path: ..., include: [...], exclude: [...]}, or false for none. The default is the code "
         "of the group or the experiment.",
         CODE,
-        method="code",
         unset=None,
+        accepts="validators.Code",
+        argument="source",
+        text="""
+        Set the code of the process, of which a launch takes a snapshot.
+
+        ``source`` is a directory, relative to the experiment's ``base_dir``. It can also be a
+        mapping with the key ``path`` and lists of patterns, as in .gitignore, with the keys
+        ``include`` and ``exclude``. With ``sync``, `Cluster.up` sends only the changed files to a
+        running container on Kubernetes, and restarts the program in place. False means that the
+        process does not have the code of its group or experiment.
+        """,
+        example="code: {path: ., exclude: ['*.ckpt', /runs]}     # or a directory, or false",
+        honoured_by=EVERYWHERE,
     )
     env_secrets: dict[str, str] = _setting(
         CONTAINER,
@@ -187,12 +247,18 @@ class Settings:
         ENV_SECRETS,
         method="set_env_secret",
         form=FileForm.PAIRS,
+        accepts="Mapping[str, str]",
+        example="env_secrets: {API_TOKEN: token}     # token is a secret of the experiment",
+        honoured_by=EVERYWHERE,
     )
     binds: dict[str, int | None] = _setting(
         OWN,
         "Services that the process listens on: a name, a list of names, or {name: port or null}.",
         SERVICES,
         method="binds",
+        accepts="validators.ServiceSpec",
+        example="binds: [replay, parameters]           # or a name, or {replay: 7100}",
+        honoured_by=EVERYWHERE,
     )
     connects: list[str] = _setting(
         CONTAINER,
@@ -200,6 +266,9 @@ class Settings:
         SERVICE_NAMES,
         method="connects",
         unset=list,
+        accepts="validators.ServiceSpec",
+        example="connects: [store]",
+        honoured_by=EVERYWHERE,
     )
     exposes: dict[str, int | None] = _setting(
         OWN,
@@ -207,6 +276,9 @@ class Settings:
         "{name: port or null}.",
         SERVICES,
         method="exposes",
+        accepts="validators.ServiceSpec",
+        example="exposes: {tensorboard: 6006}          # or a name, or a list of names",
+        honoured_by=EVERYWHERE,
     )
     encrypted: list[str] = _setting(
         OWN,
@@ -215,6 +287,9 @@ class Settings:
         SERVICE_NAMES,
         method="encrypts",
         unset=list,
+        accepts="validators.ServiceSpec",
+        example="binds: private\nencrypted: private",
+        honoured_by=EVERYWHERE,
     )
     replicated: list[str] = _setting(
         OWN,
@@ -223,21 +298,37 @@ class Settings:
         SERVICE_NAMES,
         method="replicates",
         unset=list,
+        accepts="validators.ServiceSpec",
+        example="binds: inference\nreplicated: inference",
+        honoured_by=EVERYWHERE,
     )
     rank_of: str | None = _setting(
         OWN,
         "The unit of which the process is a rank. The copies of a process with ranks have this "
         "setting automatically. The ranks of a unit restart and fail together.",
-        NAME,
-        method="rank_of",
+        UNIT,
         unset=None,
+        accepts="str",
+        argument="unit",
+        text="""
+        Make the process a rank of a unit, such as one rank of a distributed training.
+
+        The order of the unit's processes in the experiment determines their ranks. Each of them
+        receives the variables RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, NODE_RANK,
+        GROUP_RANK, MASTER_ADDR and MASTER_PORT. The ranks of a unit restart and fail together.
+        """,
+        example="rank_of: train",
+        honoured_by=EVERYWHERE,
     )
     per_pod: int | None = _setting(
         OWN,
         "The number of ranks that one Pod runs. Their resources are added up.",
-        WHOLE_NUMBER,
-        method="per_pod",
+        RANKS_OF_POD,
         unset=None,
+        accepts="int",
+        argument="ranks",
+        example="rank_of: large\nper_pod: 1",
+        honoured_by=ONLY_KUBE,
     )
     resource_request: dict[str, str] = _setting(
         CONTAINER,
@@ -247,6 +338,9 @@ class Settings:
         form=FileForm.KEYWORDS,
         fields=RESOURCE_FIELDS,
         reports_parts=True,
+        accepts="Keywords",
+        example="resource_request: {cpu: 0.5, memory: 2Gi}",
+        honoured_by=ONLY_KUBE,
     )
     resource_limit: dict[str, Any] = _setting(
         CONTAINER,
@@ -256,13 +350,20 @@ class Settings:
         form=FileForm.KEYWORDS,
         fields=LIMIT_FIELDS,
         reports_parts=True,
+        accepts="Keywords",
+        example="resource_limit: {cpu: 4, memory: 8Gi, gpu: 1, gpu_resource: amd.com/gpu}",
+        honoured_by={SUPERVISED: ("gpu",), KUBE: ()},
     )
     image_pull_policy: str | None = _setting(
         CONTAINER,
         "The condition under which Kubernetes pulls the image.",
         PULL_POLICY,
-        method="image_pull_policy",
         unset=None,
+        accepts="str",
+        argument="policy",
+        text="Set when the image is pulled: ``Always``, ``IfNotPresent`` or ``Never``.",
+        example="image_pull_policy: Always",
+        honoured_by=ONLY_KUBE,
     )
     restart_policy: str | dict[str, Any] | None = _setting(
         POD,
@@ -274,36 +375,57 @@ class Settings:
         fields=RESTART_FIELDS,
         unset=None,
         reports_parts=True,
+        accepts="str | Keywords",
+        example="restart_policy: OnFailure",
+        honoured_by={SUPERVISED: (), KUBE: ("policy", "max_restarts", "backoff")},
     )
     termination_grace_period: int | None = _setting(
         POD,
         "The time between SIGTERM and SIGKILL; the default is 30s.",
         WHOLE_SECONDS,
-        method="termination_grace_period",
         unset=None,
+        accepts="int | str",
+        argument="seconds",
+        text="""
+        Set the time between SIGTERM and SIGKILL, in seconds or with a unit such as ``"2m"``.
+
+        The default is 30.
+        """,
+        example="termination_grace_period: 120",
+        honoured_by=EVERYWHERE,
     )
     stop_signal: str | None = _setting(
         CONTAINER,
         "The signal that stops the process, such as INT; the default is TERM.",
         STOP_SIGNAL,
-        method="stop_signal",
         unset=None,
+        accepts="str",
+        argument="signal",
+        example="stop_signal: INT",
+        honoured_by=EVERYWHERE,
     )
     stop_command: list[str] | str | None = _setting(
         CONTAINER,
         "A command that stops the process instead of a signal: a list of arguments, or a shell "
         "line. The command runs in the process's environment and directory.",
         PROGRAM_OR_LINE,
-        method="stop_command",
         unset=None,
+        accepts="validators.Strings",
+        argument="command",
+        example="stop_command: [pg_ctl, stop, -m, fast]     # or a shell line",
+        honoured_by=EVERYWHERE,
     )
     signal_group: bool | None = _setting(
         CONTAINER,
         "Send the signal that stops the process to all programs of its process group, instead of "
         "only to the programs that handle it.",
         FLAG,
-        method="signal_group",
         unset=None,
+        accepts="bool",
+        argument="enabled",
+        default=True,
+        example="signal_group: true",
+        honoured_by=EVERYWHERE,
     )
     ready: dict[str, Any] | None = _setting(
         CONTAINER,
@@ -313,6 +435,9 @@ class Settings:
         form=FileForm.KEYWORDS,
         fields=READY_FIELDS,
         unset=None,
+        accepts="Keywords",
+        example="binds: web\nready: {http: [web, /health], timeout: 30}",
+        honoured_by=EVERYWHERE,
     )
     starts_after: dict[str, str] = _setting(
         POD,
@@ -321,6 +446,9 @@ class Settings:
         START_CONDITIONS,
         method="starts_after",
         form=FileForm.CONDITIONS,
+        accepts="str | Component | Sequence[str | Component] | Mapping[str, str]",
+        example="starts_after: {server: ready, loader: succeeded}",
+        honoured_by=EVERYWHERE,
     )
     log_limit: str | None = _setting(
         CONTAINER,
@@ -328,15 +456,28 @@ class Settings:
         "oldest lines are removed when the log is larger; the default is 1Gi, and the minimum is "
         "64Ki.",
         LOG_SIZE,
-        method="log_limit",
         unset=None,
+        accepts="int | str",
+        argument="size",
+        example="log_limit: 100Mi",
+        honoured_by=ONLY_SUPERVISED,
     )
     tty: bool | None = _setting(
         CONTAINER,
         "Run the process on a terminal, which 'symphony attach' joins and leaves.",
         FLAG,
-        method="tty",
         unset=None,
+        accepts="bool",
+        argument="enabled",
+        default=True,
+        text="""
+        Run the process on a terminal, which ``symphony attach`` joins and leaves.
+
+        Debuggers such as ``breakpoint()`` can then be used. Standard output and standard error are
+        the same stream, and both are written to the log. On tmux, every process has a terminal.
+        """,
+        example="tty: true",
+        honoured_by=EVERYWHERE,
     )
     job: dict[str, Any] | None = _setting(
         POD,
@@ -347,6 +488,9 @@ class Settings:
         fields=JOB_FIELDS,
         unset=None,
         reports_parts=True,
+        accepts="bool | Keywords",
+        example="job: {backoff_limit: 3, active_deadline: 7200, ttl: 600}     # or true",
+        honoured_by={SUPERVISED: ("backoff_limit", "active_deadline"), KUBE: ()},
     )
     volumes: list[dict[str, Any]] = _setting(
         CONTAINER,
@@ -356,6 +500,19 @@ class Settings:
         form=FileForm.VOLUMES,
         unset=list,
         reports_parts=True,
+        accepts="Sequence[Keywords]",
+        example="""
+        volumes:
+        - nfs: {server: nas.example, path: /exports/data, mount_path: /data}
+        - host_path: {path: /scratch, mount_path: /scratch, type: Directory, read_only: true}
+        - pvc: {claim: results, mount_path: /results}
+        - empty_dir: {mount_path: /cache, size: 20Gi}
+        - shared_memory: {size: 8Gi}
+        - secret: {secret: keys, mount_path: /keys, files: token.txt}
+        - config: {config: settings, mount_path: /settings, files: {settings.yml: settings.yml}}
+        - git_repo: {repository: "https://git.example/team/code", revision: main, mount_path: /code}
+        """,
+        honoured_by=ONLY_KUBE,
     )
     node_selector: dict[str, str] = _setting(
         POD,
@@ -363,6 +520,9 @@ class Settings:
         LABELS,
         method="node_selector",
         form=FileForm.PAIRS,
+        accepts="Mapping[str, object]",
+        example="node_selector: {gpu-kind: a100}",
+        honoured_by=ONLY_KUBE,
     )
     tolerations: list[dict[str, Any]] = _setting(
         POD,
@@ -372,22 +532,48 @@ class Settings:
         form=FileForm.LIST_OF_KEYWORDS,
         fields=TOLERATION_FIELDS,
         unset=list,
+        accepts="Sequence[Keywords]",
+        example="""
+        tolerations:
+        - {key: reserved, operator: Equal, value: team-a, effect: NoSchedule}
+        """,
+        honoured_by=ONLY_KUBE,
     )
     spread: str | None = _setting(
         POD,
         "Run the ranks of a unit, or the replicas of a process, on different nodes: true, or the "
         "node label whose values must differ, such as topology.kubernetes.io/zone.",
         TOPOLOGY,
-        method="spread",
         unset=None,
+        accepts="str | bool",
+        argument="topology",
+        default=True,
+        text="""
+        Run the ranks of the unit, or the replicas of the process, on different nodes.
+
+        ``topology`` is the label of nodes whose values must differ, such as
+        ``topology.kubernetes.io/zone``, or True for the nodes themselves.
+        """,
+        example="spread: true     # or a label of nodes, such as topology.kubernetes.io/zone",
+        honoured_by=ONLY_KUBE,
     )
     together: str | None = _setting(
         POD,
         "Run the ranks of a unit, or the replicas of a process, on one node: true, or the node "
         "label whose value must be the same.",
         TOPOLOGY,
-        method="together",
         unset=None,
+        accepts="str | bool",
+        argument="topology",
+        default=True,
+        text="""
+        Run the ranks of the unit, or the replicas of the process, on one node.
+
+        ``topology`` is the label of nodes whose value must be the same, or True for the node
+        itself.
+        """,
+        example="together: topology.kubernetes.io/zone     # or true for one node",
+        honoured_by=ONLY_KUBE,
     )
     topology_spread: list[dict[str, Any]] = _setting(
         POD,
@@ -397,38 +583,70 @@ class Settings:
         form=FileForm.LIST_OF_KEYWORDS,
         fields=TOPOLOGY_SPREAD_FIELDS,
         unset=list,
+        accepts="Sequence[Keywords]",
+        example="""
+        topology_spread:
+        - {key: topology.kubernetes.io/zone, max_skew: 1, when_unsatisfiable: ScheduleAnyway}
+        """,
+        honoured_by=ONLY_KUBE,
     )
     priority_class: str | None = _setting(
         POD,
         "The PriorityClass of the Pod.",
         OBJECT_NAME,
-        method="priority_class",
         unset=None,
+        accepts="str",
+        argument="name",
+        example="priority_class: high",
+        honoured_by=ONLY_KUBE,
     )
     queue: str | None = _setting(
         POD,
         "The queue of Kueue in which the Pod waits for quota.",
         OBJECT_NAME,
-        method="queue",
         unset=None,
+        accepts="str",
+        argument="name",
+        text="Let the Pod wait for quota in a queue of Kueue. The ranks of a unit wait together.",
+        example="queue: team-a",
+        honoured_by=ONLY_KUBE,
     )
     together_or_not: float | None = _setting(
         OWN,
         "The time within which all ranks of a unit must be scheduled, in seconds or as in '5m': "
         "true is 60 seconds. If it is exceeded, all ranks are stopped and tried again later.",
         SCHEDULING_TIME,
-        method="together_or_not",
         unset=None,
+        accepts="float | str | bool",
+        argument="within",
+        default=True,
+        example="rank_of: train\ntogether_or_not: 5m     # or true for 60 seconds",
+        honoured_by=ONLY_KUBE,
     )
     jobset: bool | None = _setting(
         OWN,
         "Run the ranks of the unit as a JobSet, whose controller restarts and fails them together.",
         FLAG,
-        method="jobset",
         unset=None,
+        accepts="bool",
+        argument="enabled",
+        default=True,
+        text="""
+        Run the ranks of the unit as a JobSet, whose controller restarts and fails them together.
+
+        The cluster must have the JobSet controller (``jobset.x-k8s.io``).
+        """,
+        example="rank_of: set\njobset: true",
+        honoured_by=ONLY_KUBE,
     )
     labels: dict[str, str] = _setting(
-        POD, "Labels that are added to the Pod.", LABELS, method="add_labels"
+        POD,
+        "Labels that are added to the Pod.",
+        LABELS,
+        method="add_labels",
+        accepts="Mapping[str, object]",
+        example="labels: {team: vision}",
+        honoured_by=ONLY_KUBE,
     )
     pod_yml: dict[str, Any] = _setting(
         POD,
@@ -436,6 +654,9 @@ class Settings:
         OBJECT,
         method="pod_yml",
         form=FileForm.ATTRIBUTE,
+        accepts="Keywords",
+        example="pod_yml: {spec: {runtimeClassName: nvidia}}",
+        honoured_by=ONLY_KUBE,
     )
     container_yml: dict[str, Any] = _setting(
         CONTAINER,
@@ -443,6 +664,9 @@ class Settings:
         OBJECT,
         method="container_yml",
         form=FileForm.ATTRIBUTE,
+        accepts="Keywords",
+        example="container_yml: {securityContext: {runAsUser: 1000}}",
+        honoured_by=ONLY_KUBE,
     )
 
     def dump(self) -> dict[str, Any]:
@@ -486,7 +710,27 @@ class Settings:
         return Settings(**merged(self.dump(), inner.dump()))
 
 
+def _declared(name: str, declaration: Mapping[str, Any]) -> Setting:
+    return Setting(name=name, **{**declaration, "method": declaration["method"] or name})
+
+
 SETTINGS: dict[str, Setting] = {
-    item.name: Setting(name=item.name, **item.metadata) for item in fields(Settings)
+    item.name: _declared(item.name, item.metadata) for item in fields(Settings)
 }
 UNSET: dict[str, Any] = vars(Settings())
+
+
+def honoured_by(way: str) -> frozenset[str]:
+    """Return the names of the settings that a way of running processes honours.
+
+    ``way`` is `SUPERVISED` or `KUBE`. For a setting that is honoured in part, the result contains
+    the names of the parts, such as ``resource_limit.gpu``.
+    """
+    names: set[str] = set()
+    for name, setting in SETTINGS.items():
+        parts = setting.honoured_by.get(way)
+        if parts:
+            names.update(f"{name}.{part}" for part in parts)
+        elif parts is not None:
+            names.add(name)
+    return frozenset(names)

@@ -18,7 +18,7 @@ from typing import Any
 
 from symphony.code.snapshot import CodeArchive, CodeArchives
 from symphony.config.locations import expand_user
-from symphony.model.settings.table import SETTINGS
+from symphony.model.settings.table import KUBE, honoured_by
 from symphony.plan.ignored import Ignored, ignored_settings
 from symphony.plan.process_settings import secret_text
 from symphony.plan.resolve import Plan
@@ -52,19 +52,13 @@ __all__ = ["read_files", "render"]
 
 # The settings that this backend implements. The kubelet limits the size of logs, and a Pod cannot
 # change this limit. `_ignored` adds the limits and delays of restarts that have no effect on Jobs.
-HONOURED = frozenset(
-    {
-        "container_image",
-        "ends_with",
-        "on_failure",
-        "deadline",
-        "record_usage",
-        "restart_policy.policy",
-        "restart_policy.max_restarts",
-        "restart_policy.backoff",
-        *SETTINGS,
-    }
-) - {"log_limit", "restart_policy"}
+HONOURED = honoured_by(KUBE) | {
+    "container_image",
+    "ends_with",
+    "on_failure",
+    "deadline",
+    "record_usage",
+}
 
 # The restart policy of processes whose code only the user's command can send to their Pods.
 NOT_REPLACED = "restart_policy after a drain or an eviction, because the code is too large"

@@ -23,6 +23,7 @@ nothing follows any more. Then, the actions follow from the state and the observ
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from symphony.plan.actions import Action, Answer, Finish, Sweep
@@ -34,7 +35,11 @@ from symphony.plan.decisions.starts import record_obstacles, start_actions
 from symphony.plan.decisions.stops import stop_actions
 from symphony.plan.observation import Observation
 from symphony.plan.state import Event, RunState
+from symphony.plan.unit_decision import UnitDecision
 from symphony.plan.wish import Wish
+
+# The default of a field. It is never changed.
+_NO_UNITS: Mapping[str, UnitDecision] = {}
 
 
 class Decision(NamedTuple):
@@ -43,13 +48,16 @@ class Decision(NamedTuple):
     ``actions`` are carried out after ``events`` have been recorded. ``wake_at`` is the time at
     which to decide again if nothing is observed before, in seconds since the epoch, or None.
     ``frees`` contains the processes that have exited for good. Their leases are released before the
-    events are recorded, because a program that waits for the exit can need them.
+    events are recorded, because a program that waits for the exit can need them. ``units`` maps the
+    units of ranks that restart as a whole or have failed to the decisions, for executors that
+    record these in their ranks.
     """
 
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     wake_at: float | None = None
     frees: tuple[str, ...] = ()
+    units: Mapping[str, UnitDecision] = _NO_UNITS
 
 
 def decide(wish: Wish, state: RunState, observation: Observation, now: float) -> Decision:
@@ -77,7 +85,8 @@ def decide(wish: Wish, state: RunState, observation: Observation, now: float) ->
         actions.extend(Answer(number, error) for number, error in draft.answers.items())
     if draft.state.finished or end is End.EXIT:
         actions.append(Finish(is_evicted=end is End.EXIT))
-    return Decision(tuple(actions), tuple(draft.events), draft.wake_at, tuple(draft.frees))
+    units = draft.unit_decisions() if wish.gangs else _NO_UNITS
+    return Decision(tuple(actions), tuple(draft.events), draft.wake_at, tuple(draft.frees), units)
 
 
 def _record_consequences(draft: Draft) -> End:

@@ -14,8 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from symphony.plan.restart_policy import RestartPolicy
+from symphony.status import ReasonCode
 
 _PREFIX = "lost: "
+# A restart with one of these codes is not the consequence of a failure, and does not count as one.
+UNCOUNTED_CODES = frozenset({ReasonCode.DISRUPTED, ReasonCode.UNSCHEDULABLE})
 
 
 class DisruptionCause(str, enum.Enum):
@@ -109,7 +112,7 @@ def decide_disruption(
     first, disruption = next(iter(lost.items()))
     reason = lost_text(disruption)
     if len(processes) > 1:
-        reason = f"{_PREFIX}{first} ({disruption})"
+        reason = lost_rank_text(first, reason)
     return StartAgain(
         lost=tuple(lost),
         others=tuple(name for name in processes if name not in lost),
@@ -120,6 +123,17 @@ def decide_disruption(
 def lost_text(disruption: Disruption) -> str:
     """Return the reason of a process that was taken away, such as ``lost: node1 was drained``."""
     return f"{_PREFIX}{disruption}"
+
+
+def lost_rank_text(rank: str, reason: str) -> str:
+    """Return the reason of the ranks of a unit of which one was taken away.
+
+    ``reason`` is the reason of this rank; see `lost_text`.
+
+    >>> lost_rank_text("unit-1", "lost: node1 was drained")
+    'lost: unit-1 (node1 was drained)'
+    """
+    return f"{_PREFIX}{rank} ({reason.removeprefix(_PREFIX)})"
 
 
 def started_again_text(reason: str, node: str = "") -> str:

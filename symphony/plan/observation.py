@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from symphony.plan.disruption import Disruption
 from symphony.plan.policies import Ending
+from symphony.status import ReasonCode
 
 
 class Seen(NamedTuple):
@@ -24,7 +25,7 @@ class Seen(NamedTuple):
     * ``running`` is true while the process is running. If all three are false, it has exited, with
       ``exit_code``, or None if the exit code is unknown. ``reason`` is the executor's explanation
       of the exit, or ``""``. ``log_bytes`` is the length of its log at the exit, if readers need
-      it.
+      it. ``reason_code`` is not None if the platform explains the exit completely.
     * ``since`` is the time at which this state began, or None if it has just begun.
     * ``pid``, ``birth`` and ``log_start`` are values of the execution for the record.
     * ``disruption`` is what has taken the process away from outside, such as the loss of its node,
@@ -41,6 +42,7 @@ class Seen(NamedTuple):
     * ``reserved`` is true if the resources of the process are reserved, and ``unavailable`` is why
       they could not be reserved, or ``""``.
     * ``done_by`` names the platform if it has started or stopped this execution by itself.
+    * ``placed`` is false while no machine has been found on which the process can run.
     """
 
     attempt: int = -1
@@ -68,6 +70,8 @@ class Seen(NamedTuple):
     reserved: bool = False
     unavailable: str = ""
     done_by: str = ""
+    reason_code: ReasonCode | None = None
+    placed: bool = True
 
 
 ABSENT = Seen()

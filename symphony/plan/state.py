@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from symphony.plan.disruption import UNCOUNTED_CODES
 from symphony.plan.policies import Ending
 from symphony.status import ENDED, ReasonCode, State
 
@@ -381,7 +382,7 @@ def _exited(track: Track, event: Event) -> None:
     track.stopped = event.get("stopped", False)
     track.pid = track.birth = track.kill_at = None
     if event.get("restarts_in") is not None:
-        if track.reason_code is ReasonCode.DISRUPTED:
+        if track.reason_code in UNCOUNTED_CODES:
             _start_after_disruption(track, event)
         else:
             _back_off(track, event)
@@ -393,11 +394,15 @@ def _exited(track: Track, event: Event) -> None:
 
 
 def _start_after_disruption(track: Track, event: Event) -> None:
-    """Make a process wait for its next start, which does not count as a restart."""
+    """Make a process wait for its next start, which does not count as a restart.
+
+    Processes that start after it wait until it runs again.
+    """
     retries = track.retries
     _back_off(track, event)
     track.retries = retries
     track.started = None
+    track.was_ready = False
 
 
 # The exit code is None if no process observed the exit.
@@ -421,7 +426,8 @@ def _start_requested(track: Track, event: Event) -> None:
     """Reset the state, so that the start conditions of this process and of the processes that start
     after it apply again.
     """
-    if track.started is not None and reason_code(event) is not ReasonCode.DISRUPTED:
+    is_counted = reason_code(event) not in UNCOUNTED_CODES
+    if track.started is not None and is_counted:
         track.restarts += 1
     track.state = State.PENDING
     track.started = track.ended = track.next_start = track.exit_code = None
@@ -433,7 +439,7 @@ def _start_requested(track: Track, event: Event) -> None:
         # A rank that its unit starts again has no more restarts and time left than before.
         track.failures_in_row = track.retries = 0
         track.first_started = None
-    elif reason_code(event) is not ReasonCode.DISRUPTED:
+    elif is_counted:
         # It counts as a restart, as for the other ranks.
         track.retries += 1
         track.failures_in_row = max(track.failures_in_row, event.get("in_row", 0))

@@ -1,4 +1,5 @@
-"""Decide what happens to a running unit of ranks if one of them exits. All functions are pure.
+"""Decide what happens to a running unit of ranks if one of them exits, or if machines are found for
+only some of them. All functions are pure.
 
 The supervisor imports this module at its start, so it does not import `symphony.model`, as
 `symphony.plan.ranks` does.
@@ -6,11 +7,13 @@ The supervisor imports this module at its start, so it does not import `symphony
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from symphony.status import State
+from symphony.plan.disruption import UNCOUNTED_CODES, lost_rank_text
+from symphony.status import ReasonCode, State
 
 RESTART_UNIT, FAIL_UNIT = "restart", "fail"
 
@@ -53,14 +56,20 @@ class Rank(Protocol):
         """The reason for the state."""
         ...
 
+    @property
+    def reason_code(self) -> ReasonCode | None:
+        """The code of the reason, or None."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitDecision:
     """The consequence of the exit of a rank for the other ranks of its unit.
 
     ``action`` is ``restart`` or ``fail``, ``rank`` is the name of the rank that has exited, and
-    ``reason`` describes the decision. ``next_start`` is the time of the restart in seconds since
-    the epoch, and ``in_row`` is the number of consecutive restarts.
+    ``reason`` describes the decision. ``reason_code`` is that of the ranks. It is ``DISRUPTED`` or
+    ``UNSCHEDULABLE`` if the restart does not count as one. ``next_start`` is the time of the
+    restart in seconds since the epoch, and ``in_row`` is the number of consecutive restarts.
     """
 
     action: str
@@ -68,6 +77,7 @@ class UnitDecision:
     reason: str
     next_start: float = 0.0
     in_row: int = 0
+    reason_code: ReasonCode = ReasonCode.BACKING_OFF
 
 
 def decide_unit(ranks: Mapping[str, Rank]) -> UnitDecision | None:
@@ -80,16 +90,26 @@ def decide_unit(ranks: Mapping[str, Rank]) -> UnitDecision | None:
     if failed:
         first = _first_ended(failed, ranks)
         return UnitDecision(
-            action=FAIL_UNIT, rank=first, reason=f"the unit failed: {_words(first, ranks[first])}"
+            action=FAIL_UNIT,
+            rank=first,
+            reason=f"the unit failed: {_words(first, ranks[first])}",
+            reason_code=ReasonCode.UNIT_FAILED,
         )
     waiting = [name for name, rank in ranks.items() if _is_backing_off(rank)]
     if not waiting:
         return None
     first = _first_ended(waiting, ranks)
+    code = ranks[first].reason_code
+    reason = f"the unit restarts: {_words(first, ranks[first])}"
+    if code is ReasonCode.DISRUPTED:
+        reason = lost_rank_text(first, ranks[first].reason)
+    elif code is ReasonCode.UNSCHEDULABLE:
+        reason = ranks[first].reason
     return UnitDecision(
         action=RESTART_UNIT,
         rank=first,
-        reason=f"the unit restarts: {_words(first, ranks[first])}",
+        reason=reason,
+        reason_code=code if code in UNCOUNTED_CODES else ReasonCode.BACKING_OFF,
         next_start=max(ranks[name].next_start or 0.0 for name in waiting),
         in_row=max(ranks[name].failures_in_row for name in waiting),
     )
@@ -111,3 +131,22 @@ def _words(name: str, rank: Rank) -> str:
     if rank.exit_code is not None:
         return f"{name} exited with {rank.exit_code}"
     return f"{name} failed ({rank.reason})" if rank.reason else f"{name} failed"
+
+
+def release_unit(
+    identity: str, rank: str, placed: int, ranks: int, within: float, now: float
+) -> UnitDecision:
+    """Return the decision to stop the ranks of a unit, for only ``placed`` of which machines were
+    found within ``within`` seconds, and to try again later.
+
+    Several units that wait for each other try again at different times, which follow from
+    ``identity``.
+    """
+    fraction = zlib.crc32(identity.encode()) / 2**32
+    return UnitDecision(
+        action=RESTART_UNIT,
+        rank=rank,
+        reason=f"only {placed} of {ranks} ranks could be scheduled within {within:g} s",
+        next_start=now + within * (1 + fraction) / 2,
+        reason_code=ReasonCode.UNSCHEDULABLE,
+    )

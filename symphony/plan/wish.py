@@ -28,7 +28,9 @@ class ProcessWish(NamedTuple):
     None. ``gang`` is the unit of which the process is a rank, or None. ``ports`` are the ports that
     it binds. If ``reserves`` is true, it needs resources that are reserved before each start on
     request, such as GPUs. ``fingerprint`` differs if the process has to be restarted because its
-    description has changed. ``path`` is the name that messages show.
+    description has changed. ``path`` is the name that messages show. ``place_within`` is the time
+    in seconds within which machines must be found for all ranks of the unit if one was found for
+    some, or 0.0 for no limit.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ProcessWish(NamedTuple):
     ports: tuple[int, ...] = ()
     reserves: bool = False
     fingerprint: str = ""
+    place_within: float = 0.0
 
 
 def start_cause(starts_after: Mapping[str, str]) -> str:
@@ -60,7 +63,9 @@ class Wish:
 
     ``processes`` are in the order of their declaration. ``previous`` contains the removed and
     restarted processes of the latest change as they were before it. ``change`` is the event of the
-    latest change, or None. Its ``revision`` is the number of the change.
+    latest change, or None. Its ``revision`` is the number of the change. ``name`` is the name of
+    the experiment. Units of different experiments that wait for each other try again at different
+    times, which follow from their names.
     """
 
     def __init__(
@@ -71,7 +76,9 @@ class Wish:
         backoff: Backoff | None = None,
         previous: Iterable[ProcessWish] = (),
         change: Mapping[str, Any] | None = None,
+        name: str = "",
     ) -> None:
+        self.name = name
         self.processes = {process.name: process for process in processes}
         self.policies = policies or Policies()
         self.backoff = backoff or Backoff()

@@ -1093,13 +1093,13 @@ def test_unit_is_started_again_after_a_disruption_of_one_rank() -> None:
     assert story.at(1).exits("r0", None, disruption=NODE_LOST).lines() == [
         "exited r0 reason=restarts now (lost: node1 was lost)",
         "start-requested r2",
-        "> stop r1: the unit restarts: r0 failed (lost: node1 was lost)",
+        "> stop r1: lost: r0 (node1 was lost)",
         "> stop the remains of r0: before it starts again",
         "> stop the remains of r2: before it starts again",
     ]
     assert story.at(2).exits("r1", 143).lines()[-6:] == [
         "> start r0 (again: lost: node1 was lost)",
-        "> start r1 (again: the unit restarts: r0 failed (lost: node1 was lost))",
+        "> start r1 (again: lost: r0 (node1 was lost))",
         "> start r2",
         "started r0",
         "started r1",
@@ -1107,6 +1107,55 @@ def test_unit_is_started_again_after_a_disruption_of_one_rank() -> None:
     ]
     for track in story.state.tracks.values():
         assert (track.restarts, track.retries) == (0, 0)
+
+
+def test_processes_start_in_their_order_after_a_disruption() -> None:
+    server = process("server", restart=ALWAYS)
+    client = process("client", restart=ALWAYS, starts_after={"server": "started"})
+    story = Story(server, client)
+    story.lines()
+    story.at(1).exits("client", None, disruption=DRAINED)
+    story.exits("server", None, disruption=DRAINED)
+    assert [line for line in story.lines() if line.startswith("> start")] == [
+        "> start server (again: lost: node1 was drained)",
+        "> start client (again: lost: node1 was drained)",
+    ]
+
+
+def test_process_never_starts_after_a_disruption_if_another_one_cannot() -> None:
+    server = process("server", restart=ALWAYS)
+    client = process("client", restart=ALWAYS, starts_after={"server": "started"})
+    story = Story(server, client)
+    story.lines()
+    story.at(1).exits("client", None, disruption=DRAINED)
+    story.exits("server", None, disruption=DRAINED)
+    story.ignored = (Start,)
+    story.see("server", cleared=True).lines()
+    story.see("server", attempt=1, failed=True, refused=True, reason="no session")
+    assert story.lines()[:2] == [
+        "never server reason=no session",
+        "never client reason=never started: server failed (no session)",
+    ]
+
+
+def test_unit_is_released_if_not_all_ranks_are_placed_in_time() -> None:
+    story = Story(*ranks(2, restart=ON_FAILURE, place_within=8.0), name="exp")
+    story.ignored = (Start,)
+    story.lines()
+    story.see("r0", attempt=0, running=True, since=0.0, placed=False)
+    story.see("r1", attempt=0, running=True, since=2.0, placed=False)
+    # A unit that holds nothing keeps waiting.
+    assert story.at(100).lines() == ["started r0", "started r1"]
+    story.see("r0", placed=True)
+    assert story.at(9).lines() == []
+    assert story.wake_at == 10.0
+    reason = "only 1 of 2 ranks could be scheduled within 8 s"
+    assert story.at(10).lines() == [f"> stop r0: {reason}", f"> stop r1: {reason}"]
+    story.exits("r1", None).exits("r0", 143)
+    events = story.decide().events
+    assert [event["reason_code"] for event in events] == [ReasonCode.UNSCHEDULABLE] * 2
+    assert {story.state.tracks[name].retries for name in ("r0", "r1")} == {0}
+    assert 14.0 <= (story.wake_at or 0.0) <= 18.0
 
 
 def test_system_stops_the_experiment_and_starts_it_again_later() -> None:

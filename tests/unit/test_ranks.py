@@ -13,7 +13,7 @@ from symphony.plan.changes import Changes, compare, snapshot_of_plan
 from symphony.plan.resolve import Plan, resolve
 from symphony.plan.state import Track
 from symphony.plan.unit_decision import UnitDecision, decide_unit
-from symphony.status import State
+from symphony.status import ReasonCode, State
 from symphony.supervised.processes.spec import ProcessSpec, with_thread_limit
 
 SCHEME = AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")
@@ -210,7 +210,12 @@ STOPPED = Track(state=State.FAILED, exit_code=143, ended=5.0, stopped=True)
         ([STOPPED, RUNNING], None),
         (
             [RUNNING, FAILED],
-            UnitDecision(action="fail", rank="t-1", reason="the unit failed: t-1 exited with 3"),
+            UnitDecision(
+                action="fail",
+                rank="t-1",
+                reason="the unit failed: t-1 exited with 3",
+                reason_code=ReasonCode.UNIT_FAILED,
+            ),
         ),
         (
             [SUCCEEDED, WAITING],
@@ -224,7 +229,12 @@ STOPPED = Track(state=State.FAILED, exit_code=143, ended=5.0, stopped=True)
         ),
         (
             [WAITING, FAILED],
-            UnitDecision(action="fail", rank="t-1", reason="the unit failed: t-1 exited with 3"),
+            UnitDecision(
+                action="fail",
+                rank="t-1",
+                reason="the unit failed: t-1 exited with 3",
+                reason_code=ReasonCode.UNIT_FAILED,
+            ),
         ),
     ],
 )

@@ -45,8 +45,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "start-before-delay",
         STARTS,
-        "        if draft.now < track.next_start:\n            draft.wake(track.next_start)\n            return False\n        return True",
-        "        return True",
+        "        if draft.now < track.next_start:\n            draft.wake(track.next_start)\n            return False\n        if not _was",
+        "        if not _was",
     ),
     Mutation(
         "start-while-running",

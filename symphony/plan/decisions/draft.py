@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symphony.plan.observation import ABSENT, Observation, Seen
 from symphony.plan.policies import Ending, RestartHistory, decide_end
 from symphony.plan.state import Event, Request, RunState, Track, apply
-from symphony.plan.unit_decision import UnitDecision, decide_unit
+from symphony.plan.unit_decision import UnitDecision, decide_unit, release_unit
 from symphony.plan.wish import ProcessWish, Wish
 from symphony.status import ReasonCode, State
 
@@ -169,9 +169,46 @@ class Draft:
                 return None
         tracks = state.tracks
         known = {name: tracks[name] for name in ranks if name in tracks}
-        return decide_unit(
+        decision = decide_unit(
             {name: track for name, track in known.items() if not self._is_beginning(name, track)}
         )
+        within = self.wish.processes[ranks[0]].place_within
+        if decision is None and within:
+            return self._decide_release(gang, ranks, within)
+        return decision
+
+    def _decide_release(
+        self, gang: str, ranks: Sequence[str], within: float
+    ) -> UnitDecision | None:
+        """Return the decision to release the machines of a unit for whose other ranks none was
+        found in time, or None.
+        """
+        tracks = self.state.tracks
+        if any(self.seen(name).starting or tracks[name].kill_at is not None for name in ranks):
+            return None
+        running = [name for name in ranks if tracks[name].pid is not None]
+        placed = [name for name in running if self.seen(name).placed]
+        if not 0 < len(placed) < len(ranks):
+            return None
+        due = within + max(self._begin_of(name) for name in running)
+        if self.now < due:
+            self.wake(due)
+            return None
+        waiting = [name for name in running if name not in placed]
+        return release_unit(
+            f"{self.wish.name}/{gang}/{tracks[placed[0]].attempts}",
+            waiting[0] if waiting else placed[0],
+            len(placed),
+            len(ranks),
+            within,
+            self.now,
+        )
+
+    def _begin_of(self, name: str) -> float:
+        """Return when the present execution of a process began."""
+        seen = self.seen(name)
+        begin = seen.since if seen.running else self.state.tracks[name].started
+        return self.now if begin is None else begin
 
     def _is_beginning(self, name: str, track: Track) -> bool:
         """Return whether a process has been started again, and its start is not recorded yet.
@@ -182,6 +219,11 @@ class Draft:
             return False
         seen = self.seen(name)
         return seen.attempt >= track.attempts and not seen.failed
+
+    def unit_decisions(self) -> dict[str, UnitDecision]:
+        """Return the decisions about the units that do not continue."""
+        decisions = {gang: self.decide_unit(gang) for gang in self.wish.gangs}
+        return {gang: item for gang, item in decisions.items() if item is not None}
 
     # --- the experiment ---
 

@@ -57,11 +57,9 @@ def _apply_to_rank(draft: Draft, name: str, decision: UnitDecision) -> None:
             record_final(draft, "never", name, reason=decision.reason, reason_code=code)
     elif track.state in ENDED:
         # A rank that has succeeded starts again with the others.
-        first = draft.state.tracks[decision.rank]
-        is_disrupted = first.reason_code is ReasonCode.DISRUPTED
         details: dict[str, Any] = {}
-        if is_disrupted:
-            details["reason_code"] = ReasonCode.DISRUPTED
+        if decision.reason_code is not ReasonCode.BACKING_OFF:
+            details["reason_code"] = decision.reason_code
         draft.record("start-requested", name, unit=True, in_row=decision.in_row, **details)
 
 

@@ -246,10 +246,7 @@ def _consequence(draft: Draft, name: str, seen: Seen, at: float) -> dict[str, An
         # A disruption of another rank does not begin the sequence of delays anew.
         in_row = max(unit.in_row, track.failures_in_row)
         restart = Restart(max(0.0, unit.next_start - at), in_row)
-        details = back_off_details(restart, unit.reason)
-        if draft.state.tracks[unit.rank].reason_code is ReasonCode.DISRUPTED:
-            details["reason_code"] = ReasonCode.DISRUPTED
-        return details
+        return {**back_off_details(restart, unit.reason), "reason_code": unit.reason_code}
     if is_overdue:
         return {"reason": DEADLINE_EXCEEDED, "reason_code": ReasonCode.DEADLINE_EXCEEDED}
     if seen.disruption is not None and seen.exit_code != 0:
@@ -264,7 +261,10 @@ def _consequence(draft: Draft, name: str, seen: Seen, at: float) -> dict[str, An
     if restart_of_process is None:
         return _final_details(process.restart, track, seen)
     exit_code = "unknown" if seen.exit_code is None else str(seen.exit_code)
-    return back_off_details(restart_of_process, f"exit code {exit_code}")
+    cause = f"exit code {exit_code}"
+    if seen.reason_code is not None:
+        cause = seen.reason or cause
+    return back_off_details(restart_of_process, cause)
 
 
 def _with_restarts_of_unit(draft: Draft, track: Track, gang: str) -> Track:
@@ -305,7 +305,9 @@ def _disruption_details(
 
 def _final_details(policy: RestartPolicy, track: Track, seen: Seen) -> dict[str, Any]:
     """Return the details of the exit of a process that its restart policy does not restart."""
-    reason_code, reason = _explain_exit(seen.exit_code, seen.reason)
+    reason_code, reason = seen.reason_code, seen.reason
+    if reason_code is None:
+        reason_code, reason = _explain_exit(seen.exit_code, seen.reason)
     if policy.applies_to(seen.exit_code) and policy.is_used_up(track.retries):
         reason = _with_used_restarts(reason, policy)
     return {"reason": reason, "reason_code": reason_code}

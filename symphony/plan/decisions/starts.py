@@ -29,7 +29,7 @@ def record_obstacles(draft: Draft) -> None:
 
 def _record_obstacle(draft: Draft, name: str) -> None:
     track, process = draft.state.tracks[name], draft.wish.processes[name]
-    if not _waits_for_others(track) or draft.state.is_stopping_all:
+    if draft.state.is_stopping_all or not (_waits_for_others(track) or _was_disrupted(track)):
         return
     unit = None if process.gang is None else draft.decide_unit(process.gang)
     if unit is not None and (unit.action == FAIL_UNIT or not _starts_anew(track)):
@@ -41,7 +41,7 @@ def _record_obstacle(draft: Draft, name: str) -> None:
         code = ReasonCode.NEVER_STARTED
         record_final(draft, "never", name, reason=verdict.reason, reason_code=code)
     elif verdict.word == "wait":
-        if verdict.reason != track.reason:
+        if verdict.reason != track.reason and not _was_disrupted(track):
             draft.record("waiting", name, reason=verdict.reason)
     elif draft.seen(name).clearing and track.reason != WAITING_FOR_LEFTOVERS:
         code = ReasonCode.BACKING_OFF
@@ -102,6 +102,13 @@ def _starts_anew(track: Track) -> bool:
     return _waits_for_others(track) and track.first_started is None
 
 
+def _was_disrupted(track: Track) -> bool:
+    """Return whether a process is started again after a disruption, which can also have taken away
+    those that it starts after.
+    """
+    return track.state is State.PENDING and track.reason_code is ReasonCode.DISRUPTED
+
+
 def _can_start(draft: Draft, name: str, track: Track) -> bool:
     """Return whether the time has come to start a process, and nothing of it is running."""
     if track.state is not State.PENDING or not draft.is_gone(name):
@@ -110,7 +117,8 @@ def _can_start(draft: Draft, name: str, track: Track) -> bool:
         if draft.now < track.next_start:
             draft.wake(track.next_start)
             return False
-        return True
+        if not _was_disrupted(track):
+            return True
     return _is_in_order(draft, name)
 
 

@@ -54,6 +54,7 @@ class _Rank:
     failures_in_row: int
     exit_code: int | None
     reason: str
+    reason_code: ReasonCode | None = None
 
 
 # The reasons for which the supervisor itself restarts a unit of ranks.

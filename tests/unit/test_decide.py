@@ -881,6 +881,47 @@ def test_request_for_a_unit_starts_it_when_all_ranks_have_exited() -> None:
     ]
 
 
+def test_start_of_a_failing_unit_waits_for_the_ranks_that_are_stopped() -> None:
+    story = Story(*ranks(2))
+    story.lines()
+    story.at(1).exits("r0", 3).lines()
+    assert story.at(2).request("start", "r0", "r1").lines() == [
+        "> stop the remains of r0: before it starts again"
+    ]
+    assert story.at(3).exits("r1", 143).lines() == [
+        "exited r1 code=143 reason=the unit failed: r0 exited with 3",
+        "> stop the remains of r1: before it starts again",
+        "start-requested r0",
+        "start-requested r1",
+        "request-done number=1",
+        "> start r0",
+        "> start r1",
+        "> answer request 1: done",
+        "started r0",
+        "started r1",
+    ]
+
+
+def test_restarting_unit_follows_the_start_order_of_a_rank_that_a_user_has_started() -> None:
+    story = Story(
+        process("data"), *ranks(2, restart=ON_FAILURE, starts_after={"data": "succeeded"})
+    )
+    story.lines()
+    story.at(1).exits("data").lines()
+    story.at(2).exits("r0").lines()
+    story.at(3).request("start", "data", "r0", "r1").lines()
+    story.at(4).exits("r1", 1).lines()
+    assert story.state.tracks["data"].state is State.RUNNING
+    assert story.lines() == []
+    assert story.at(5).exits("data").lines() == [
+        "exited data",
+        "> start r0 (after data has succeeded)",
+        "> start r1 (again: exit code 1)",
+        "started r0",
+        "started r1",
+    ]
+
+
 # --- the policies of the experiment ---
 
 

@@ -152,7 +152,8 @@ class Draft:
     def decide_unit(self, gang: str) -> UnitDecision | None:
         """Return the decision about a unit, or None if its ranks continue.
 
-        A request for one of the ranks comes first.
+        A request to stop or restart one of the ranks comes first. A request to start one waits
+        until the ranks that the decision stops have exited.
         """
         if gang not in self._units:
             # Every rank needs the decision, which takes time in proportion to their number.
@@ -165,7 +166,7 @@ class Draft:
             return None
         ranks = self.wish.gangs[gang]
         for request in state.requests.values():
-            if not set(request.names).isdisjoint(ranks):
+            if request.kind != "start" and not set(request.names).isdisjoint(ranks):
                 return None
         tracks = state.tracks
         known = {name: tracks[name] for name in ranks if name in tracks}
@@ -224,6 +225,12 @@ class Draft:
         """Return the decisions about the units that do not continue."""
         decisions = {gang: self.decide_unit(gang) for gang in self.wish.gangs}
         return {gang: item for gang, item in decisions.items() if item is not None}
+
+    def is_started_by_user(self, gang: str) -> bool:
+        """Return whether a request to start ranks of a unit is in progress."""
+        requests = self.state.requests.values()
+        started = [request for request in requests if request.kind == "start"]
+        return any(not set(self.wish.gangs[gang]).isdisjoint(each.names) for each in started)
 
     # --- the experiment ---
 

@@ -197,6 +197,7 @@ def _startable(draft: Draft, request: Request, stopped: Collection[str]) -> list
     if not wanted:
         return []
     wish = draft.wish
+    stopped = [*stopped, *_stopped_by_units(draft, wanted)]
     blocked = {name for name in stopped if not draft.is_gone(name)}
     # The ports that are in use until other processes have exited.
     used = {port: name for name in blocked for port in draft.wish_of(name).ports}
@@ -217,6 +218,18 @@ def _startable(draft: Draft, request: Request, stopped: Collection[str]) -> list
             return free
         blocked.update(set(remaining).difference(free))
         remaining = free
+
+
+def _stopped_by_units(draft: Draft, names: Iterable[str]) -> list[str]:
+    """Return the ranks that their units stop, and that start together with the processes ``names``.
+
+    This concerns only requests to start processes. The others stop all ranks by themselves.
+    """
+    ranks: list[str] = []
+    for gang in {draft.wish.processes[name].gang for name in names}:
+        if gang is not None and draft.decide_unit(gang) is not None:
+            ranks += draft.wish.gangs[gang]
+    return ranks
 
 
 def _is_free(draft: Draft, name: str, used: Mapping[int, str]) -> bool:

@@ -153,10 +153,11 @@ def _add_starts_of_unit(
     tracks = draft.state.tracks
     ranks = [name for name in draft.wish.gangs[gang] if name in tracks]
     pending = [name for name in ranks if tracks[name].state is State.PENDING]
+    if held and not set(held).isdisjoint(ranks):
+        # A request starts them.
+        return
     if decision is None:
-        # The ranks have not run yet, or a request starts them.
-        if held and not set(held).isdisjoint(ranks):
-            return
+        # The ranks have not run yet, or a request has started them.
         if any(_is_being_stopped(draft, name) for name in ranks):
             # The others had failed before the request, and no rank runs beside an earlier one.
             return

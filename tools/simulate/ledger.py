@@ -72,6 +72,7 @@ class Ledger:
             elif is_concerned or past.must_start:
                 # A start that has not happened yet is stopped, too.
                 past.is_stopped = True
+                past.is_prevented = not is_concerned and not past.was_stopped
             past.may_start = asked.kind != "stop"
             past.must_start = asked.kind != "stop" and is_concerned
             if asked.kind != "start":

@@ -46,7 +46,9 @@ class Past:
     restart of the experiment begins to count anew. ``restarts`` is the number of restarts that
     count since then, and ``in_row`` that of those that determine the next delay. ``may_start`` is
     true if a user has asked for a start that has not happened yet, and ``must_start`` if the
-    request has an effect because the process did not run. ``was_stopped`` is true if a user had
+    request has an effect because the process did not run. ``is_prevented`` is true if a user has
+    stopped it when it had ended by itself and was to start again, so that its end still counts for
+    the processes that wait for it. ``was_stopped`` is true if a user had
     stopped it before the latest request that starts it. ``is_given_up`` is true if it
     was recorded that the process does not start any more. ``graces`` contains the grace
     periods that can apply to the present stop, each with the time at which it began to apply.
@@ -58,6 +60,7 @@ class Past:
         "graces",
         "in_row",
         "is_given_up",
+        "is_prevented",
         "is_removed",
         "is_stopped",
         "may_start",
@@ -77,7 +80,7 @@ class Past:
         self.first = 0
         self.restarts = self.in_row = 0
         self.is_stopped = self.was_stopped = self.is_removed = self.is_given_up = False
-        self.may_start = self.must_start = False
+        self.may_start = self.must_start = self.is_prevented = False
         self.ready_recorded = self.never_ready = False
         self.graces: list[tuple[float, float]] = []
         self.first_started: float | None = None
@@ -98,6 +101,12 @@ class Past:
         """True if the start of the latest execution is recorded, and its exit is not."""
         program = self.programs[-1] if self.programs else None
         return program is not None and program.start_recorded and not program.exit_recorded
+
+    @property
+    def is_held(self) -> bool:
+        """True if processes that wait for this one wait until a user starts it."""
+        is_stopped = self.is_stopped and not self.is_prevented
+        return is_stopped and not self.is_recorded_as_running
 
     @property
     def was_ready(self) -> bool:

@@ -188,7 +188,7 @@ def _can_still(experiment: Experiment, name: str, now: float) -> bool:
     """Return whether a process that is waited for can still start, become ready or succeed."""
     past = experiment.pasts[name]
     latest = past.latest
-    if past.is_stopped and not past.is_recorded_as_running:
+    if past.is_held:
         return True
     if past.is_given_up:
         return False

@@ -61,7 +61,7 @@ def unmet(experiment: Experiment, name: str, condition: str) -> str:
     """Return why a start condition is not met, or ``""`` if it is met."""
     past = experiment.pasts[name]
     latest = past.latest
-    if past.is_stopped and not past.is_recorded_as_running:
+    if past.is_held:
         return f"{name} is stopped"
     if condition == "ready":
         if past.settings.has_probe:

@@ -548,7 +548,7 @@ class Cluster(CheckedAttributes, abc.ABC):
         change, unless ``force`` is set. ``on_change`` is called with each status that differs from
         the previous one.
         """
-        from symphony.code.snapshot import packing_once
+        from symphony.code.take_snapshots import packing_once
 
         with packing_once():
             return self._up(experiment, force=force, on_change=on_change, start=start)

@@ -127,9 +127,7 @@ class _Watcher:
     """The process that deletes an experiment if this program ends without having done so."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
-        from symphony.cluster import owner_watch
-
-        program = owner_watch.__file__
+        program = Path(__file__).with_name("owner_watch.py")
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", program],
             stdin=subprocess.PIPE,

@@ -17,8 +17,8 @@ from symphony.code.listing import IGNORE_FILE, CodeFile, list_files
 from symphony.code.snapshot import (
     ARCHIVE_SUFFIX,
     CodeArchive,
+    CodeProgress,
     CodeSnapshot,
-    code_progress,
     size_text,
 )
 from symphony.errors import BackendError, SpecError, shown
@@ -39,8 +39,11 @@ _PIECE_BYTES = 4 << 20
 _THREADS = 2
 
 
-def pack(path: Path, source: CodeSource) -> CodeArchive:
-    """Return the archive of the code in ``path``, a directory or the archive of a snapshot."""
+def pack(path: Path, source: CodeSource, progress: CodeProgress | None = None) -> CodeArchive:
+    """Return the archive of the code in ``path``, a directory or the archive of a snapshot.
+
+    ``progress`` is called while large code is packed.
+    """
     absolute = Path(os.path.abspath(path))  # noqa: PTH100  # `resolve` would follow links
     try:
         if absolute.name.endswith(ARCHIVE_SUFFIX) and absolute.is_file():
@@ -49,7 +52,7 @@ def pack(path: Path, source: CodeSource) -> CodeArchive:
             raise SpecError(f"code: there is no directory {path}; set path to the project")
         files = list_files(absolute, source)
         _check(files, absolute)
-        return _pack_files(files, absolute)
+        return _pack_files(files, absolute, progress)
     except OSError as exc:
         place = exc.filename or absolute
         raise BackendError(f"code: {place} cannot be read: {exc.strerror or exc}") from exc
@@ -80,19 +83,20 @@ def _too_large(size: int, files: Sequence[CodeFile], directory: Path) -> SpecErr
 # --- packing ---
 
 
-def _pack_files(files: Sequence[CodeFile], directory: Path) -> CodeArchive:
+def _pack_files(
+    files: Sequence[CodeFile], directory: Path, progress: CodeProgress | None = None
+) -> CodeArchive:
     size = sum(file.info.st_size for file in files)
     level = _COMPRESSION_LEVEL if size < _MUCH_BYTES else _FAST_COMPRESSION_LEVEL
     members = _Members(files, directory)
     digest = hashlib.sha256()
-    progress = code_progress()
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="pack") as pool:
         # While this thread reads the next files, the others compress.
         work = []
         for piece in members.pieces():
             digest.update(piece)
             work.append(pool.submit(compressed, piece, level))
-            if size >= _MUCH_BYTES:
+            if progress is not None and size >= _MUCH_BYTES:
                 progress("packed", members.size, size)
         data = b"".join([done.result() for done in work])
     snapshot = CodeSnapshot(

@@ -144,7 +144,7 @@ class HostCluster(Cluster):
         The manifest contains ports that are free now. The ports of a running experiment of the same
         name count as free, because a launch either refuses the name or replaces that experiment.
         """
-        from symphony.code.snapshot import take_snapshots
+        from symphony.code.take_snapshots import take_snapshots
         from symphony.supervised.resources.leases import PortLeases
         from symphony.supervised.resources.ports import ExperimentPorts
 
@@ -211,7 +211,7 @@ class HostCluster(Cluster):
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> HostManifest:
         # A launch on this machine takes very little time, so only a warning is reported.
-        from symphony.code.snapshot import take_snapshots
+        from symphony.code.take_snapshots import take_snapshots
         from symphony.supervised import preflight
 
         preflight.check_open_files(experiment, self.process_descriptors)
@@ -347,7 +347,7 @@ class HostCluster(Cluster):
         in time. Raises BackendError if the experiment's record is damaged, or if its supervisor is
         suspended.
         """
-        from symphony.supervised.replacement import lock_unsupervised
+        from symphony.supervised.run.unsupervised_run import lock_unsupervised
         from symphony.supervised.stop import has_remaining_processes, stop_remaining
 
         found = directory.find(self._root, name)
@@ -513,7 +513,7 @@ class HostCluster(Cluster):
 
     def diff(self, experiment: Experiment, *, start: Sequence[str] | None = None) -> Changes:
         """Return how a running experiment differs; see `Cluster.diff`."""
-        from symphony.code.snapshot import take_snapshots
+        from symphony.code.take_snapshots import take_snapshots
 
         archives = take_snapshots(experiment)
         found = None
@@ -654,7 +654,7 @@ class HostCluster(Cluster):
         self, experiment: Experiment, *, on_change: OnChange, start: Sequence[str] | None
     ) -> Changes:
         """Change a running experiment; see `Cluster.up`."""
-        from symphony.code.snapshot import take_snapshots
+        from symphony.code.take_snapshots import take_snapshots
         from symphony.supervised import preflight
         from symphony.supervised.resources.leases import GpuLeases, PortLeases, visible_gpus
         from symphony.supervised.run.change_directory import change_lock
@@ -857,7 +857,7 @@ class HostCluster(Cluster):
         at_once: bool = False,
     ) -> None:
         """Delete an experiment. If ``run_id`` is given, do nothing if another run has the name."""
-        from symphony.supervised.replacement import lock_unsupervised
+        from symphony.supervised.run.unsupervised_run import lock_unsupervised
         from symphony.supervised.stop import stop, stop_remaining
 
         found = directory.find(self._root, experiment)

@@ -53,7 +53,7 @@ def stop(run: RunDirectory, *, in_order: bool = True, at_once: bool = False) -> 
         if has_finished(run) and not _is_locked(run):
             return
         raise BackendError(run.other_host_message(other_host))
-    from symphony.supervised.replacement import lock_unsupervised
+    from symphony.supervised.run.unsupervised_run import lock_unsupervised
 
     while True:
         supervisor = find_supervisor(run)

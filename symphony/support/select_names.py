@@ -114,3 +114,8 @@ def nothing_selected(experiment: str, processes: Sequence[Selectable], name: str
         return NotFound(f"{problem}; its processes are {join_names(names)}")
     hint = did_you_mean(name, known) or f"; its processes are {join_names(names)}"
     return NotFound(f"experiment {experiment!r} has no process or group {shown(name)}{hint}")
+
+
+def names_beginning_with(text: str, known: Iterable[str]) -> list[str]:
+    """Return the names that begin with ``text``. No name begins with an empty text."""
+    return [name for name in known if text and name.startswith(text)]

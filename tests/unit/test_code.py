@@ -17,7 +17,7 @@ from symphony.code import listing, tar
 from symphony.code import pack as packing
 from symphony.code.listing import list_files
 from symphony.code.pack import pack, unpack
-from symphony.code.snapshot import packing_once, take_snapshots
+from symphony.code.take_snapshots import packing_once, take_snapshots
 from symphony.model.settings.code import CodeSource
 from tests.file_trees import UNUSUAL_NAMES, create_tree
 

@@ -258,7 +258,7 @@ class KubeCluster(Cluster):
 
         Raises `SpecError`.
         """
-        from symphony.code.snapshot import take_snapshots
+        from symphony.code.take_snapshots import take_snapshots
         from symphony_kube.render.files import check_start_directories, read_files
 
         plan = self.plan(experiment)
@@ -573,7 +573,7 @@ class KubeCluster(Cluster):
     ) -> NewDescription:
         """Return the description of an experiment. ``present`` maps services to their ports."""
         from symphony.archive.record import launch_record
-        from symphony.code.snapshot import take_snapshots
+        from symphony.code.take_snapshots import take_snapshots
         from symphony_kube.lifecycle.description import NewDescription
         from symphony_kube.render.files import check_start_directories, read_files
         from symphony_kube.render.snapshot import take_snapshot

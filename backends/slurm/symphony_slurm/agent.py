@@ -13,8 +13,6 @@ import json
 import os
 import sys
 
-SUPERVISOR, AGENT = "supervisor", "agent"
-
 
 def main() -> str | None:
     """Adopt the import path of the launcher, connect to the supervisor, and work until the end.

@@ -18,6 +18,9 @@ from typing import Any
 
 Message = dict[str, Any]
 
+# The names of the two sides, which belong to the proofs.
+SUPERVISOR, AGENT = "supervisor", "agent"
+
 # A connection is closed if the other node does not answer for this time.
 LOST_NODE_SECONDS = 30
 # How often the kernel asks an idle connection for an answer.

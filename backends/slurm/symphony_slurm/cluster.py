@@ -154,7 +154,7 @@ class SlurmCluster(TerminalCluster):
 
         Slurm chooses the nodes later, so addresses contain placeholders such as ``node-0``.
         """
-        from symphony.code.snapshot import take_snapshots
+        from symphony.code.take_snapshots import take_snapshots
 
         return self._render_job(experiment, take_snapshots(experiment))
 
@@ -253,7 +253,7 @@ class SlurmCluster(TerminalCluster):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> SlurmManifest:
-        from symphony.code.snapshot import take_snapshots
+        from symphony.code.take_snapshots import take_snapshots
         from symphony_slurm.node_check import check_before_first_launch
 
         slurm.check_installed()
@@ -645,7 +645,7 @@ class SlurmCluster(TerminalCluster):
         start: Sequence[str] | None,
     ) -> Changes:
         """Change an experiment. If new ports are unavailable on their nodes, use other ports."""
-        from symphony.code.snapshot import take_snapshots
+        from symphony.code.take_snapshots import take_snapshots
         from symphony.supervised.control import AddressesUnavailable
         from symphony.supervised.resources.leases import CLOSED_CONNECTIONS
         from symphony.supervised.supervisor.process_host import port_of
@@ -818,7 +818,7 @@ class SlurmCluster(TerminalCluster):
         When the job has ended, the command runs on this machine.
         """
         from symphony.model.settings.validators import strings
-        from symphony_slurm.relay import NO_PID
+        from symphony_slurm.relay_work import NO_PID
 
         found = self.describe_process(experiment, process, process_group)
         argv = strings(command, "command")

@@ -15,11 +15,6 @@ from __future__ import annotations
 import json
 import sys
 
-# The exit code of `exec-here` if the command was not run. The message is on standard error.
-NOT_RUN_CODE = 125
-# The pid of a process that is not running, in the arguments of `exec`.
-NO_PID = 0
-
 
 def main() -> int:
     """Adopt the import path of the launcher, do the work, and return the exit code."""

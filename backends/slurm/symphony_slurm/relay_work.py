@@ -14,9 +14,12 @@ from typing import Any
 
 from symphony.supervised.run import control_socket
 from symphony.supervised.run.directory import RunDirectory
-from symphony_slurm.relay import NO_PID, NOT_RUN_CODE
 from symphony_slurm.step_variables import remove_step_variables
 
+# The exit code of `exec-here` if the command was not run. The message is on standard error.
+NOT_RUN_CODE = 125
+# The pid of a process that is not running, in the arguments of `exec`.
+NO_PID = 0
 _CHUNK_BYTES = 1 << 16
 
 

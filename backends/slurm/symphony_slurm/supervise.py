@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symphony.archive.code_archives import read_snapshots
 from symphony.archive.record import RECORD_FILE
@@ -37,9 +37,7 @@ from symphony.supervised.supervisor.event_loop import EventLoop
 from symphony.supervised.supervisor.supervisor import Supervisor
 from symphony.support.inherited_signals import reset_signals
 from symphony.support.replace_file import replace_file
-from symphony_slurm.agent import AGENT, SUPERVISOR
-from symphony_slurm.batch import AgentStep
-from symphony_slurm.channel import Channel, ChannelClosed, Message
+from symphony_slurm.channel import AGENT, SUPERVISOR, Channel, ChannelClosed, Message
 from symphony_slurm.children import Agent, Agents, RemoteChildren, RemoteHost, own_node
 from symphony_slurm.placement import (
     Node,
@@ -51,6 +49,9 @@ from symphony_slurm.placement import (
 from symphony_slurm.render import AGENT_TIMEOUT_SECONDS, TIMER_ERROR_SECONDS
 from symphony_slurm.run_files import ALIVE_FILE, FAILURE_FILE, JOB_FILE, NODES_FILE, STOP_FILE
 from symphony_slurm.slurm import explanation, is_unreachable
+
+if TYPE_CHECKING:
+    from symphony_slurm.batch import AgentStep
 
 ALIVE_INTERVAL_SECONDS = 5.0
 # How long the agents may take to exit after the experiment has finished.

@@ -215,7 +215,7 @@ class ControlCommands(BaseCommands):
 
         from symphony.cluster.hidden_output import shown_status
         from symphony.cluster.matching import select_processes
-        from symphony.code.snapshot import packing_once
+        from symphony.code.take_snapshots import packing_once
         from symphony.commandline.output.byte_progress import ByteProgress
         from symphony.commandline.output.exit_progress import reporting_exits
         from symphony.commandline.output.printing import show_json

@@ -293,7 +293,7 @@ def _having(names: dict[str, list[str]], wanted: Iterable[str]) -> list[str]:
 
 def _matches(names: dict[str, list[str]], wanted: Iterable[str]) -> list[str]:
     """Return the experiments that begin with the first name in ``wanted`` with which any begins."""
-    from symphony.commandline.commands.resolve_names import names_beginning_with
+    from symphony.support.select_names import names_beginning_with
 
     known = [name for of_backend in names.values() for name in of_backend]
     for name in wanted:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster.hidden_output import shown_status, without_secrets
 from symphony.cluster.matching import narrowed, select_processes
-from symphony.code.snapshot import packing_once
+from symphony.code.take_snapshots import packing_once
 from symphony.commandline.commands.stuck import Stuck, observing_pending_processes
 from symphony.commandline.exit_codes import (
     FAILED,

@@ -9,14 +9,14 @@ lists these names. The name "." means the current experiment.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.output.terminal import is_terminal, print_note
 from symphony.errors import NotFound
 from symphony.support.names import join_names
-from symphony.support.select_names import is_pattern, nothing_selected
+from symphony.support.select_names import is_pattern, names_beginning_with, nothing_selected
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -55,11 +55,6 @@ def resolve_experiment(cluster: Cluster, given: str | None, *, exact: bool) -> E
 
             raise_not_found(cluster, name, exc)
         return cluster.describe_experiment(_choose("experiment", name, matches, exc))
-
-
-def names_beginning_with(text: str, known: Iterable[str]) -> list[str]:
-    """Return the names that begin with ``text``. No name begins with an empty text."""
-    return [name for name in known if text and name.startswith(text)]
 
 
 def with_user_prefix(cluster: Cluster, name: str) -> str:

@@ -225,7 +225,7 @@ class UpCommands(ExperimentOptions):
 
         ``start`` contains the processes that are started if they have exited; None means all.
         """
-        from symphony.code.snapshot import packing_once
+        from symphony.code.take_snapshots import packing_once
         from symphony.commandline.output.byte_progress import ByteProgress
 
         with show_progress() as shown, packing_once(ByteProgress(shown).report):

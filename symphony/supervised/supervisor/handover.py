@@ -317,7 +317,7 @@ def continue_run(preparation: Mapping[str, Any], guard: Guard) -> None:
     If there is nothing to continue, because another program has started a new supervisor or has
     deleted the experiment, tell the guardian so. After an error, the guardian tries again.
     """
-    from symphony.supervised.replacement import lock_unsupervised, read_settings
+    from symphony.supervised.run.unsupervised_run import lock_unsupervised, read_settings
 
     remove_own_mark()
     run = RunDirectory(guard.path)

@@ -17,7 +17,8 @@ from symphony import Experiment, SpecError
 from symphony.code.delta import difference
 from symphony.code.pack import pack
 from symphony.code.pack import unpack as unpack_code
-from symphony.code.snapshot import CodeArchive, CodeArchives, take_snapshots
+from symphony.code.snapshot import CodeArchive, CodeArchives
+from symphony.code.take_snapshots import take_snapshots
 from symphony.model.settings.code import CodeSource
 from symphony_kube.api.labels import SCRATCH, Scope
 from symphony_kube.cluster import KubeCluster

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from symphony.code.snapshot import CodeArchive, code_progress
+from symphony.code.snapshot import CodeArchive
+from symphony.code.take_snapshots import code_progress
 from symphony.errors import BackendError, Unreachable
 from symphony_kube.access import exec
 from symphony_kube.api import channels

@@ -1,0 +1,67 @@
+"""The check of the structure of the product."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from house import (
+    FIGURES,
+    Product,
+    find_circles,
+    find_class_names,
+    find_large_classes,
+    find_module_names,
+    read_product,
+)
+
+
+def product(sources):
+    modules = {name: ast.parse(source) for name, source in sources.items()}
+    return Product(modules, {name: Path(f"{name.replace('.', '/')}.py") for name in sources})
+
+
+def test_modules_that_import_one_another_are_a_circle():
+    sources = {
+        "p.a": "from p import b",
+        "p.b": "def f():\n    from p.c import x",
+        "p.c": "import p.a",
+        "p.d": "import p.a",
+    }
+    assert find_circles(product(sources)) == ["p.a <-> p.b <-> p.c"]
+
+
+def test_imports_for_annotations_make_no_circle():
+    sources = {
+        "p.a": "import p.b",
+        "p.b": "if TYPE_CHECKING:\n    import p.a\nelse:\n    import p.c",
+    }
+    assert find_circles(product({**sources, "p.c": ""})) == []
+    assert find_circles(product({**sources, "p.c": "import p.b"})) == ["p.b <-> p.c"]
+
+
+def test_names_are_used_at_most_twice():
+    sources = {"a.x": "class K: pass", "b.x": "class K: pass\nclass _P: pass", "c.y": ""}
+    assert find_module_names(product(sources)) == []
+    assert find_class_names(product(sources)) == []
+    sources["c.x"] = "class K: pass"
+    assert find_module_names(product(sources)) == ["x: a.x, b.x, c.x"]
+    assert find_class_names(product(sources)) == ["K: a.x, b.x, c.x"]
+
+
+def test_a_module_with_the_name_of_its_package_counts_as_the_package():
+    sources = dict.fromkeys(["a.x.__init__", "a.x.x", "b.x"], "")
+    assert find_module_names(product(sources)) == []
+
+
+def test_large_classes_are_found():
+    methods = [f"    def m{number}(self): pass" for number in range(26)]
+    assert find_large_classes(product({"a": "\n".join(["class K:", *methods])})) == ["a.K: 26"]
+    assert find_large_classes(product({"a": "\n".join(["class K:", *methods[1:]])})) == []
+
+
+def test_reached_goals_are_kept():
+    found = read_product()
+    for figure in FIGURES:
+        if figure.is_reached:
+            assert len(figure.find(found)) <= figure.goal, figure.text

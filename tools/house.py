@@ -1,0 +1,235 @@
+"""Measure whether a reader finds the way through the product: ``python tools/house.py``.
+
+The program prints each figure beside its goal. It fails if a figure misses a goal that was reached
+before, which `FIGURES` says. ``--list`` also prints what counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = (
+    "symphony",
+    "backends/kube/symphony_kube",
+    "backends/local/symphony_local",
+    "backends/slurm/symphony_slurm",
+    "backends/tmux/symphony_tmux",
+)
+# What each backend calls the same: its entry point, its cluster, and the steps from plan to status.
+COMMON_NAMES = {"plugin", "cluster", "render", "status", "errors", "__init__", "__main__"}
+MAX_USES = 2
+MAX_MODULES = 20
+MAX_METHODS = 25
+MAX_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Product:
+    """The source code: the parsed modules by their names, and the paths of their files."""
+
+    modules: Mapping[str, ast.Module]
+    paths: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number that is at most ``goal`` in the end.
+
+    ``find`` returns one text for each thing that counts. If ``is_reached``, more than ``goal`` of
+    them is an error.
+    """
+
+    text: str
+    find: Callable[[Product], list[str]]
+    goal: int
+    is_reached: bool
+
+
+def read_product() -> Product:
+    """Read and parse the source code."""
+    modules = {}
+    paths = {}
+    for package in PACKAGES:
+        directory = ROOT / package
+        for path in sorted(directory.rglob("*.py")):
+            parts = path.relative_to(directory.parent).with_suffix("").parts
+            name = ".".join(parts).removesuffix(".__init__")
+            modules[name] = ast.parse(path.read_text(encoding="utf-8"), str(path))
+            paths[name] = path
+    return Product(modules, paths)
+
+
+# --- circles of imports ---
+
+
+def find_circles(product: Product) -> list[str]:
+    """Return the groups of modules that import one another when they run.
+
+    Imports inside functions count, and imports for annotations do not.
+    """
+    imports = {
+        name: _imported_modules(tree, product.modules) - {name}
+        for name, tree in product.modules.items()
+    }
+    return [" <-> ".join(sorted(circle)) for circle in _components(imports)]
+
+
+def _imported_modules(tree: ast.AST, known: Mapping[str, object]) -> set[str]:
+    found: set[str] = set()
+    for node in _executed_nodes(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                if submodule in known:
+                    found.add(submodule)
+                elif node.module in known:
+                    found.add(node.module)
+    return found
+
+
+def _executed_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a module without those that only type checkers read."""
+    for node in ast.iter_child_nodes(tree):
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for statement in node.orelse:
+                yield statement
+                yield from _executed_nodes(statement)
+        else:
+            yield from _executed_nodes(node)
+
+
+def _components(edges: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return the strongly connected components of more than one node."""
+    reached = {node: _reachable(node, edges) for node in edges}
+    found = []
+    seen: set[str] = set()
+    for node in sorted(edges):
+        if node in seen or node not in reached[node]:
+            continue
+        component = [other for other in sorted(reached[node]) if node in reached[other]]
+        seen.update(component)
+        found.append(component)
+    return found
+
+
+def _reachable(start: str, edges: Mapping[str, set[str]]) -> set[str]:
+    """Return the nodes at the end of a path of at least one edge."""
+    found: set[str] = set()
+    waiting = [*edges[start]]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting.extend(edges[node])
+    return found
+
+
+# --- names and sizes ---
+
+
+def find_module_names(product: Product) -> list[str]:
+    """Return the names that more than two modules share, apart from those of every backend."""
+    uses = defaultdict(list)
+    for module, path in product.paths.items():
+        last = path.parent.name if path.stem == "__init__" else path.stem
+        is_main_module = path.stem == path.parent.name  # counts as its package
+        if last not in COMMON_NAMES and not is_main_module:
+            uses[last].append(module)
+    return _used_too_often(uses)
+
+
+def find_class_names(product: Product) -> list[str]:
+    """Return the names that more than two classes share, apart from private ones."""
+    uses = defaultdict(list)
+    for module, node in _classes(product):
+        if not node.name.startswith("_"):
+            uses[node.name].append(module)
+    return _used_too_often(uses)
+
+
+def _used_too_often(uses: Mapping[str, list[str]]) -> list[str]:
+    return [
+        f"{name}: {', '.join(places)}"
+        for name, places in sorted(uses.items())
+        if len(places) > MAX_USES
+    ]
+
+
+def find_large_directories(product: Product) -> list[str]:
+    """Return the directories with more than 20 modules."""
+    counts: dict[Path, int] = defaultdict(int)
+    for path in product.paths.values():
+        if path.stem != "__init__":
+            counts[path.parent] += 1
+    return [
+        f"{directory.relative_to(ROOT)}: {count}"
+        for directory, count in sorted(counts.items())
+        if count > MAX_MODULES
+    ]
+
+
+def find_large_classes(product: Product) -> list[str]:
+    """Return the classes with more than 25 methods."""
+    found = []
+    for module, node in _classes(product):
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        count = sum(isinstance(statement, functions) for statement in node.body)
+        if count > MAX_METHODS:
+            found.append(f"{module}.{node.name}: {count}")
+    return found
+
+
+def _classes(product: Product) -> Iterator[tuple[str, ast.ClassDef]]:
+    for module, tree in product.modules.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                yield module, node
+
+
+def find_long_lines(product: Product) -> list[str]:
+    """Return the places of lines of more than 100 characters."""
+    return [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in product.paths.values()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > MAX_WIDTH
+    ]
+
+
+FIGURES = (
+    Figure("import circles", find_circles, 0, True),
+    Figure("module names used more than twice", find_module_names, 0, False),
+    Figure("class names used more than twice", find_class_names, 0, False),
+    Figure("directories above 20 modules", find_large_directories, 0, False),
+    Figure("classes above 25 methods", find_large_classes, 0, False),
+    Figure("lines above 100 characters", find_long_lines, 50, True),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the figures, and return the exit code."""
+    product = read_product()
+    failed = False
+    for figure in FIGURES:
+        found = figure.find(product)
+        is_broken = figure.is_reached and len(found) > figure.goal
+        failed = failed or is_broken
+        note = "; it had reached its goal" if is_broken else ""
+        print(f"{figure.text}: {len(found)} (goal {figure.goal}){note}")
+        if is_broken or "--list" in arguments:
+            for text in found:
+                print(f"    {text}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

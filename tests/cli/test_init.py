@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from symphony.commandline.commands import init
+from symphony.commandline.commands.define import init
 from symphony.errors import SpecError
 from tests.cli.conftest import TIMEOUT, Program
 

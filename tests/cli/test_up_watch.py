@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from symphony import SpecError, Unreachable
-from symphony.commandline.commands.up import RETRY_SECONDS, UpCommands
+from symphony.commandline import SymphonyParser
+from symphony.commandline.commands.change.up import RETRY_SECONDS, _follow_edits
 from tests.cli.conftest import TIMEOUT, Program
 
 EXPERIMENT = """
@@ -95,7 +96,7 @@ class Watched:
 def test_an_outage_is_reported_once_and_the_change_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    commands: Any = UpCommands.__new__(UpCommands)
+    line = SymphonyParser(prog="symphony")
     errors: list[Exception | None] = [
         Unreachable("away"),
         Unreachable("away"),
@@ -108,11 +109,15 @@ def test_an_outage_is_reported_once_and_the_change_is_tried_again(
         if error is not None:
             raise error
 
-    monkeypatch.setattr(commands, "_up", up, raising=False)
-    monkeypatch.setattr(commands, "print_error", lambda error: print(error), raising=False)
-    monkeypatch.setattr(commands, "explained_error", lambda error: error, raising=False)
+    monkeypatch.setattr("symphony.commandline.commands.change.up._up", up)
     watched: Any = Watched(["/x"], [], [], ["/y"])
     with pytest.raises(KeyboardInterrupt):
-        commands._follow_edits(watched, argparse.Namespace())
+        _follow_edits(line, watched, argparse.Namespace())
     assert watched.waits == [None, RETRY_SECONDS, RETRY_SECONDS, None, None]
-    assert capsys.readouterr().out == "away\nwrong\n"
+    shown = capsys.readouterr().err.splitlines()
+    assert shown == [
+        "changed: /x",
+        "symphony: error: away",
+        "changed: /y",
+        "symphony: error: wrong",
+    ]

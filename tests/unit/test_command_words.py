@@ -9,7 +9,7 @@ import shlex
 import pytest
 
 from symphony.commandline import SymphonyParser
-from symphony.commandline.commands import up
+from symphony.commandline.commands.change import scale
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.words import COMMANDS, OPTIONS, command_hint, option_hints
 
@@ -102,13 +102,13 @@ def test_n_of_logs_is_a_number_of_lines_or_a_namespace() -> None:
     ],
 )
 def test_numbers_of_replicas(words: list[str], counts: dict[str, str]) -> None:
-    assert up._counts(words) == counts
+    assert scale._counts(words) == counts
 
 
 @pytest.mark.parametrize("words", [["agent"], ["agent", "actor=1"], ["=3"], ["agent="], ["3"]])
 def test_invalid_numbers_of_replicas(words: list[str]) -> None:
     with pytest.raises(UsageError, match="write NAME=NUMBER"):
-        up._counts(words)
+        scale._counts(words)
 
 
 def test_an_experiment_file_is_not_a_command() -> None:

@@ -760,6 +760,7 @@ def test_random_arguments_are_accepted_or_refused_without_a_change(
 CHECKED_ELSEWHERE = {
     "Any": "any value is valid, or a validator of the model checks it",
     "Code": "a validator of the model checks it, because it is a path, a mapping or false",
+    "argparse.Action": "an action of a parser of the command line",
     "BaseException": "an exception that the caller has caught",
     "Handler": "checked together with its field",
     "Mapping[str, object]": "a validator of the model names the key",

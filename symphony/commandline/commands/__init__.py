@@ -1,5 +1,5 @@
 """The commands of the command line.
 
-Except for `base_commands`, each module with a class whose name ends with ``Commands`` adds one or
-more commands. All other modules contain helpers for these classes.
+Each module in the packages below is one command; see `symphony.commandline.commands.table`. The
+modules of this package contain what several commands share.
 """

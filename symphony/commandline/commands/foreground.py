@@ -25,9 +25,7 @@ from symphony.commandline.exit_codes import (
 )
 from symphony.commandline.output import views
 from symphony.commandline.output.byte_progress import ByteProgress
-from symphony.commandline.output.pending_reasons import (
-    reporting_progress,
-)
+from symphony.commandline.output.pending_reasons import reporting_progress
 from symphony.commandline.output.printing import LogFormatter, show_json, show_output
 from symphony.commandline.output.terminal import (
     ProgressLine,

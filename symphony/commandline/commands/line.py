@@ -25,6 +25,7 @@ class Line(CommandLine):
     """
 
     loaded_file: Path | None = None
+    _noted = ""
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -57,6 +58,14 @@ class Line(CommandLine):
             return find_backend.cluster_of(current_backend(selected.backend), selected)
         exact = self.changes_something if exact is None else exact
         return find_backend.find_cluster(selected, experiment, exact=exact)
+
+    def print_note_once(self, text: str) -> None:
+        """Print a message, unless it is the same as the previous one. ``up --watch`` repeats it."""
+        from symphony.commandline.output.terminal import print_note
+
+        if text != self._noted:
+            self._noted = text
+            print_note(text)
 
     def explained_error(self, error: BaseException) -> BaseException:
         """Return an error about the experiment that was loaded with its position in the file."""

@@ -6,7 +6,12 @@ import argparse
 
 from symphony.commandline.commands.resolve_names import EXPERIMENT
 from symphony.commandline.exit_codes import UsageError
-from symphony.commandline.parsing.arguments import DRY_RUN_SERVER, parse_parameter, parse_seconds
+from symphony.commandline.parsing.arguments import (
+    DRY_RUN_SERVER,
+    check_since,
+    parse_parameter,
+    parse_seconds,
+)
 from symphony.commandline.parsing.command import DEFAULT_DRY_RUN
 
 
@@ -158,3 +163,39 @@ def check_timeout(args: argparse.Namespace) -> None:
     """Raise `UsageError` if ``--timeout`` is given without ``--wait``."""
     if args.timeout is not None and not args.wait:
         raise UsageError("--timeout limits how long --wait waits; add --wait")
+
+
+def add_since(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add ``--since``, which limits the output to ``what`` since a time."""
+    parser.add_argument(
+        "-s",
+        "--since",
+        metavar="TIME",
+        type=check_since,
+        help=f"show only {what} since this time: 90s, 5m or 2h ago, or an ISO 8601 time",
+    )
+
+
+def add_stop_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--now`` and ``--grace``."""
+    add_now(parser)
+    parser.add_argument(
+        "--grace",
+        metavar="TIME",
+        type=parse_seconds,
+        help="grace period before processes are killed, instead of their own, such as 5s",
+    )
+
+
+def add_now(parser: argparse.ArgumentParser) -> None:
+    """Add ``--now``."""
+    parser.add_argument(
+        "--now", action="store_true", help="kill the processes, without a grace period"
+    )
+
+
+def add_run(parser: argparse.ArgumentParser, dest: str = "run") -> None:
+    """Add a positional argument that sets ``dest`` to the name of a run."""
+    parser.add_argument(
+        dest, metavar="RUN", help="run, the beginning of its identifier, or an experiment"
+    )

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from symphony.commandline import exit_codes
@@ -55,6 +55,8 @@ class CommandLine:
     # A subclass sets this attribute to true if its `create_cluster` uses `backend_name` and
     # `backend_options`. In that case, the help describes -b.
     goes_by_backend: ClassVar[bool] = False
+    # The commands, apart from those that a subclass adds with `add_subparser`.
+    table: ClassVar[Table]
 
     def __init__(self, prog: str | None = None) -> None:
         if prog is not None and not (isinstance(prog, str) and prog.isprintable() and prog):
@@ -76,11 +78,8 @@ class CommandLine:
         self._takes_remainder: set[str] = set()
         # Maps a command that runs another command to the number of arguments before the latter.
         self._command_indices: dict[str, int] = {}
-        self._parser_factories: dict[str, Callable[[], object]] = {}
-        self._aliases: dict[str, tuple[str, ...]] = {}
-        self._groups: dict[str, str] = {}
-        self._reading: set[str] = set()
-        self._table: Table | None = None
+        # The commands whose parsers have not been created.
+        self._pending = dict.fromkeys(self.table.titles)
         self.backend_info: BackendInfo | None = None
         self._options: tuple[Option, ...] = ()
         self._configuration_error: Exception | None = None
@@ -238,9 +237,10 @@ class CommandLine:
         """Add the command ``name``, which calls ``action_<name>(args)``.
 
         The docstring of ``action_<name>`` is the command's help. ``action_<name>`` returns the exit
-        code, or None for 0. If ``remainder`` is true, the command accepts words after ``--``. By
-        default, the commands of a subclass accept them, and other commands do not.
+        code, or None for 0. The command accepts words after ``--`` unless ``remainder`` is false.
         """
+        aliases = list(aliases)
+        self._refuse_taken([name, *aliases])
         method = _action_name(name)
         action: Callable[[argparse.Namespace], int | None] | None = getattr(self, method, None)
         if not callable(action):
@@ -251,15 +251,14 @@ class CommandLine:
                 f"the command {shown(name)} calls {shown(method)[1:-1]}(args), which "
                 f"{type(self).__name__} does not have{did_you_mean(method, others)}"
             )
-        if remainder is None:
-            remainder = name not in self._groups
-        aliases = [*aliases, *self._aliases.get(name, ())]
-        return self._add_parser(name, aliases, action, action.__doc__, remainder=remainder)
+        return self._add_parser(
+            name, aliases, action, action.__doc__, remainder=remainder is not False
+        )
 
     def _add_parser(
         self,
         name: str,
-        aliases: Iterable[str],
+        aliases: Sequence[str],
         action: Callable[[argparse.Namespace], int | None],
         doc: str | None,
         *,
@@ -269,12 +268,6 @@ class CommandLine:
 
         ``doc`` is the help text.
         """
-        aliases = list(aliases)
-        for word in (name, *aliases):
-            if not isinstance(word, str):
-                raise SpecError(f"aliases of {name!r} must be text, not {shown(word)}")
-            if word in self.subparsers.choices or word in self._parser_factories:
-                raise SpecError(f"{self.prog} already has a command {word!r}; choose another name")
         summary, description = self._help_text(doc, self.prog)
         parser: argparse.ArgumentParser = self.subparsers.add_parser(
             name,
@@ -283,13 +276,21 @@ class CommandLine:
             description=description,
             add_help=False,
         )
-        if name in self._groups:
-            self.subparsers.groups[name] = self._groups[name]
+        if name in self.table.titles:
+            self.subparsers.groups[name] = self.table.titles[name]
         parser.set_defaults(action=action, verb=name)
         _add_common_options(parser, argparse.SUPPRESS, show_backend=self._shows_backend)
         if remainder:
             self._takes_remainder.add(name)
         return parser
+
+    def _refuse_taken(self, words: Sequence[object]) -> None:
+        """Raise `SpecError` if a name or an alias of a command is not text or already in use."""
+        for word in words:
+            if not isinstance(word, str):
+                raise SpecError(f"aliases of {words[0]!r} must be text, not {shown(word)}")
+            if word in self.subparsers.choices or word in self._pending:
+                raise SpecError(f"{self.prog} already has a command {word!r}; choose another name")
 
     def get_subparser(self, name: str) -> argparse.ArgumentParser:
         """Return the parser for a command, for example to add arguments to it."""
@@ -309,8 +310,8 @@ class CommandLine:
         """
         parsers = self.subparsers.choices.values()
         created = dict.fromkeys(parser.get_default("verb") for parser in parsers)
-        others = [name for name in created if name not in self._parser_factories]
-        return [*self._parser_factories, *others]
+        others = [name for name in created if name not in self._pending]
+        return [*self._pending, *others]
 
     def find_subparser(self, word: str) -> argparse.ArgumentParser | None:
         """Return the parser for the command with this name or alias, or None if there is none."""
@@ -333,39 +334,15 @@ class CommandLine:
     # Creating the parsers of all commands takes longer than running most commands, so each
     # parser is created only when it is needed.
 
-    def _offer(
-        self,
-        name: str,
-        create: Callable[[], object],
-        *aliases: str,
-        group: str | None = None,
-        changes: bool = False,
-    ) -> None:
-        """Register a command. ``create`` is called when the command's parser is needed.
-
-        The help lists the command in the group with the title ``group``. It omits the aliases.
-        ``changes`` states whether the command changes something; see `changes_something`.
-        """
-        self._parser_factories[name] = create
-        self._aliases[name] = aliases
-        if group is not None:
-            self._groups[name] = group
-        if not changes:
-            self._reading.add(name)
-
-    def _offer_from_table(self, table: Table, name: str) -> None:
-        """Register the command ``name`` of a table. Its module is imported when it is needed."""
-        self._table = table
-        self._parser_factories[name] = partial(self._add_from_table, table, name)
-        self._groups[name] = table.titles[name]
-
-    def _add_from_table(self, table: Table, name: str) -> None:
-        module = table.load(name)
+    def _add_from_table(self, name: str) -> None:
+        """Add the parser for a command of the table."""
+        module = self.table.load(name)
         command = module.COMMAND
         # A subclass can replace the command.
         own = getattr(self, _action_name(name), None)
-        action = partial(module.run, line=self) if own is None else own
+        action = own or (lambda args: module.run(args, self))
         doc = module.run.__doc__ if own is None else own.__doc__
+        self._refuse_taken([name, *command.aliases])
         parser = self._add_parser(name, command.aliases, action, doc, remainder=command.remainder)
         if command.command_index is not None:
             self._command_indices[name] = command.command_index
@@ -380,14 +357,12 @@ class CommandLine:
         never acts on a guess. The commands of a subclass count as commands that change something.
         """
         verb = str(getattr(self.args, "verb", ""))
-        if self._table is not None and verb in self._table.titles:
-            return self._table.load(verb).COMMAND.changes
-        return verb not in self._reading
+        return verb not in self.table.titles or self.table.load(verb).COMMAND.changes
 
     def _create_parser(self, name: str) -> None:
-        create = self._parser_factories.pop(name, None)
-        if create is not None:
-            create()
+        if name in self._pending:
+            del self._pending[name]
+            self._add_from_table(name)
             # The options of the command come first, because they precede those of the backend.
             self._add_options(self.subparsers.choices[name])
 
@@ -402,16 +377,12 @@ class CommandLine:
         name = "" if index is None else words[index]
         if not _HELP_OPTIONS.isdisjoint(before):
             name = ""
-        for command, aliases in self._aliases.items():
-            if name in aliases:
-                name = command
-        if name not in self._parser_factories and name not in self.subparsers.choices:
-            alias = None if self._table is None or not name else self._table.find_alias(name)
-            name = alias or name
-        if name in self._parser_factories or name in self.subparsers.choices:
+        if name and name not in self._pending and name not in self.subparsers.choices:
+            name = self.table.find_alias(name) or name
+        if name in self._pending or name in self.subparsers.choices:
             self._create_parser(name)
             return
-        for command in list(self._parser_factories):
+        for command in list(self._pending):
             self._create_parser(command)
 
     def _load_backend_options(self, words: Sequence[str], *, for_help: bool = False) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
     from symphony.support.hidden_values import HiddenValues
 
-
 COMMAND = Command(
     aliases=("inspect", "info"),
     json="a JSON object, or a list of objects if there are several processes",

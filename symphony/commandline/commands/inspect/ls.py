@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from symphony.commandline.output.watch import WatchedTable
     from symphony.status import ExperimentStatus
 
-
 COMMAND = Command(aliases=("lse", "list"), json="JSON")
 
 

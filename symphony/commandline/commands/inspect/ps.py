@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from symphony.support.hidden_values import HiddenValues
     from symphony.usage import ExperimentUsage
 
-
 COMMAND = Command(aliases=("p", "lsp", "process", "status"), json="JSON")
 
 
@@ -122,8 +121,8 @@ def _print_unavailable(usage: ExperimentUsage | None) -> None:
     if usage is not None:
         from symphony.commandline.output.usage import unavailable_lines
 
-        for line in unavailable_lines(usage):
-            print_note(line)
+        for text in unavailable_lines(usage):
+            print_note(text)
 
 
 def _missing_usage(usage: ExperimentUsage | None) -> str:

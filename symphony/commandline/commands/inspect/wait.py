@@ -13,7 +13,6 @@ from symphony.commandline.parsing.command import Command
 if TYPE_CHECKING:
     from symphony.commandline.commands.line import Line
 
-
 COMMAND = Command(json="the final status as JSON")
 
 

@@ -1,118 +1,72 @@
-"""The commands that concern the installation: ``config``, ``backends`` and ``completion``."""
+"""``config``: show the configuration, and trust files."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note, print_text
+from symphony.commandline.parsing.command import Command
 from symphony.errors import NotFound, SymphonyError
 
+if TYPE_CHECKING:
+    from symphony.commandline.commands.line import Line
 
-class ConfigCommands(BaseCommands):
-    """The ``config``, ``backends`` and ``completion`` commands."""
+COMMAND = Command(changes=True, json="JSON")
 
-    def _add_config(self) -> None:
-        parser = self.add_subparser("config")
-        parser.add_argument(
-            "what",
-            metavar="WHAT",
-            nargs="?",
-            choices=(*_CONFIG_VIEWS, *_TRUST_CHANGES),
-            default="show",
-            help="show (the default), path, schema, trust or untrust",
-        )
-        parser.add_argument(
-            "file",
-            metavar="FILE",
-            nargs="?",
-            help="the file to trust or no longer trust (default: the project's file)",
-        )
-        self._add_client_dry_run(parser)
-        self._add_json(parser)
 
-    def action_config(self, args: argparse.Namespace) -> int | None:
-        """Show the effective configuration and where each value comes from.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "what",
+        metavar="WHAT",
+        nargs="?",
+        choices=(*_CONFIG_VIEWS, *_TRUST_CHANGES),
+        default="show",
+        help="show (the default), path, schema, trust or untrust",
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="the file to trust or no longer trust (default: the project's file)",
+    )
 
-        Each value is taken from the first of these sources that sets it: the command line,
-        environment variables such as SYMPHONY_BACKEND, the profile, .symphony.yml in this directory
-        or the nearest parent directory that contains one, the file that SYMPHONY_CONFIG names, and
-        ~/.config/symphony/config.yml.
 
-        config path prints the paths of the configuration files that are read, in the same order.
-        config schema prints the path of the JSON Schema for experiment files, with which editors
-        can complete and check these files.
+def run(args: argparse.Namespace, line: Line) -> int | None:
+    """Show the effective configuration and where each value comes from.
 
-        A project file from another person could run commands. Its context, kubeconfig, options and
-        runs, and the settings that depend on them, are therefore ignored until you trust the file.
-        A file that belongs to another user is ignored completely. config trust trusts the file
-        until it changes, and prints the settings that need trust. config untrust withdraws the
-        trust. In CI, set SYMPHONY_CONFIG to the path of the file instead.
+    Each value is taken from the first of these sources that sets it: the command line,
+    environment variables such as SYMPHONY_BACKEND, the profile, .symphony.yml in this directory
+    or the nearest parent directory that contains one, the file that SYMPHONY_CONFIG names, and
+    ~/.config/symphony/config.yml.
 
-        For example:
-          symphony config show
-          symphony config show --profile gke --json
-          symphony config path
-          symphony config trust
-          symphony config trust ~/project/.symphony.yml
-          symphony config untrust
-          symphony config schema
-        """
-        if args.what in _TRUST_CHANGES:
-            return _TRUST_CHANGES[args.what](args)
-        if args.file is not None:
-            raise UsageError(f"config {args.what} takes no file; see {self.prog} config --help")
-        return _CONFIG_VIEWS[args.what](args.json)
+    config path prints the paths of the configuration files that are read, in the same order.
+    config schema prints the path of the JSON Schema for experiment files, with which editors
+    can complete and check these files.
 
-    def _add_backends(self) -> None:
-        parser = self.add_subparser("backends")
-        self._add_hidden_dry_run(parser)
-        self._add_json(parser)
+    A project file from another person could run commands. Its context, kubeconfig, options and
+    runs, and the settings that depend on them, are therefore ignored until you trust the file.
+    A file that belongs to another user is ignored completely. config trust trusts the file
+    until it changes, and prints the settings that need trust. config untrust withdraws the
+    trust. In CI, set SYMPHONY_CONFIG to the path of the file instead.
 
-    def action_backends(self, args: argparse.Namespace) -> int | None:
-        """List the installed backends.
-
-        For example:
-          symphony backends
-          symphony backends --json
-        """
-        from symphony.cluster.plugins import installed_backends
-        from symphony.commandline.output.printing import show_json, show_table
-        from symphony.commandline.output.views import BACKEND_COLUMNS, backend_dict, backend_row
-
-        installed = installed_backends()
-        if args.json:
-            show_json([backend_dict(info) for info in installed])
-        else:
-            show_table(BACKEND_COLUMNS, [backend_row(info) for info in installed])
-        return OK
-
-    def _add_completion(self) -> None:
-        from symphony.commandline.parsing.completion_scripts import SHELLS
-
-        parser = self.add_subparser("completion")
-        self._add_hidden_dry_run(parser)
-        parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
-
-    def action_completion(self, args: argparse.Namespace) -> int | None:
-        """Print a shell completion script.
-
-        The script completes commands, options, and the names of experiments, processes and
-        services.
-
-        For example:
-          eval "$(symphony completion bash)"
-          eval "$(symphony completion zsh)"
-          symphony completion fish | source
-        """
-        from symphony.commandline.output.printing import show_text
-        from symphony.commandline.parsing.completion_scripts import completion_script
-
-        show_text(completion_script(args.shell, self.prog))
-        return OK
+    For example:
+      symphony config show
+      symphony config show --profile gke --json
+      symphony config path
+      symphony config trust
+      symphony config trust ~/project/.symphony.yml
+      symphony config untrust
+      symphony config schema
+    """
+    if args.what in _TRUST_CHANGES:
+        return _TRUST_CHANGES[args.what](args)
+    if args.file is not None:
+        raise UsageError(f"config {args.what} takes no file; see {line.prog} config --help")
+    return _CONFIG_VIEWS[args.what](args.json)
 
 
 def _show_settings(as_json: bool) -> int:

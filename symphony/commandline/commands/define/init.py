@@ -1,4 +1,4 @@
-"""The command that writes a starter project: ``init``."""
+"""``init``: write a starter project."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import argparse
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.terminal import print_note, print_text
+from symphony.commandline.parsing.command import Command
 from symphony.errors import AlreadyExists, SpecError
 from symphony.support.names import check_name, join_names, suggested_name
+
+if TYPE_CHECKING:
+    from symphony.commandline.commands.line import Line
+
+COMMAND = Command(changes=True, json="the paths of the written files as JSON")
 
 # The files in the starter project, in the order in which the command reports them.
 FILES = ("experiment.yml", "collector.py", "worker.py", "Dockerfile", ".dockerignore", "README.md")
@@ -20,72 +26,67 @@ _TEMPLATE_DIRECTORY = "starter"
 _TEMPLATE_NAME = "my-experiment"
 
 
-class InitCommands(BaseCommands):
-    """The ``init`` command."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "directory",
+        metavar="DIRECTORY",
+        nargs="?",
+        default=".",
+        help="project directory (default: the current directory)",
+    )
+    parser.add_argument(
+        "--name",
+        metavar="NAME",
+        help="experiment name (default: derived from the directory name)",
+    )
 
-    def _add_init(self) -> None:
-        parser = self.add_subparser("init")
-        parser.add_argument(
-            "directory",
-            metavar="DIRECTORY",
-            nargs="?",
-            default=".",
-            help="project directory (default: the current directory)",
-        )
-        parser.add_argument(
-            "--name",
-            metavar="NAME",
-            help="experiment name (default: derived from the directory name)",
-        )
-        self._add_client_dry_run(parser)
-        self._add_json(parser, "the paths of the written files as JSON")
 
-    def action_init(self, args: argparse.Namespace) -> int | None:
-        """Create a small starter project.
+def run(args: argparse.Namespace, line: Line) -> int | None:
+    """Create a small starter project.
 
-        The project contains an experiment with two processes that communicate through a service,
-        their programs, a Dockerfile and a README. The programs need only Python. Existing files are
-        never overwritten: if one of the files already exists, nothing is written.
+    The project contains an experiment with two processes that communicate through a service,
+    their programs, a Dockerfile and a README. The programs need only Python. Existing files are
+    never overwritten: if one of the files already exists, nothing is written.
 
-        For example:
-          symphony init pi
-          cd pi && symphony launch experiment.yml --follow
-        """
-        directory = Path(args.directory)
-        name = experiment_name(directory.absolute(), args.name)
-        texts = file_contents(name)
-        if args.dry_run:
-            paths = target_paths(directory, texts)
-        else:
-            paths = write_files(directory, texts)
-        if args.json:
-            from symphony.commandline.output.printing import show_json
+    For example:
+      symphony init pi
+      cd pi && symphony launch experiment.yml --follow
+    """
+    directory = Path(args.directory)
+    name = experiment_name(directory.absolute(), args.name)
+    texts = file_contents(name)
+    if args.dry_run:
+        paths = target_paths(directory, texts)
+    else:
+        paths = write_files(directory, texts)
+    if args.json:
+        from symphony.commandline.output.printing import show_json
 
-            show_json({"experiment": name, "files": [str(path) for path in paths]})
-        elif args.dry_run:
-            for path in paths:
-                print_note(f"would write {path}")
-        else:
-            from symphony.commandline.output.views import align_pairs
+        show_json({"experiment": name, "files": [str(path) for path in paths]})
+    elif args.dry_run:
+        for path in paths:
+            print_note(f"would write {path}")
+    else:
+        from symphony.commandline.output.views import align_pairs
 
-            hints = [
-                line.rstrip() for line in align_pairs(self._first_commands(args.directory, name))
-            ]
-            print_text("\n".join([*(f"wrote {path}" for path in paths), *hints]))
-        return OK
+        hints = [text.rstrip() for text in align_pairs(_first_commands(line, args.directory, name))]
+        print_text("\n".join([*(f"wrote {path}" for path in paths), *hints]))
+    return OK
 
-    def _first_commands(self, directory: str, name: str) -> list[tuple[str, str]]:
-        """Return the first commands to run in the new project, each with a description."""
-        import shlex
 
-        commands = [
-            (f"{self.prog} launch experiment.yml --follow", "run it on this machine"),
-            (f"{self.prog} delete {name}", "delete it"),
-            (f"docker build --tag {name}:1 .", "build its image for Kubernetes; see README.md"),
-        ]
-        if directory == ".":
-            return commands
-        return [(f"cd {shlex.quote(directory)}", ""), *commands]
+def _first_commands(line: Line, directory: str, name: str) -> list[tuple[str, str]]:
+    """Return the first commands to run in the new project, each with a description."""
+    import shlex
+
+    commands = [
+        (f"{line.prog} launch experiment.yml --follow", "run it on this machine"),
+        (f"{line.prog} delete {name}", "delete it"),
+        (f"docker build --tag {name}:1 .", "build its image for Kubernetes; see README.md"),
+    ]
+    if directory == ".":
+        return commands
+    return [(f"cd {shlex.quote(directory)}", ""), *commands]
 
 
 def experiment_name(directory: Path, given: str | None) -> str:

@@ -1,0 +1,126 @@
+"""Stop, start or signal processes of an experiment, and report the result."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+from symphony.commandline.commands.find_experiment import find_experiment
+from symphony.commandline.commands.next_steps import exposed_lines
+from symphony.commandline.exit_codes import FAILED, OK, UsageError
+from symphony.commandline.output.terminal import print_note, print_text
+
+if TYPE_CHECKING:
+    from symphony.commandline.commands.line import Line
+    from symphony.status import ExperimentStatus, ProcessStatus, State
+
+
+_MAX_NAMES = 8
+
+
+def control(
+    line: Line,
+    args: argparse.Namespace,
+    words: tuple[str, str, str],
+    run: Callable[[str, list[str]], Sequence[ProcessStatus]],
+    *,
+    starts: bool = False,
+    unchanged: Collection[State] = (),
+    already: str = "",
+    shows_addresses: bool = False,
+) -> int:
+    """Select processes, call ``run`` with them, and report the result.
+
+    ``words`` describe what ``run`` does, such as ``stop``, ``stopping`` and ``stopped``.
+    With ``starts``, processes that could not be started are reported. ``run`` does nothing with
+    processes that are in one of the states ``unchanged``, which are reported as ``already``.
+    With ``shows_addresses``, the addresses of the exposed services follow.
+    """
+    from dataclasses import replace
+
+    from symphony.cluster.hidden_output import shown_status
+    from symphony.cluster.matching import select_processes
+    from symphony.code.take_snapshots import packing_once
+    from symphony.commandline.output.byte_progress import ByteProgress
+    from symphony.commandline.output.exit_progress import reporting_exits
+    from symphony.commandline.output.printing import show_json
+    from symphony.commandline.output.terminal import show_progress
+
+    verb, doing, done = words
+    status = find_experiment(line, args)
+    selected = select_processes(status, args.processes or None)
+    if starts and not args.processes:
+        selected = _without_finished_one_shots(line, status, selected)
+    names = [process.name for process in selected]
+    if args.dry_run:
+        if args.json:
+            show_json([process.to_dict() for process in selected])
+        print_note(f"would {verb} {_description(status.name, selected)}")
+        return OK
+    action = f"{doing} {_description(status.name, selected)}"
+    try:
+        with (
+            show_progress(action) as shown,
+            packing_once(ByteProgress(shown).report),
+            reporting_exits(line.cluster, status.name, action, shown, processes=names),
+        ):
+            reached = run(status.name, names)
+    except KeyboardInterrupt:
+        print_note(f"{line.prog}: the supervisor of {status.name!r} continues {action}")
+        raise
+    result = shown_status(line.cluster, replace(status, processes=tuple(reached))).processes
+    if args.json:
+        show_json([process.to_dict() for process in result])
+    else:
+        changed = [process for process in selected if process.state not in unchanged]
+        rest = [process for process in selected if process.state in unchanged]
+        if starts:
+            started = {process.name for process in result if process.has_started}
+            changed = [process for process in changed if process.name in started]
+        if changed:
+            print_text(f"{done} {_description(status.name, changed)}")
+        if rest:
+            print_text(f"{already}: {_description(status.name, rest)}")
+        if shows_addresses and (lines := exposed_lines(line, status.name)):
+            print_text("\n".join(lines))
+    return _report_problems(result, status.now()) if starts else OK
+
+
+def _without_finished_one_shots(
+    line: Line, status: ExperimentStatus, selected: Sequence[ProcessStatus]
+) -> list[ProcessStatus]:
+    """Return the processes to start, and report those that do not have to run again."""
+    finished = line.cluster.finished_one_shots(status)
+    kept = [process for process in selected if process.name in finished]
+    if kept:
+        print_note(
+            f"not started again, because others wait only for the success: "
+            f"{_description(status.name, kept)}; to run it again, name it"
+        )
+    return [process for process in selected if process not in kept]
+
+
+def _description(experiment: str, processes: Sequence[ProcessStatus]) -> str:
+    """Return the names of processes and of their experiment, such as ``learner of rl``."""
+    from symphony.support.names import join_names
+
+    names = join_names((process.path for process in processes), limit=_MAX_NAMES)
+    return f"{names} of {experiment}"
+
+
+def _report_problems(processes: Sequence[ProcessStatus], now: float) -> int:
+    """Report the started processes that wait or have failed, and return the exit code."""
+    for process in processes:
+        if process.state.value == "pending" or process.failed:
+            reason = process.displayed_reason(now)
+            print_note(f"{process.path} is {process.displayed_state}: {reason}")
+    return FAILED if any(process.failed for process in processes) else OK
+
+
+def grace_period(args: argparse.Namespace) -> float | None:
+    """Return the grace period that replaces those of the processes, or None."""
+    if args.now and args.grace is not None:
+        raise UsageError("--now means that there is no grace period; remove --now or --grace")
+    grace: float | None = args.grace
+    return grace
